@@ -20,7 +20,7 @@ collect_ignore = ["integrations"]  # each needs an environment of its own: make 
 pytest_plugins = ("support.faults.plugin",)
 
 TESTS = Path(__file__).parent
-SCRUBBED = ("COMBEE_", "OPENAI_")
+SCRUBBED = ("COMBEE_", "OPENAI_", "OTEL_")
 ENVIRONMENT = pytest.StashKey[dict[str, str]]()
 
 

@@ -19,6 +19,7 @@ from combee.adapters.kafka.connection import Connection
 from combee.answerers import answerer, evaluation_caps, evaluation_model, held_out
 from combee.backends import check_topics, connection, embedder, known_sources, language_model
 from combee.clock import SystemClock
+from combee.core.redact import redacted
 from combee.evaluation.evaluator import Evaluator
 from combee.evaluation.judge import EvaluationJudge
 from combee.inspection.lag import INPUTS, Lags
@@ -278,7 +279,9 @@ def sending_of(role: str, settings: WorkerSettings) -> "Sending | None":
         logger.warning("otlp_not_sent", reason=f"{error.name} is missing: pip install 'combee[otel]'")
         return None
     instance = uuid4().hex if settings.slot is None else str(settings.slot)
-    return Sending(settings.otel_endpoint, service=role, instance=instance, version=version("combee"))
+    return Sending(
+        settings.otel_endpoint, service=role, instance=instance, version=version("combee"), redact=redacted
+    )
 
 
 def telemetry_of(

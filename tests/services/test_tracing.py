@@ -11,7 +11,8 @@ from opentelemetry.trace import StatusCode, Tracer
 
 from combee.adapters.opentelemetry.current import current_context
 from combee.adapters.opentelemetry.spans import OtelTracing
-from combee.ports import NO_TRACING, Outgoing, Record, Tracing
+from combee.core.redact import redacted
+from combee.ports import NO_TRACING, DrainingError, Outgoing, PoisonError, Record, Tracing
 from combee.sdk.transport import LogTransport
 from combee_schemas import topics
 from combee_schemas.command import Command
@@ -48,7 +49,7 @@ class Spans:
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         self.agent: Tracer = provider.get_tracer("agent")
-        self.tracing = OtelTracing(provider.get_tracer("combee"))
+        self.tracing = OtelTracing(provider.get_tracer("combee"), redacted)
 
     def named(self, name: str) -> list[ReadableSpan]:
         return [span for span in self.ended if span.name == name]
@@ -150,6 +151,23 @@ async def test_a_shuffler_that_takes_over_knows_the_spans_of_what_waits(spans: S
     assert sorted(link.context.span_id for link in batch.links) == sorted(a.context.span_id for a in agents)
 
 
+async def test_a_batch_that_is_overdue_is_emitted_again_in_the_trace_that_it_was_cut_in(spans: Spans) -> None:
+    deployment = Deployment(batch_size=1, batch_timeout_s=60, tracing=spans.tracing)
+    async with deployment.running(["shuffle"]):
+        await handed_over(deployment, spans, reflection(0))
+        await deployment.until(lambda: bool(spans.named("batch")))
+    deployment.shuffler = None
+    async with deployment.running(["shuffle"]):  # another process: it knows the manifest alone
+        await deployment.until(lambda: bool(deployment.shuffler and deployment.shuffler.in_flight()))
+        deployment.advance(61)
+        await deployment.until(lambda: bool(spans.named("batch again")))
+    (batch,), again = spans.named("batch"), spans.named("batch again")[0]
+    assert parent_id(again) == batch.context.span_id
+    first, *_, last = written(deployment, topics.GROUPS)
+    assert context_ids(first) == ids(batch)
+    assert context_ids(last) == ids(again)
+
+
 async def test_a_model_call_is_a_span_by_the_genai_conventions_without_any_text(spans: Spans) -> None:
     async with Deployment(batch_size=1, tracing=spans.tracing).running() as running:
         secret = Trace(trace_id="t", playbook=NAME, task="the secret task", answer="the secret answer")
@@ -222,3 +240,15 @@ async def test_a_repeat_counts_once_whatever_span_it_comes_from(spans: Spans) ->
         await settled(running, 2)
     (batch,) = ledger.batches(running.log)
     assert [member.reflection_id for member in batch.dropped] == [reflection(0).reflection_id]
+
+
+def test_a_span_that_failed_says_why_without_secrets_and_without_a_stack(spans: Spans) -> None:
+    with pytest.raises(PoisonError), spans.tracing.span("failed"):
+        raise PoisonError("refused: Authorization: Bearer sk-abcdefghijklmnop")
+    with pytest.raises(DrainingError), spans.tracing.span("left to the next worker"):
+        raise DrainingError("waiting")
+    failed, left = spans.ended
+    assert (failed.status.status_code, failed.events) == (StatusCode.ERROR, ())
+    assert "refused" in str(failed.status.description)
+    assert "sk-abc" not in failed.to_json()
+    assert left.status.status_code is StatusCode.UNSET

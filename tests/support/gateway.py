@@ -199,11 +199,13 @@ async def asked(
 
 
 @asynccontextmanager
-async def served(log: Log, **settings: Any) -> AsyncIterator[tuple[str, Context]]:
+async def served(
+    log: Log, application: Callable[[Context], FastAPI] = build, /, **settings: Any
+) -> AsyncIterator[tuple[str, Context]]:
     """Yield the address of a gateway on loopback, and its context."""
     context = context_of(as_gateway(log), load_settings(**{"gateway_port": 0, **settings}), SystemClock())
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-    running = asyncio.create_task(serve(context, stop, on_ready=ready.set_result))
+    running = asyncio.create_task(serve(context, stop, app=application(context), on_ready=ready.set_result))
     try:
         async with asyncio.timeout(DEADLINE_S):
             await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)

@@ -50,7 +50,7 @@ class OtlpReceiver:
     def _service(self, sent: Any) -> str:
         resource = {pair.key: pair.value.string_value for pair in sent.resource.attributes}
         self.resources.append(resource)
-        return resource["service.name"]
+        return str(resource["service.name"])
 
 
 @contextmanager

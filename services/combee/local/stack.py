@@ -72,7 +72,12 @@ def child_environment(options: StackOptions) -> dict[str, str]:
     )
     for group in groups:
         values |= group.model_dump(exclude={*secrets(), "gateway_keys"})  # secrets stay where they are
-    values |= {"bootstrap_servers": options.bootstrap_servers, "log_level": settings.worker.log_level}
+    worker = settings.worker
+    values |= {
+        "bootstrap_servers": options.bootstrap_servers,
+        "log_level": worker.log_level,
+        "otel_endpoint": worker.otel_endpoint,
+    }
     named = {f"COMBEE_{name.upper()}": _text(value) for name, value in values.items() if value is not None}
     return environment() | named
 

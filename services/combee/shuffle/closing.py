@@ -17,7 +17,7 @@ from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters, has_grown
 from combee.core.playbook.lines import needless_bytes, without_needless
 from combee.core.playbook.spend import bounded, total
-from combee.ports import Clock, Log, Notes, Origin, Outgoing, TopicPartition, Tracing, Transaction
+from combee.ports import NO_TRACING, Clock, Log, Notes, Origin, Outgoing, TopicPartition, Tracing, Transaction
 from combee.settings.batch import BatchSettings
 from combee.settings.methods import configured_method, plan_settings
 from combee.shuffle import partition
@@ -216,6 +216,15 @@ class Closer:
                 await self._commit(state, transaction)
         self._committed(state)
         return offset
+
+    async def _cut_in(self, state: PartitionState, in_flight: InFlight) -> list[Origin]:
+        """Return the span that a batch was cut in, as its manifest's headers name it: whoever cut it."""
+        if self._tracing is NO_TRACING:
+            return []
+        source = TopicPartition(topic=topics.BATCHES.name, partition=state.number)
+        records = await self._log.read_at(source, [in_flight.offset])
+        contexts = map(self._tracing.context_of, records.values())
+        return [Origin(context=context) for context in contexts if context is not None]
 
     def _origins(self, taken: Sequence[Waiting]) -> list[Origin]:
         now = self._clock.monotonic()
@@ -475,7 +484,7 @@ class Closer:
             outgoing = [
                 without_result(batch, in_flight.offset, "failed", "no result within the batch time-out")
             ]
-        with self._tracing.gathered("batch again", (), _named(batch)):
+        with self._tracing.gathered("batch again", await self._cut_in(state, in_flight), _named(batch)):
             async with state.transactor.transaction() as transaction:
                 await transaction.send(*outgoing)
         in_flight.since = self._clock.monotonic()

@@ -23,9 +23,10 @@ from combee.gateway.access.keys import ANYBODY
 from combee.gateway.endpoints import spans
 from combee.gateway.endpoints.spans import Receiver
 from combee.gateway.otlp import decoded
-from combee.ports import TopicPartition
+from combee.ports import Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.trace import Trace
+from combee_schemas.trace_context import SCOPE, TraceContext, context_of
 from support.gateway import CONFIGURED, READER, WRITER, Asked, asked, bearer, served
 from support.waiting import until
 
@@ -36,12 +37,14 @@ ANSWER = [{"role": "assistant", "parts": [{"type": "text", "content": "Refunded 
 TRACE_ID, AGENT_ID, CALL_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
 
 
+async def records(log: MemoryLog) -> list[Record]:
+    name = topics.TRACES.name
+    sources = [TopicPartition(topic=name, partition=at) for at in range(await log.partitions(name))]
+    return [record for source in sources async for record in log.read(source, 0)]
+
+
 async def traces(log: MemoryLog) -> list[Trace]:
-    found: list[Trace] = []
-    for number in range(await log.partitions(topics.TRACES.name)):
-        source = TopicPartition(topic=topics.TRACES.name, partition=number)
-        found += [topics.TRACES.read(record) async for record in log.read(source, 0)]
-    return found
+    return [topics.TRACES.read(record) for record in await records(log)]
 
 
 @contextmanager
@@ -146,6 +149,24 @@ async def test_json_has_hexadecimal_ids_and_pieces_make_one_trace_however_often_
         (trace,) = {found.trace_id: found for found in await traces(log)}.values()
     assert trace.trace_id == f"otel-{TRACE_ID}-{AGENT_ID}"
     assert trace.task == "Refund order 7?"
+
+
+async def test_a_trace_names_the_span_of_the_run_that_it_was_made_of() -> None:
+    async with asked(log := MemoryLog(SystemClock())) as gateway:
+        await send(gateway, CALL, AGENT)
+        assert [context_of(record) for record in await records(log)] == [
+            TraceContext(f"00-{TRACE_ID}-{AGENT_ID}-01")
+        ]
+
+
+async def test_spans_of_our_own_services_teach_nothing() -> None:
+    """They call a model to learn: learning from these calls would never end."""
+    spans = request(AGENT, CALL)
+    spans["resourceSpans"][0]["scopeSpans"][0]["scope"] = {"name": SCOPE}
+    async with asked(log := MemoryLog(SystemClock())) as gateway:
+        answer = await gateway.client.post(PATH, json=spans)
+        assert (answer.status_code, answer.json()) == (200, {})
+        assert await traces(log) == []
 
 
 async def test_a_run_without_a_playbook_is_rejected_in_part_and_a_default_takes_it() -> None:

@@ -97,6 +97,24 @@ import sys, combee.compose, combee.scan.handler
 from combee.settings.loading import load_settings
 combee.compose.telemetry_of('scan', load_settings())
 """
+UNTRACED = """
+import sys, combee.compose
+from combee import Client, MemoryTransport
+from combee.settings.loading import load_settings
+settings = load_settings(metrics_port=0)
+assert combee.compose.sending_of('scan', settings.worker) is None
+combee.compose.telemetry_of('scan', settings)
+memory = MemoryTransport()
+with Client(transport=lambda: memory) as client:
+    client.publish(playbook="a/b", key_insight="x")
+"""
+NO_OTEL = """
+import sys
+sys.modules["opentelemetry"] = None
+from combee import compose
+from combee.settings.loading import load_settings
+assert compose.sending_of("scan", load_settings(otel_endpoint="http://127.0.0.1:9").worker) is None
+"""
 NO_EMBEDDING = """
 import sys
 from combee import backends
@@ -216,12 +234,14 @@ def test_a_verb_collects_garbage_but_not_in_what_it_imported_nor_at_the_end() ->
         (AGENT, EVERYTHING_HEAVY),
         (LISTED, {"aiokafka", "pydantic", "faust", "aiohttp", "jgo", "fastapi"}),
         (UNMEASURED, {"prometheus_client"}),
+        (UNTRACED, {"opentelemetry"}),
         (NO_EMBEDDING, {"openai"}),
         (A_VERB, EVERYTHING_HEAVY - OF_EVERY_VERB | {"tenacity"}),
         (NOBODY_LOOKS, {"nicegui", "openai"}),
     ],
     ids=[
         *("the package", "what agents import", "--help", "a worker without a port"),
+        "a worker and a client without spans",
         *("a shuffle without an embedding model", "a verb that reads", "a dashboard that nobody has opened"),
     ],
 )
@@ -243,6 +263,14 @@ def test_without_fastapi_the_gateway_names_its_extra() -> None:
 
     assert ended.returncode == 0, ended.stderr
     assert "pip install 'combee[gateway]'" in ended.stdout
+
+
+def test_without_its_extra_the_variable_for_spans_is_only_told_of() -> None:
+    # It may be there for all that runs on the machine.
+    ended = run(NO_OTEL)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "pip install 'combee[otel]'" in ended.stdout
 
 
 @pytest.mark.parametrize(

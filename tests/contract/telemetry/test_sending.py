@@ -12,8 +12,10 @@ from structlog.testing import capture_logs
 
 from combee import compose
 from combee.adapters.opentelemetry.sending import CLOSE_S, Sending
+from combee.core.redact import redacted
 from combee.ports import NO_TRACING, Outgoing
-from combee.settings.loading import SettingsError, load_settings
+from combee.settings.group import SettingsError
+from combee.settings.loading import load_settings
 from combee.telemetry.telemetry import Telemetry
 from support.otlp import OtlpReceiver, otlp_receiver
 from support.waiting import until
@@ -39,7 +41,7 @@ def nowhere() -> str:
 
 
 def sending(endpoint: str, service: str = "scan") -> Sending:
-    return Sending(endpoint, service=service, instance="7", version="1.2.3")
+    return Sending(endpoint, service=service, instance="7", version="1.2.3", redact=redacted)
 
 
 def test_the_standard_variable_turns_it_on_and_ours_wins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,9 @@ class _MetricExporter(OTLPMetricExporter):
 class Sending:
     """Spans and metrics of one process; the standard ``OTEL_*`` variables shape both."""
 
-    def __init__(self, endpoint: str, *, service: str, instance: str, version: str) -> None:
+    def __init__(
+        self, endpoint: str, *, service: str, instance: str, version: str, redact: Callable[[str], str]
+    ) -> None:
         named = {
             "service.name": f"combee-{service}",
             "service.instance.id": instance,
@@ -81,7 +83,7 @@ class Sending:
         self._endpoint = endpoint.rstrip("/")
         self._spans = TracerProvider(resource=self._resource, shutdown_on_exit=False)
         self._spans.add_span_processor(BatchSpanProcessor(_SpanExporter(self._endpoint)))
-        self.tracing = OtelTracing(self._spans.get_tracer(SCOPE, version))
+        self.tracing = OtelTracing(self._spans.get_tracer(SCOPE, version), redact)
         self._sources: list[Collect] = []
         self._metrics: PeriodicExportingMetricReader | None = None
 

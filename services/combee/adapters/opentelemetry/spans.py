@@ -1,8 +1,8 @@
 """Spans by OpenTelemetry's SDK and its conventions for messaging and HTTP."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -39,10 +39,11 @@ KAFKA = {
 
 
 class OtelTracing(Tracing):
-    """The spans of one process."""
+    """The spans of one process; ``redact`` takes secrets out of the reasons of errors."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, redact: Callable[[str], str]) -> None:
         self._tracer = tracer
+        self._redact = redact
 
     def context_of(self, record: Record) -> TraceContext | None:
         return context_of(record)
@@ -50,8 +51,7 @@ class OtelTracing(Tracing):
     def stamped(self, outgoing: Outgoing) -> Outgoing:
         return with_trace_context(outgoing, current_context())
 
-    @contextmanager
-    def processing(self, service: str, record: Record) -> Iterator[None]:
+    def processing(self, service: str, record: Record) -> AbstractContextManager[object]:
         notes: Notes = {
             **KAFKA,
             "messaging.destination.name": record.topic,
@@ -59,14 +59,13 @@ class OtelTracing(Tracing):
             "messaging.kafka.offset": record.offset,
             "messaging.consumer.group.name": service,
         }
-        with self._open(f"process {record.topic}", SpanKind.CONSUMER, context_of(record), notes):
-            yield
+        return self._open(f"process {record.topic}", SpanKind.CONSUMER, notes, _below(context_of(record)))
 
     @contextmanager
     def gathered(self, name: str, origins: Sequence[Origin], notes: Notes = NOTHING_NOTED) -> Iterator[None]:
         contexts = [origin.context for origin in origins]
         links = [Link(_remote(context)) for context in contexts]
-        with self._open(name, SpanKind.CONSUMER, parent_of_all(contexts), notes, links) as span:
+        with self._open(name, SpanKind.CONSUMER, notes, _below(parent_of_all(contexts)), links) as span:
             yield
         # After it: what failed is done again. Each leads from its own trace to this one.
         own, now = [Link(span.get_span_context(), notes)], time.time_ns()
@@ -76,37 +75,33 @@ class OtelTracing(Tracing):
                 below = _below(origin.context)
                 self._tracer.start_span(f"wait {name}", below, SpanKind.CONSUMER, notes, own, since).end(now)
 
-    @contextmanager
-    def span(self, name: str, notes: Notes = NOTHING_NOTED) -> Iterator[None]:
-        with self._tracer.start_as_current_span(name, attributes=notes):
-            yield
+    def span(self, name: str, notes: Notes = NOTHING_NOTED) -> AbstractContextManager[object]:
+        return self._open(name, SpanKind.INTERNAL, notes)
 
-    @contextmanager
-    def calling(self, name: str, notes: Notes) -> Iterator[None]:
-        with self._tracer.start_as_current_span(name, kind=SpanKind.CLIENT, attributes=notes):
-            yield
+    def calling(self, name: str, notes: Notes) -> AbstractContextManager[object]:
+        return self._open(name, SpanKind.CLIENT, notes)
 
-    @contextmanager
-    def serving(self, name: str, headers: Headers) -> Iterator[None]:
-        with self._open(name, SpanKind.SERVER, trace_context(headers), NOTHING_NOTED):
-            yield
+    def serving(self, name: str, headers: Headers) -> AbstractContextManager[object]:
+        return self._open(name, SpanKind.SERVER, NOTHING_NOTED, _below(trace_context(headers)))
 
     def note(self, notes: Notes) -> None:
         trace.get_current_span().set_attributes(notes)
 
     def failed(self, reason: str) -> None:
-        trace.get_current_span().set_status(Status(StatusCode.ERROR, reason[:LONGEST_REASON]))
+        told = self._redact(reason)[:LONGEST_REASON]
+        trace.get_current_span().set_status(Status(StatusCode.ERROR, told))
 
     @contextmanager
     def _open(
         self,
         name: str,
         kind: SpanKind,
-        parent: TraceContext | None,
         notes: Notes,
+        context: Context | None = None,
         links: Sequence[Link] = (),
     ) -> Iterator[trace.Span]:
-        span = self._tracer.start_span(name, _below(parent), kind, notes, links)
+        """Open a span in a context, by default the current one; of an error it holds the reason, and no stack."""
+        span = self._tracer.start_span(name, context, kind, notes, links)
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:
                 yield span

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from combee.core.spans.span import AGENTS, Span
+from combee_schemas.trace_context import TRACEPARENT, TraceContext, trace_context
 
 Owner = TypeVar("Owner", bound=Hashable)
 
@@ -22,6 +23,12 @@ class SpanRun:
     """The root and all below, in the order in which they began."""
     id: str
     """Made of the trace and the span; the same run has the same id."""
+
+    @property
+    def context(self) -> TraceContext | None:
+        """The span that what is made of the run comes from."""
+        span = self.root or self.spans[0]
+        return trace_context(((TRACEPARENT, f"00-{span.trace_id}-{span.span_id}-01".encode()),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from combee_schemas.outcome import MOST_CALLER, Outcome
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
+from combee_schemas.trace_context import TraceContext, with_trace_context
 
 JSON = "application/json"
 JSON_LINES = (
@@ -98,16 +99,21 @@ class Publishing:
         receipt = await self._receipt(kind, results)
         return (HTTPStatus.MULTI_STATUS if receipt.refused else HTTPStatus.ACCEPTED), receipt
 
-    async def publish(self, kind: Kind, caller: Caller, objects: Sequence[Any]) -> Receipt:
-        """Write objects that came in another form; return what became of them."""
-        return await self._receipt(kind, self._results(kind, caller, objects))
+    async def publish(
+        self, kind: Kind, caller: Caller, objects: Sequence[Any], context: TraceContext | None = None
+    ) -> Receipt:
+        """Write objects that came in another form, as from that span; return what became of them."""
+        return await self._receipt(kind, self._results(kind, caller, objects), context)
 
     def _results(self, kind: Kind, caller: Caller, objects: Sequence[Any]) -> list[Message | Refusal]:
         results = self._consistent(kind, [self._checked(kind, caller, given) for given in objects])
         return self._within_limits(kind, results)
 
-    async def _receipt(self, kind: Kind, results: Sequence[Message | Refusal]) -> Receipt:
-        repeated = await self._write(kind, [result for result in results if isinstance(result, Message)])
+    async def _receipt(
+        self, kind: Kind, results: Sequence[Message | Refusal], context: TraceContext | None = None
+    ) -> Receipt:
+        messages = [result for result in results if isinstance(result, Message)]
+        repeated = await self._write(kind, messages, context)
         items = [self._item(kind, at, result, repeated) for at, result in enumerate(results)]
         return Receipt(
             accepted=sum(item.status == "accepted" for item in items),
@@ -227,13 +233,16 @@ class Publishing:
         tenants.admit(tenant, count, now_s)
         return None
 
-    async def _write(self, kind: Kind, messages: Sequence[Message]) -> Mapping[Place, bool]:
+    async def _write(
+        self, kind: Kind, messages: Sequence[Message], context: TraceContext | None
+    ) -> Mapping[Place, bool]:
         """Write what was not acknowledged before; return by place which was."""
         places = {self._place(kind, message): message for message in messages}
         known = {place for place in places if place in self._acknowledged}
         fresh = [message for place, message in places.items() if place not in known]
         if fresh:
-            offsets = await self._context.write(*(self._record(kind, message) for message in fresh))
+            records = (self._record(kind, message) for message in fresh)
+            offsets = await self._context.write(*(with_trace_context(record, context) for record in records))
             self._note(fresh, offsets)
         self._acknowledged.update({place: fingerprint(message) for place, message in places.items()})
         while len(self._acknowledged) > REMEMBERED:

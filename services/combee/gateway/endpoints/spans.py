@@ -85,7 +85,8 @@ class Receiver:
         trace = trace_from(run, playbook)
         if trace is None:
             return "the spans hold no messages: let your instrumentation record contents"
-        receipt = await self._publishing.publish(TRACES, caller, [trace.model_dump(mode="json")])
+        objects = [trace.model_dump(mode="json")]
+        receipt = await self._publishing.publish(TRACES, caller, objects, run.context)
         problem = receipt.items[0].problem
         if problem and problem.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise busy(problem.detail)
