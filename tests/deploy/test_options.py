@@ -15,12 +15,12 @@ from support.compose import GATEWAY, KEY, Deployment, deployment
 from support.shown import ROOT
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(1800)
 PLAYBOOK = "support/refunds"
 SOURCES = 'services_secret = "a secret that only this test knows"\n'
 RUNS = 4
 """How many runs the example of a traced agent has."""
-JUDGED_S = 240.0
+JUDGED_S = 600.0
 SETTINGS = {
     "COMBEE_GATE": "evaluate",
     "COMBEE_SOURCES": "proven",

@@ -13,7 +13,7 @@ from support.compose import ROLES, Deployment, build, deployment
 from support.shown import ROOT
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(1800)
 LINES = [json.loads(line) for line in (ROOT / "examples" / "runs.jsonl").read_text("utf-8").splitlines()]
 TRACES = [line for line in LINES if "trace_id" in line]
 REFLECTIONS = [line for line in LINES if "reflection_id" in line]

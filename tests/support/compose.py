@@ -18,7 +18,7 @@ FILES = (
     *("docker-compose.yml", ".dockerignore", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"),
     *("deploy", "examples", "schemas", "services"),
 )
-COMMAND_S, HEALTHY_S, LEARNED_S = 900.0, 300.0, 240.0
+COMMAND_S, HEALTHY_S, LEARNED_S = 900.0, 600.0, 600.0
 ROLES = ("reflect", "shuffle", "scan", "publish", "control", "gateway")
 KEY = "a-key-that-only-this-test-knows"
 GATEWAY = "http://127.0.0.1:8750"
