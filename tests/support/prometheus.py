@@ -55,7 +55,8 @@ def _unpack(folder: Path) -> None:
 def _run(*command: str, cwd: str) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise NoPrometheusError(f"{' '.join(command)}: {done.stderr[-500:]}")
+        said = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        raise NoPrometheusError(f"Prometheus cannot be fetched: {command[0]}: {said}")
 
 
 def documented_scrape() -> dict[str, Any]:
