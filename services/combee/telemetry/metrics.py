@@ -31,6 +31,7 @@ from combee_schemas.batch import Batch
 from combee_schemas.gate import Decision
 from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.playbook import AppliedBatch, Playbook
+from combee_schemas.topics import TOPICS
 
 MOST_TENANTS = 100
 """Tenants with metrics of their own; those that come later are counted together."""
@@ -121,6 +122,10 @@ class Metrics:
             "combee_records_written_total", "Records acknowledged, or committed.", "topic"
         )
         self._letters = self._counter("combee_dead_letters_total", "Dead letters, by origin.", "topic")
+        for topic in TOPICS:
+            # A series that begins at 1 has not increased: the alert would not see the first dead letter.
+            if self._service in topic.read_by:
+                self._letters.labels(topic.name)
         self._forged = self._counter(
             "combee_forged_proofs_total",
             "Reflect, shuffle and control: records whose proof of their source proves nothing.",

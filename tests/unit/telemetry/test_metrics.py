@@ -71,6 +71,12 @@ def test_the_document_has_every_metric_with_its_type_and_labels(rig: Rig) -> Non
     assert told == in_registry(rig.registry)
 
 
+def test_a_dead_letter_of_any_input_is_an_increase_from_the_first_one_on(rig: Rig) -> None:
+    inputs = [topic.name for topic in topics.TOPICS if "scan" in topic.read_by]
+    assert inputs
+    assert {rig.value("combee_dead_letters_total", topic=name) for name in inputs} == {0.0}
+
+
 def in_registry(registry: CollectorRegistry) -> dict[str, tuple[str, frozenset[str]]]:
     found = {}
     for family in registry.collect():
