@@ -428,6 +428,18 @@ async def test_a_prefix_that_went_elsewhere_names_where(tmp_path: Path) -> None:
         await forgetting.is_moved(there, place("other", new_log()))
 
 
+async def test_a_prefix_that_is_gone_went_to_the_new_one_only_if_that_says_so_and_is_whole(
+    tmp_path: Path,
+) -> None:
+    old, new, other = (await lived()).log, new_log(), new_log()
+    await forgotten(old, new, tmp_path, wish())
+    gone, here = place("old", old), place("new", new)
+    assert await forgetting.is_moved(gone, here)
+    assert not await forgetting.is_moved(gone, place("other", other))
+    await here.admin.create("restoring", 1, 1, {})
+    assert not await forgetting.is_moved(gone, here)
+
+
 async def test_a_playbook_whose_name_names_the_subject_goes_only_if_that_is_asked_for(tmp_path: Path) -> None:
     log = (await lived()).log
     file, selector = tmp_path / "a.archive", Selector(subjects=Subjects(("refunds",)))

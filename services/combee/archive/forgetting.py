@@ -46,7 +46,7 @@ async def is_moved(old: Place, new: Place) -> bool:
     """
     mark = await restoring.marked(old.log, old.admin)
     if mark is None:
-        return await _is_deleted(old) and await _has_erasures(new)
+        return await _is_deleted(old) and await _is_what_was_left(new)
     if not mark.moved_to:
         raise FatalError(f"an archive has been read into {old.prefix} in part only: finish that first")
     if mark.moved_to != new.prefix:
@@ -61,9 +61,12 @@ async def _is_deleted(place: Place) -> bool:
     return not any(topic.name in there for topic in TOPICS)
 
 
-async def _has_erasures(place: Place) -> bool:
+async def _is_what_was_left(place: Place) -> bool:
+    """Return whether a prefix says of itself that something was erased, and is whole."""
     there = await place.admin.names()
-    return ERASURES.name in there and any((await place.log.settled(ERASURES.name)).values())
+    if ERASURES.name not in there or RESTORING.name in there:
+        return False
+    return any((await place.log.settled(ERASURES.name)).values())
 
 
 async def begin_anew(old: Place, new: Place, folder: Path) -> None:
