@@ -53,8 +53,9 @@ class Manifests:
         )
         if batch.plan.command_id:
             self.executed.add((name, batch.plan.command_id))
+        place = offset, batch.plan.sequence  # one object for all of them: a horizon has some 100,000
         for member in batch.members:
-            self._ids[name, member.reflection_id, member.attempt] = (offset, batch.plan.sequence)
+            self._ids[name, member.reflection_id, member.attempt] = place
         self._forget(offset - self.horizon)
 
     def _note_beyond(self, batch: Batch, offset: int) -> None:

@@ -262,3 +262,20 @@ def test_usages_add_up(one: tuple[int, ...], other: tuple[int, ...]) -> None:
     assert [getattr(first + second, name) for name in names] == [
         a + b for a, b in zip(one, other, strict=True)
     ]
+
+
+def test_messages_that_give_the_same_fields_hold_their_names_once() -> None:
+    lessons = [Reflection(reflection_id=f"r{n}", playbook="p", key_insight="Ask first.") for n in range(2)]
+    one, same, other = (decode(encode(message), Reflection) for message in (*lessons, lessons[0]))
+    assert one.__pydantic_fields_set__ is same.__pydantic_fields_set__ is other.__pydantic_fields_set__
+    changed = one.model_copy(update={"success": True})
+    assert changed.model_fields_set is not one.model_fields_set
+    fewer = decode(packed_with_fields("reflection_id", "playbook"), Reflection)
+    assert fewer.model_fields_set == {"reflection_id", "playbook"}
+
+
+def packed_with_fields(*names: str) -> bytes:
+    """Return a reflection that gives these fields alone, as another writer might."""
+    body = dict.fromkeys(names, "x")
+    raw: bytes = msgpack.packb({"type": "reflection", "version": Reflection.version_number, "body": body})
+    return raw

@@ -133,10 +133,11 @@ class KafkaConsumer:
         if self._listener.changed:
             return {}
         with translated(f"reading as {self._group}", self._need):
+            owned = self._consumer.assignment()
             return {
-                tp: await self._consumer.position(self._connection.theirs(tp))
+                tp: await self._consumer.position(theirs)
                 for tp in self._starts
-                if self._connection.theirs(tp) in self._consumer.assignment()
+                if (theirs := self._connection.theirs(tp)) in owned
             }
 
     def pause(self, *sources: TopicPartition) -> None:
