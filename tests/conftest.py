@@ -94,6 +94,10 @@ def worker_number(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):  # all processes of a run must know the tests in one order
         items.sort(key=lambda item: item.nodeid.partition("::")[0])
+        processes = int(config.workerinput["workercount"])
+        items[:] = [
+            items[place] for place in lanes.shared_out([item.path for item in items], TESTS, processes)
+        ]
     shared = shared_folder(config)
     for item in items:
         for mark in lanes.marks(lanes.lane_of(item.path, TESTS), fixtures_of(item)):

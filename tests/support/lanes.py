@@ -1,12 +1,15 @@
 """Which lane a test is in, by its folder, and what follows from that."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
+from itertools import groupby, islice
 from pathlib import Path
 
 MARKED = frozenset({"kafka", "e2e", "faults", "deploy", "attacks"})
 ASKED_FOR = ("faults", "deploy", "attacks")
 """Lanes that run only where they are named."""
+WAITING = frozenset({"kafka", "e2e", "faults"})
+"""Lanes whose tests wait for processes most of their time."""
 BROKER_FIXTURE = "kafka"
 BROKERS = ("embedded", "testcontainers", "external")
 
@@ -32,3 +35,20 @@ def wants(lane: str, arguments: Iterable[str], mark_expression: str, tests: Path
         Path(argument.partition("::")[0]).absolute().is_relative_to(tests / lane) for argument in arguments
     )
     return named or mark_expression.strip() == lane
+
+
+def shared_out(files: Sequence[Path], tests: Path, processes: int) -> list[int]:
+    """Return an order of tests, given as their files: places in the sequence.
+
+    Each process of a run is given one piece of it, begins with its share of the files whose tests wait, and takes
+    over from another's end when it is done: short tests, of which the last one keeps nobody waiting.
+    """
+    by_file = [list(places) for _, places in groupby(range(len(files)), key=lambda place: files[place])]
+    waiting = [places for places in by_file if lane_of(files[places[0]], tests) in WAITING]
+    others = iter([place for places in by_file if places not in waiting for place in places])
+    order: list[int] = []
+    for number in range(processes):
+        share = [place for places in waiting[number::processes] for place in places]
+        size = (len(files) - len(order)) // (processes - number)
+        order += [*share, *islice(others, max(0, size - len(share)))]
+    return order + list(others)

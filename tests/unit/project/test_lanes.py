@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis.internal import charmap
 
-from support.lanes import lane_of, marks, refusal, wants
+from support.lanes import lane_of, marks, refusal, shared_out, wants
 from support.rows import each_row
 
 TESTS = Path(__file__).parents[2]
@@ -28,6 +28,19 @@ def test_a_unit_test_that_asks_for_a_broker_is_told_where_to_go() -> None:
     assert "move it to tests/kafka" in (refusal("unit", ["kafka"]) or "")
     assert refusal("unit", ["tmp_path"]) is None
     assert refusal("kafka", ["kafka"]) is None
+
+
+def test_each_process_begins_with_its_share_of_the_files_whose_tests_wait() -> None:
+    files = [
+        TESTS / lane / f"test_{name}.py"
+        for lane, name in zip(["contract"] * 5 + ["kafka"] * 5, "aabccdefff", strict=True)
+    ]
+    order = shared_out(files, TESTS, 2)
+    assert sorted(order) == list(range(10))
+    names = [files[place].stem.removeprefix("test_") for place in order]
+    assert names == ["d", "f", "f", "f", "a", "e", "a", "b", "c", "c"]
+    assert shared_out(files[:5], TESTS, 3) == [0, 1, 2, 3, 4]
+    assert sorted(shared_out(files, TESTS, 9)) == list(range(10))
 
 
 @each_row(
