@@ -14,15 +14,17 @@ from combee.ports import PoisonError
 from combee.scan.aggregate import Aggregator, _Item
 from combee_schemas.base import Usage
 from combee_schemas.model import Reply
+from combee_schemas.scan import OperationKind
 from support.models import ModelClient, ScriptedModel
 
 words = st.lists(st.sampled_from(["margin", "parcel", "order", "fee", "rate"]), max_size=4).map(" ".join)
 evidence = st.lists(st.sampled_from("abcdef"), max_size=3, unique=True).map(tuple)
 items = st.builds(
-    lambda text, rests, n: _Item(text=text, evidence=rests, guessed=rests[:n]),
+    lambda text, rests, n, against: _Item(text=text, evidence=rests, guessed=rests[:n], against=against),
     words,
     evidence,
     st.integers(0, 2),
+    st.frozensets(st.sampled_from(["e1", "e2"]), max_size=2),
 )
 numbers = st.none() | st.lists(st.integers(0, 6), max_size=3)
 operations = st.fixed_dictionaries(
@@ -62,7 +64,10 @@ def by_evidence(aggregator: Aggregator, reply: Reply, given_items: Sequence[_Ite
     traced = []
     for operation, named in zip(answer.operations, by_item.operations, strict=True):
         places = [int(at) for at in named.evidence]
-        meant = relatedness.related(named.content, places) if named.content else places
+        if named.kind == OperationKind.REMOVE:
+            meant = [at for at in places if given_items[at].against.intersection(named.entry_ids)]
+        else:
+            meant = list(relatedness.related(named.content, places))
         sure = frozenset[str]().union(*(given_items[at].sure for at in meant))
         guessed = tuple(each for each in operation.evidence if each not in sure)
         traced.append(operation if operation.guessed else operation.model_copy(update={"guessed": guessed}))
