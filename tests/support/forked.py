@@ -153,4 +153,4 @@ def _reach(address: str) -> None:
     SERVER._forkserver_address, SERVER._forkserver_alive_fd = address, os.open(os.devnull, os.O_RDONLY)
     SERVER.ensure_running = lambda: None  # no child of ours
     current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # one may have no children
-    Supervisor._spawn = ForkingSupervisor._spawn  # type: ignore[method-assign]
+    Supervisor._spawn = ForkingSupervisor._spawn  # type: ignore[method-assign, assignment]
