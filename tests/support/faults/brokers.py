@@ -117,6 +117,7 @@ async def own_broker(
         folder / "kafka", ready=is_ready, env=env, nodes=nodes, extra_properties=properties
     ) as kafka:
         yield kafka
+        kafka.kill()  # what it holds is thrown away: it need not close well
 
 
 @asynccontextmanager
@@ -136,3 +137,4 @@ async def fronted_broker(folder: Path, env: Mapping[str, str]) -> AsyncIterator[
         ) as kafka,
     ):
         yield Fronted(kafka=kafka, proxy=proxy, address=f"{LOOPBACK}:{front}")
+        kafka.kill()  # the same

@@ -22,7 +22,7 @@ from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Label, Playbook
 from support import ledger
-from support.gateway import asked, published, version
+from support.gateway import SharedApplication, asked, published, version
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 NAME, OTHER = "support/refunds", "support/returns"
 LONG = 3000
 FEW_RECORDS = 8 * SPAN
+APPLICATION = SharedApplication()
 
 
 class CountedLog(MemoryLog):
@@ -103,7 +104,7 @@ async def by_agent(log: MemoryLog, number: int) -> Playbook | None:
 
 
 async def by_gateway(log: MemoryLog, number: int) -> Playbook | None:
-    async with asked(log) as gateway:
+    async with asked(log, application=APPLICATION) as gateway:
         answer = await gateway.client.get(f"/v1/playbooks/{NAME}?version={number}")
     return Playbook.model_validate(answer.json()) if answer.status_code == 200 else None
 
