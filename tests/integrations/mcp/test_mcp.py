@@ -191,64 +191,65 @@ def connect(request: pytest.FixtureRequest, learned: Any, guarded: Guarded) -> C
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_every_tool_answers(connect: Callable[..., Any], mode: str) -> None:
+async def test_every_tool_answers_playbooks_are_resources_and_errors_say_what_helps(
+    connect: Callable[..., Any], mode: str
+) -> None:
+    # On one connection: each starts a server, whose imports take longer than all that is asked of it.
     async with connect(mode) as client:
-        assert client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
-        tools = (await client.list_tools()).tools
-        assert [tool.name for tool in tools] == [
-            *("playbook", "search_entries", "publish_reflection", "report_outcome", "why"),
-        ]
-        assert [
-            tool.name for tool in tools if not (tool.annotations and tool.annotations.read_only_hint)
-        ] == [
-            "publish_reflection",
-            "report_outcome",
-        ]
-        assert "Combee keeps playbooks" in (client.instructions or "")
-        read = await call(client, "playbook", playbook=NAME)
-        assert read.startswith(f"{NAME}, version ")
-        assert "<playbook " in read
-        entry = re.search(r"^\[(\S+)\] ", read, re.MULTILINE)
-        assert entry is not None
-        assert f"{NAME} [" in await call(client, "search_entries", query="manager date kind exact")
-        assert "reflection " in await call(client, "why", playbook=NAME, entry=entry[1])
-        outcome = {"playbook": NAME, "run_id": "run-1", "success": True, "version": 1}
-        assert "counts for support/refunds version 1" in await call(client, "report_outcome", **outcome)
-        assert "accepted as r-" in await call(
-            client, "publish_reflection", playbook="support/other", key_insight=f"Lesson of {mode}."
-        )
+        await every_tool_answers(client, mode)
+        await playbooks_are_resources(client)
+        await errors_are_the_tools_answers_with_what_helps(client)
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_playbooks_are_resources(connect: Callable[..., Any], mode: str) -> None:
-    async with connect(mode) as client:
-        listed = (await client.list_resources()).resources
-        assert URI in [resource.uri for resource in listed]
-        templates = (await client.list_resource_templates()).resource_templates
-        assert [template.uri_template for template in templates] == ["combee://playbooks/{+name}"]
-        (page,) = (await client.read_resource(URI)).contents
-        assert isinstance(page, types.TextResourceContents)
-        assert page.mime_type == "text/markdown"
-        assert f"# {NAME}\n" in page.text
-        assert client.server_capabilities.resources is not None
-        assert client.server_capabilities.resources.subscribe
-        for uri in ("combee://playbooks/support/none", "file:///etc/passwd", "combee://playbooks/../x"):
-            with pytest.raises(MCPError, match="no playbook"):
-                await client.read_resource(uri)
+async def every_tool_answers(client: Client, mode: str) -> None:
+    assert client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
+    tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == [
+        *("playbook", "search_entries", "publish_reflection", "report_outcome", "why"),
+    ]
+    assert [tool.name for tool in tools if not (tool.annotations and tool.annotations.read_only_hint)] == [
+        "publish_reflection",
+        "report_outcome",
+    ]
+    assert "Combee keeps playbooks" in (client.instructions or "")
+    read = await call(client, "playbook", playbook=NAME)
+    assert read.startswith(f"{NAME}, version ")
+    assert "<playbook " in read
+    entry = re.search(r"^\[(\S+)\] ", read, re.MULTILINE)
+    assert entry is not None
+    assert f"{NAME} [" in await call(client, "search_entries", query="manager date kind exact")
+    assert "reflection " in await call(client, "why", playbook=NAME, entry=entry[1])
+    outcome = {"playbook": NAME, "run_id": "run-1", "success": True, "version": 1}
+    assert "counts for support/refunds version 1" in await call(client, "report_outcome", **outcome)
+    assert "accepted as r-" in await call(
+        client, "publish_reflection", playbook="support/other", key_insight=f"Lesson of {mode}."
+    )
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_errors_are_the_tools_answers_with_what_helps(connect: Callable[..., Any], mode: str) -> None:
-    async with connect(mode) as client:
-        assert "no playbook support/none" in await refused(client, "playbook", playbook="support/none")
-        assert "playbook: String should match pattern" in await refused(client, "playbook", playbook="../x")
-        assert "nope: Extra inputs" in await refused(client, "playbook", playbook=NAME, nope=1)
-        assert "query: Field required" in await refused(client, "search_entries")
-        assert "no entry nope" in await refused(client, "why", playbook=NAME, entry="nope")
-        assert "there is no tool nope; there are: playbook," in await refused(client, "nope")
-        assert "the lesson is empty" in await refused(
-            client, "publish_reflection", playbook=NAME, key_insight=""
-        )
+async def playbooks_are_resources(client: Client) -> None:
+    listed = (await client.list_resources()).resources
+    assert URI in [resource.uri for resource in listed]
+    templates = (await client.list_resource_templates()).resource_templates
+    assert [template.uri_template for template in templates] == ["combee://playbooks/{+name}"]
+    (page,) = (await client.read_resource(URI)).contents
+    assert isinstance(page, types.TextResourceContents)
+    assert page.mime_type == "text/markdown"
+    assert f"# {NAME}\n" in page.text
+    assert client.server_capabilities.resources is not None
+    assert client.server_capabilities.resources.subscribe
+    for uri in ("combee://playbooks/support/none", "file:///etc/passwd", "combee://playbooks/../x"):
+        with pytest.raises(MCPError, match="no playbook"):
+            await client.read_resource(uri)
+
+
+async def errors_are_the_tools_answers_with_what_helps(client: Client) -> None:
+    assert "no playbook support/none" in await refused(client, "playbook", playbook="support/none")
+    assert "playbook: String should match pattern" in await refused(client, "playbook", playbook="../x")
+    assert "nope: Extra inputs" in await refused(client, "playbook", playbook=NAME, nope=1)
+    assert "query: Field required" in await refused(client, "search_entries")
+    assert "no entry nope" in await refused(client, "why", playbook=NAME, entry="nope")
+    assert "there is no tool nope; there are: playbook," in await refused(client, "nope")
+    assert "the lesson is empty" in await refused(client, "publish_reflection", playbook=NAME, key_insight="")
 
 
 # ---- subscriptions

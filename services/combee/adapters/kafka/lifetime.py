@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from aiokafka import client, conn
+from aiokafka.errors import KafkaConnectionError
 
 STOP_GRACE_S = 1.0
 """What is cancelled while it stops may take so long to finish."""
@@ -60,13 +61,23 @@ async def _create_conn(*arguments: Any, **options: Any) -> Any:
 
 
 async def started(starting: Awaitable[None]) -> None:
-    """Start a client; of a start that is cancelled or fails, no connection stays open."""
+    """Start a client; of a start that is cancelled or fails, no connection stays open.
+
+    Raises
+    ------
+    KafkaError
+        Whatever keeps it from starting.
+    """
     client.create_conn = _create_conn  # tasks of a client look it up there
     conn.AIOKafkaProtocol = _ClosedAtEnd
     opened = _Opened()
     token = _starting.set(opened)
     try:
         await starting
+    except AssertionError as error:
+        await opened.close()
+        # aiokafka asserts that the cluster has named a broker; one that is only starting names none.
+        raise KafkaConnectionError(str(error)) from error
     except BaseException:
         await opened.close()
         raise

@@ -162,3 +162,20 @@ async def test_of_a_stop_that_is_cancelled_and_hangs_no_connection_is_left(
     with pytest.raises(asyncio.CancelledError):
         await stopping
     assert client.hung_up
+
+
+async def test_a_cluster_that_names_no_broker_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Early:
+        """A producer of aiokafka that asks a broker which is only starting."""
+
+        def __init__(self, **_options: Any) -> None: ...
+
+        async def start(self) -> None:
+            raise AssertionError("Did we not perform bootstrap?")
+
+        async def stop(self) -> None: ...
+
+    monkeypatch.setattr(aiokafka, "AIOKafkaProducer", Early)
+    log = KafkaLog(Connection(bootstrap_servers="b:1", prefix="t"))
+    with pytest.raises(TransientError, match="initialising transactional id shuffle-0"):
+        await log.transactor("shuffle-0")
