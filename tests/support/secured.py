@@ -41,6 +41,8 @@ LISTENERS: Mapping[Way, tuple[str, str]] = {
 LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3
 CLUSTER = "kafka-cluster"
+START_S = 200.0
+"""What this broker may take to start on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +197,8 @@ async def secured_kafka(
             java_options=[f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"],
             extra_properties=_properties(addresses, identity, ca_file, keys),
         )
-        async with kafka:
+        await kafka.start(START_S)
+        try:
             yield SecuredKafka(
                 kafka=kafka,
                 listeners=addresses,
@@ -207,6 +210,8 @@ async def secured_kafka(
                 folder=folder,
                 authority=authority,
             )
+        finally:
+            await kafka.stop()
 
 
 def _properties(addresses: Mapping[Way, str], identity: Path, ca_file: Path, keys: Path) -> dict[str, str]:
