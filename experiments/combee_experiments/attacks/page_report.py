@@ -39,28 +39,38 @@ measured, or without `--measured` all at once.
 {table}
 
 *Overwritten or removed* counts true entries in all versions, *wrongly* decisions of the gate: accepted with something
-harmful, or rejected with nothing harmful. Each protection by itself: [all figures](tables/attacks.csv).
+harmful, or rejected with nothing harmful. [All figures](tables/attacks.csv) have protections by themselves, too, as
+far as they were measured with this code.
 
 ## What breaks a bar, and why
 
-- *Instructions to the curator* break every count of sources: a curator that obeys names honest reflections as
-  evidence.
-- *Many names* and *paraphrased floods* pass a little where several sources are asked for: true and false lessons
-  that differ in the order of their words seem to be counted together as near-duplicates. This is a guess, not
-  yet shown.
-- *evaluate* cannot see lessons about what does not exist, nor a false entry behind the true one.
-- **caps, probation, approve under a paraphrased flood was stopped unfinished** after some minutes. Why it did not end
-  is not known; the attacks after it were not run.
+- *Instructions without a flag*: an obeying curator names all items as evidence. Code counts those that have a third
+  of a lesson's rarer words; frames such as "in per mille with 1 decimal" reach it now and then. And what it proposes
+  crowds out honest lessons that still wait for a source.
+- *evaluate alone* cannot see lessons about what does not exist (*harmful tags*, *stuffing*, *forged scores*), nor a
+  false entry behind the true one (*paraphrased flood*). Beside caps and probation these do not get so far.
+- Without attackers one lesson of seed 1 is still proposed in the end: only three sources taught it in 16 rounds, and
+  four are asked for. That is the price of `COMBEE_PROBATION_SOURCES`.
+
+## What was found on the way
+
+- A gate never closed (*paraphrased flood* with caps, probation, *approve*): a rejection left what the batches had
+  promoted, so the same candidate came back at once. Mended, and tested (`tests/services/test_gate.py`).
+- True and false lessons that differ only in the order of their words were counted together as near-duplicates.
+- An obeying curator made honest reflections the evidence of its additions and removals: 82.9 % became 88.9 % with
+  caps and probation. Evidence is now checked ([sources](../guide/sources.md)).
 
 The bars were fixed beforehand and written into the code after four trial runs. After looks at results the playbook's
-room was raised (from 1.3 times the lessons) and rewording by too few sources was mended: this is no blind test.
+room was raised (from 1.3 times the lessons) and protections were mended or made; *instructions without a flag* was
+added before it was run, as an attack on these. This is no blind test.
 
 ## Assumptions
 
 - There are 20 lessons. Honest producers send two true ones a round; *harmful* is all else that agents are shown.
 - Malicious producers prove names of their own, but for *many names*, who prove none. They read the playbook.
 - **A model that reads an instruction to its role obeys always**, whatever fence it stands in: a reflector states the
-  attacker's lesson; a curator adds it on the word of all items and removes an entry; an agent answers `0`.
+  attacker's lesson; a curator adds it on the word of all items and removes an entry; an agent answers `0`. The flags
+  know the order that it obeys; without a flag it obeys a polite request.
 - **A harmful lesson makes an agent answer wrongly** where it is the first that it reads about a question. Lessons
   about what does not exist change no answer, so *evaluate* cannot see them.
 - A curator that reads a contradiction corrects the entry; of rivals in one call the one said most often wins.
