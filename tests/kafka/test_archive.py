@@ -17,7 +17,6 @@ from combee.core.formats.items import outgoing
 from combee.core.ledger.report import LedgerReport
 from combee.history import newest_playbooks
 from combee.inspection.audit import audit
-from combee.inspection.lag import INPUTS, backlog
 from combee.inspection.tracker import Tracker
 from combee.ports import ConfigurationError, TopicPartition
 from combee.sdk import AsyncClient
@@ -30,7 +29,7 @@ from support.cli import combee
 from support.clock import ManualClock
 from support.failpoints.points import EXIT_CODE
 from support.failpoints.restore import PARTITIONS, SCAN_PARTITIONS
-from support.running import PLAYBOOK, Running, running_stack, traces
+from support.running import PLAYBOOK, Running, nothing_waits, running_stack, traces
 from support.topic_dump import dumped
 
 pytestmark = pytest.mark.timeout(300)
@@ -121,7 +120,7 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
         async with AsyncClient(servers, prefix=topic_prefix) as agent:
             _publish(agent, range(50))
         await applied(running.log, 50)
-        await nothing_waits(running.log)
+        await nothing_waits(running.log, STALL_S)
         before = (await newest_playbooks(running.log))[PLAYBOOK]
     await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", str(file))
     layout: dict[str, Any] = {"partitions": 7, "scan_partitions": 6}
@@ -130,7 +129,7 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
 
     async with opened(settings_of(servers, there, **layout)) as log:
         assert await log.partitions(topics.REFLECTIONS.name) == layout["partitions"]
-        await nothing_waits(log)  # the groups' offsets came along: no service begins from the start
+        await nothing_waits(log, STALL_S)  # the groups' offsets came along: no service begins from the start
     async with running_stack(
         servers, there, tmp_path / "b", latency="0.02", max_wait_s=1, **layout
     ) as running:
@@ -156,13 +155,6 @@ async def applied(log: KafkaLog, count: int) -> LedgerReport:
         while (report := await audit(log)).applied < count:  # noqa: ASYNC110 - the topics are all there is
             await asyncio.sleep(0.2)
     return report
-
-
-async def nothing_waits(log: KafkaLog) -> None:
-    async with asyncio.timeout(STALL_S):
-        for group in INPUTS:
-            while (await backlog(log, group, SystemClock())).lag:  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.1)
 
 
 async def test_archived_in_full_swing_it_goes_on_without_loss_or_repeat(

@@ -18,7 +18,7 @@ from combee_schemas import topics
 from combee_schemas.reflection import Reflection
 from support.broker import Broker
 from support.cli import Ended, combee, start, start_anew
-from support.running import Running, running_stack
+from support.running import nothing_waits, running_stack
 
 NAME = "tests/reading"
 COUNT = 60
@@ -66,17 +66,7 @@ async def _learn(site: Site) -> None:
         async with Tracker(running.log, NAME, SystemClock()).running() as tracker:
             await running.log.produce(garbage, *map(outgoing, new.values()))
             await running.learning().settle(tracker, new, stall_s=STALL_S)
-        await _quiet(running)
-
-
-async def _quiet(running: Running) -> None:
-    """Wait until every service has committed what it read."""
-    from combee.inspection.lag import INPUTS, backlog  # noqa: PLC0415 - beside its only use
-
-    async with asyncio.timeout(STALL_S):
-        for group in INPUTS:
-            while (await backlog(running.log, group, SystemClock())).lag:  # noqa: ASYNC110 - Kafka tells nobody
-                await asyncio.sleep(0.1)
+        await nothing_waits(running.log, STALL_S)
 
 
 async def test_status_counts_records_and_no_transaction_markers(site: Site) -> None:

@@ -8,11 +8,9 @@ import pytest
 
 from combee.adapters.kafka import KafkaLog
 from combee.backends import connection
-from combee.clock import SystemClock
 from combee.core.formats.items import outgoing
 from combee.history import newest_playbooks
 from combee.inspection.audit import audit
-from combee.inspection.lag import INPUTS, backlog
 from combee.ports import Outgoing, TopicPartition
 from combee.sdk.cache import DiskCache
 from combee.settings.loading import load_settings
@@ -21,7 +19,7 @@ from combee_schemas.playbook import NO_LABEL
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support.broker import Broker, segments
-from support.running import PLAYBOOK, SHORTEST_SESSION_S, Running, running_stack
+from support.running import PLAYBOOK, SHORTEST_SESSION_S, Running, nothing_waits, running_stack
 from support.site import Site
 
 pytestmark = pytest.mark.timeout(600)
@@ -62,9 +60,7 @@ async def lived(site: Site, running: Running) -> None:
     async with asyncio.timeout(STALL_S):
         while (await audit(log)).applied < HONEST + len(CODECS) + len(traces):  # noqa: ASYNC110 - the topics are all there is
             await asyncio.sleep(0.2)
-        for group in INPUTS:
-            while (await backlog(log, group, SystemClock())).lag:  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.1)
+    await nothing_waits(log, STALL_S)
 
 
 async def texts(site: Site, prefix: str) -> str:

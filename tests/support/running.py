@@ -1,5 +1,6 @@
 """All services as real processes on the session's broker, under a prefix of their own."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from combee.adapters.kafka import KafkaLog
 from combee.cli.learn.learning import Learning
 from combee.clock import SystemClock
 from combee.core.identity import reflection_id
+from combee.inspection.lag import INPUTS, backlog
 from combee.local.stack import StackOptions, stack
 from combee.local.supervisor import Supervisor
 from combee.ports import TopicPartition
@@ -104,6 +106,17 @@ async def running_stack(
             yield Running(settings=loaded, log=log, supervisor=supervisor, call_log=call_log)
     finally:
         await log.close()
+
+
+async def nothing_waits(log: KafkaLog, within_s: float) -> None:
+    """Wait until every service has committed what it read, twice: one still reads what another has done."""
+
+    async def waiting() -> int:
+        return sum([(await backlog(log, group, SystemClock())).lag for group in INPUTS])
+
+    async with asyncio.timeout(within_s):
+        while await waiting() or await waiting():  # noqa: ASYNC110 - Kafka tells nobody
+            await asyncio.sleep(0.1)
 
 
 def traces(count: int, seed: int, playbook: str = PLAYBOOK) -> dict[str, Trace]:
