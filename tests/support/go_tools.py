@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -40,6 +41,9 @@ TOOLS = {
 KUBERNETES = GoTool(module="k8s.io/kubernetes", version="v1.34.2")
 """Its sources hold the schemas of what an API server takes."""
 KEDA = GoTool(module="github.com/kedacore/keda/v2", version="v2.18.1")
+ETCD = GoTool(module="go.etcd.io/etcd/server/v3", version="v3.6.4")
+PROGRAMS = {"etcd": ETCD.module, "kube-apiserver": f"{KUBERNETES.module}/cmd/kube-apiserver"}
+"""Packages of a Kubernetes without nodes."""
 PROMETHEUS_OPERATOR = GoTool(module="github.com/prometheus-operator/prometheus-operator", version="v0.80.1")
 
 
@@ -74,6 +78,51 @@ def tool(name: str) -> Path:
             program.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(partial, program)
     return program
+
+
+def kubernetes_programs(*names: str, build: bool = False) -> list[Path]:
+    """Return ``etcd`` or ``kube-apiserver``: from the PATH or the cache, else built, which takes some ten minutes.
+
+    Raises
+    ------
+    NoGoError
+        If they have to be built and ``build`` is not said, or there is no Go.
+    """
+    cached = user_cache_path("combee") / "tools" / f"kubernetes-programs-{KUBERNETES.version}"
+    installed = [Path(shutil.which(name) or cached / name) for name in names]
+    if all(program.exists() for program in installed):
+        return installed
+    if not build:
+        raise NoGoError("no API server of Kubernetes is here")
+    with TemporaryDirectory(prefix="combee-go-") as scratch:
+        env, partial = _environment(Path(scratch)), Path(scratch) / "partial"
+        partial.mkdir()
+        _write_module(Path(scratch) / "cluster", _fetched(KUBERNETES, env))
+        for name, package in PROGRAMS.items():
+            # Tests need no fast program: without the optimizer it is built in half the time.
+            arguments = ["build", "-p", "2", "-mod=mod", "-trimpath", "-gcflags=all=-N -l -dwarf=false"]
+            flags = ["-ldflags", f"-s -w {_version_flags()}"]
+            _go([*arguments, *flags, "-o", str(partial / name), package], env, cwd=Path(scratch) / "cluster")
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(partial, cached)
+    return [cached / name for name in names]
+
+
+def _write_module(folder: Path, kubernetes: Path) -> None:
+    """Write a module that needs both; the parts of Kubernetes that it has in its own tree are modules, too."""
+    own = re.findall(r"^\t(\S+) => \./staging", (kubernetes / "go.mod").read_text("utf-8"), re.MULTILINE)
+    part = KUBERNETES.version.replace("v1.", "v0.")
+    lines = ["module cluster", "go 1.24.0", "godebug default=go1.24"]
+    lines += [f"require {each.module} {each.version}" for each in (KUBERNETES, ETCD)]
+    lines += [f"replace {name} => {name} {part}" for name in own]
+    folder.mkdir()
+    (folder / "go.mod").write_text("\n".join(lines) + "\n")
+
+
+def _version_flags() -> str:
+    major, minor, _ = KUBERNETES.version.removeprefix("v").split(".")
+    told = {"gitVersion": KUBERNETES.version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    return " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in told.items())
 
 
 def source(wanted: GoTool, *paths: str) -> Path:
