@@ -24,7 +24,7 @@ class Proxy:
         self._open.set()
         self._refusing = False
         self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._served: set[asyncio.Task[None]] = set()
 
     def hold(self) -> None:
         """Let no byte through, keep every connection: as a partition of the network looks."""
@@ -43,26 +43,32 @@ class Proxy:
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
-        if self._refusing:
-            writer.transport.abort()
-            return
+        serving = asyncio.ensure_future(self._serve(reader, writer))
+        self._served.add(serving)
+        serving.add_done_callback(self._served.discard)
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        both = {writer}
         try:
             behind_reader, behind = await asyncio.open_connection(*self._upstream)
+            both.add(behind)
+            if not self._refusing:
+                self._writers |= both
+                ways = [self._way(reader, behind), self._way(behind_reader, writer)]
+                tasks = [asyncio.create_task(way) for way in ways]
+                try:
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for task in tasks:
+                        task.cancel()
         except OSError:
-            writer.transport.abort()
-            return
-        self._writers |= {writer, behind}
-        ways = [self._way(reader, behind), self._way(behind_reader, writer)]
-        tasks = [asyncio.create_task(way) for way in ways]
-        self._tasks |= set(tasks)
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks -= set(tasks)
-        self._writers -= {writer, behind}
-        for stream in (writer, behind):
-            stream.transport.abort()
+            pass  # nobody is behind
+        finally:
+            self._writers -= both
+            for stream in both:
+                stream.transport.abort()
 
     async def _way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -72,11 +78,12 @@ class Proxy:
                 await writer.drain()
 
     async def close(self) -> None:
-        """End every connection."""
+        """End every connection, also one that is only being made."""
         self.cut()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for serving in self._served:
+            serving.cancel()
+        if self._served:
+            await asyncio.wait(self._served)
 
 
 @asynccontextmanager

@@ -68,8 +68,10 @@ class Need:
             return self._denied("Write", "transactional-id", self.transactional_id)
         if isinstance(error, kafka.ClusterAuthorizationFailedError):
             return self._denied("Create" if self.operation == "Create" else "IdempotentWrite", "cluster", "")
-        topics = self._refused_topics(error) or self.topics
-        return self._denied(self.operation, "topic", ", ".join(sorted(topics)))
+        if topics := self._refused_topics(error):
+            return self._denied(self.operation, "topic", *sorted(topics))
+        # Of the offsets that a transaction commits aiokafka does not say which were refused.
+        return self._denied(self.operation, "topic", *self.topics, one_of=len(self.topics) > 1)
 
     @staticmethod
     def _refused_topics(error: Exception) -> tuple[str, ...]:
@@ -85,11 +87,12 @@ class Need:
         """Return that a right on one topic is missing."""
         return self._denied(operation, "topic", topic)
 
-    def _denied(self, operation: str, resource: str, name: str) -> str:
-        grant = f"kafka-acls --add --allow-principal '{self.principal}' --operation {operation} --{resource} {name}"
-        return (
-            f"{self.principal} has no right to {operation} on {resource} {name or 'itself'}: {grant.rstrip()}"
-        )
+    def _denied(self, operation: str, resource: str, *names: str, one_of: bool = False) -> str:
+        options = " ".join(f"--{resource} {name}".rstrip() for name in names)
+        grant = f"kafka-acls --add --allow-principal '{self.principal}' --operation {operation} {options}"
+        named = ", ".join(names) or "itself"
+        on = f"one of the {resource}s {named}" if one_of else f"{resource} {named}"
+        return f"{self.principal} has no right to {operation} on {on}: {grant}"
 
 
 def is_denied(code: int) -> bool:

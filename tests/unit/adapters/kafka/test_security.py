@@ -152,3 +152,11 @@ def test_a_missing_right_is_told_of_the_topic_that_the_refusal_names(named: obje
     need = Need(principal="User:p", operation="Read", topics=("combee.commands", "combee.updates"))
     with pytest.raises(ConfigurationError, match=r"to Read on topic combee\.updates:"), translated("r", need):
         raise TopicAuthorizationFailedError(named)
+
+
+def test_where_the_refusal_names_no_topic_all_are_told_that_it_can_mean() -> None:
+    need = Need(principal="User:p", operation="Read", topics=("combee.commands", "combee.updates"))
+    with pytest.raises(ConfigurationError) as error, translated("committing", need):
+        raise TopicAuthorizationFailedError
+    assert "to Read on one of the topics combee.commands, combee.updates: kafka-acls" in str(error.value)
+    assert str(error.value).endswith("--topic combee.commands --topic combee.updates")
