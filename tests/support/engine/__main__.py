@@ -17,7 +17,7 @@ def main(command: list[str]) -> int:
     environ = os.environ  # noqa: TID251 - an opt-in of whoever starts the tests
     if answers(environ) or environ.get("COMBEE_TEST_ENGINE") != "start":
         return subprocess.run(command, check=False).returncode
-    prepared.prepare()
+    prepared.prepare(cluster=environ.get("COMBEE_TEST_CLUSTER") == "build")
     return own.run(command)
 
 

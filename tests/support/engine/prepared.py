@@ -4,12 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from platformdirs import user_cache_path
 
-from support import go_tools, kubernetes
+from support import go_tools, kubernetes, prometheus
 
 ROOT = Path(__file__).parents[3]
 DEBIAN = "bookworm"
@@ -29,8 +30,8 @@ def cache() -> Path:
     return user_cache_path("combee") / "test-engine"
 
 
-def prepare() -> None:
-    """Fetch all of it; what is there already is not asked for again."""
+def prepare(*, cluster: bool) -> None:
+    """Fetch all of it, and build an API server of Kubernetes if ``cluster``; what is there is not asked for again."""
     cache().mkdir(parents=True, exist_ok=True)
     _packages()
     base()
@@ -38,6 +39,10 @@ def prepare() -> None:
     kubernetes.fetch()
     for name in go_tools.TOOLS:
         go_tools.tool(name)
+    with suppress(prometheus.NoPrometheusError):  # its tests are skipped, and say why
+        prometheus.program("prometheus")
+    if cluster:
+        go_tools.kubernetes_programs(*go_tools.PROGRAMS, build=True)
 
 
 def base() -> Path:
