@@ -38,8 +38,8 @@ demo: setup ## The main job, end to end, with simulated agents and a simulated m
 
 test: setup ## All tests: unit, then services, experiments, contract, kafka, e2e (embedded broker)
 	$(BIN)/pytest tests/unit -n auto --dist worksteal -p no:schemathesis $(PYTEST_ARGS)
-	@# Half of this is waiting for processes: six workers keep two cores busy.
-	$(BIN)/pytest --ignore=tests/unit -n 6 --dist worksteal $(PYTEST_ARGS)
+	@# Half of this is waiting for processes: four workers keep two cores busy.
+	$(BIN)/pytest --ignore=tests/unit -n 4 --dist worksteal $(PYTEST_ARGS)
 
 test-unit: $(READY) ## Unit tests only: no broker, no network
 	$(BIN)/pytest tests/unit -n auto --dist worksteal -p no:schemathesis $(PYTEST_ARGS)
