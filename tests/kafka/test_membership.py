@@ -116,17 +116,20 @@ async def test_worker_whose_number_another_takes_ends_once_and_says_so(
             COMBEE_READY_FILE=str(tmp_path / f"{name}.ready"),
         )
 
-    earlier, later = await started("earlier"), None
+    earlier = await started("earlier")
+    processes, ends = [earlier], [asyncio.create_task(earlier.communicate())]
     try:
-        async with asyncio.timeout(2 * DEADLINE_S):
+        async with asyncio.timeout(DEADLINE_S):
             while not (tmp_path / "earlier.ready").exists():  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(POLL_S)
-            later = await started("later")
-            _, err = await earlier.communicate()
-        assert (earlier.returncode, "slot 0 and takes over" in err.decode()) == (1, True), err.decode()
-        assert later.returncode is None
+        processes.append(later := await started("later"))
+        ends.append(asyncio.create_task(later.communicate()))
+        await asyncio.wait(ends, timeout=DEADLINE_S / 2, return_when=asyncio.FIRST_COMPLETED)
+        codes = [process.returncode for process in processes]
     finally:
-        for process in filter(None, (earlier, later)):
+        for process in processes:
             if process.returncode is None:
                 process.kill()
-            await process.communicate()
+        said = [err.decode() for _, err in await asyncio.gather(*ends)]
+    assert codes == [1, None], said
+    assert "slot 0 and takes over" in said[0], said
