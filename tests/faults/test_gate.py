@@ -18,7 +18,6 @@ from combee.local.stack import StackOptions, child_environment
 from combee.local.supervisor import Process, Supervisor
 from combee.ports import TopicPartition
 from combee_schemas import topics
-from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
 from support.broker import Broker
 from support.canaries import CALLERS, SCORER, of_callers, signed
@@ -26,7 +25,7 @@ from support.faults.cluster import FAULTY_WORKER, TESTS
 from support.gates import contents, verdict
 from support.ledger import NAME
 from support.running import Running, running_stack
-from support.running_gates import decisions, learned, until
+from support.running_gates import candidate_of, decisions, learned, until
 
 WITHIN_S, READY_S, STOP_S = 90.0, 60.0, 15.0
 OPENED, ACCEPTED, REJECTED = 1, 2, 4
@@ -114,13 +113,7 @@ async def test_control_dies_once_and_the_canary_counts_each_caller_once(
     where = (kafka.bootstrap_servers, topic_prefix)
     async with running_stack(*where, tmp_path, roles=(), **settings) as running:
         async with worker(running, tmp_path, "publish"):
-            await learned(running, 1)
-            await until(running, (0, 1))
-            promote = Command(command_id="c-1", playbook=NAME, kind="promote", label="production", version=1)
-            await running.log.produce(topics.COMMANDS.record(promote))
-            await until(running, (1, 0))
-            await learned(running, 2)
-            await until(running, (1, 2))
+            await candidate_of(running)
         candidate = gates_of(await all_labels(running.log))[NAME].candidate
         assert candidate is not None
         assert candidate.canary is not None

@@ -13,13 +13,11 @@ import pytest
 from combee.history import newest_playbook
 from combee.inspection.outcomes import canaries
 from combee.sdk import AsyncClient
-from combee_schemas import topics
-from combee_schemas.command import Command
 from support.broker import Broker
 from support.gates import contents
 from support.ledger import NAME
 from support.running import Running, running_stack
-from support.running_gates import WITHIN_S, decisions, learned, until
+from support.running_gates import WITHIN_S, candidate_of, decisions, until
 
 pytestmark = pytest.mark.timeout(300)
 AGENTS, SECRET = 200, "a secret of the scorer, 32 characters"
@@ -36,13 +34,7 @@ async def tried(kafka: Broker, prefix: str, folder: Path, **terms: object) -> As
     settings: dict[str, Any] = {"gate": "canary", "sources_file": sources, **CANARY, **terms}
     roles = ("publish", "control")
     async with running_stack(kafka.bootstrap_servers, prefix, folder, roles=roles, **settings) as running:
-        await learned(running, 1)
-        await until(running, (0, 1))
-        promote = Command(command_id="c-1", playbook=NAME, kind="promote", label="production", version=1)
-        await running.log.produce(topics.COMMANDS.record(promote))
-        await until(running, (1, 0))
-        await learned(running, 2)
-        await until(running, (1, 2))
+        await candidate_of(running)
         yield running
 
 

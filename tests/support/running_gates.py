@@ -5,6 +5,7 @@ import asyncio
 from combee.core.gate.gate import gates_of
 from combee.history import all_labels
 from combee_schemas import topics
+from combee_schemas.command import Command
 from combee_schemas.gate import Decision
 from support.gates import add
 from support.gates import update as batch
@@ -37,6 +38,17 @@ async def until(running: Running, wanted: tuple[int, int]) -> None:
     async with asyncio.timeout(WITHIN_S):
         while await places(running) != wanted:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.1)
+
+
+async def candidate_of(running: Running) -> None:
+    """Let agents read version 1, and make version 2 the candidate."""
+    await learned(running, 1)
+    await until(running, (0, 1))
+    promote = Command(command_id="c-1", playbook=NAME, kind="promote", label="production", version=1)
+    await running.log.produce(topics.COMMANDS.record(promote))
+    await until(running, (1, 0))
+    await learned(running, 2)
+    await until(running, (1, 2))
 
 
 async def decisions(running: Running) -> list[Decision]:
