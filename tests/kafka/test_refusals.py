@@ -7,18 +7,16 @@ from combee.adapters.kafka import KafkaAdmin
 from combee.settings.loading import load_settings
 from combee_schemas import topics
 from support.broker import Broker
-from support.cli import combee
+from support.cli import Ended, combee
+
+
+async def combee_on(kafka: Broker, prefix: str, folder: Path, *verb: str) -> Ended:
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
+    return await combee(*verb, *servers, data_dir=folder, COMBEE_TOPIC_PREFIX=prefix)
 
 
 async def test_worker_refuses_missing_topics(kafka: Broker, topic_prefix: str, tmp_path: Path) -> None:
-    ended = await combee(
-        "worker",
-        "publish",
-        "--bootstrap-servers",
-        kafka.bootstrap_servers,
-        data_dir=tmp_path,
-        COMBEE_TOPIC_PREFIX=topic_prefix,
-    )
+    ended = await combee_on(kafka, topic_prefix, tmp_path, "worker", "publish")
 
     assert ended.code == 2
     assert f"{topic_prefix}.updates is missing: run 'combee topics create'" in ended.err
@@ -30,14 +28,7 @@ async def test_worker_refuses_another_number_of_partitions(
 ) -> None:
     made = load_settings(bootstrap_servers=kafka.bootstrap_servers, topic_prefix=topic_prefix, partitions=2)
     await backends.create_topics(made, backends.connection(made, kafka.bootstrap_servers))
-    ended = await combee(
-        "worker",
-        "publish",
-        "--bootstrap-servers",
-        kafka.bootstrap_servers,
-        data_dir=tmp_path,
-        COMBEE_TOPIC_PREFIX=topic_prefix,
-    )
+    ended = await combee_on(kafka, topic_prefix, tmp_path, "worker", "publish")
 
     assert ended.code == 2
     assert f"{topic_prefix}.updates has 2 partitions instead of 4: set COMBEE_PARTITIONS=2" in ended.err
@@ -50,13 +41,7 @@ async def test_the_ledger_on_topics_of_an_older_version_names_the_remedy(
     connection = backends.connection(settings, kafka.bootstrap_servers)
     await backends.create_topics(settings, connection)
     await KafkaAdmin(connection).delete(topics.ERASURES.name)
-    ended = await combee(
-        "ledger",
-        "--bootstrap-servers",
-        kafka.bootstrap_servers,
-        data_dir=tmp_path,
-        COMBEE_TOPIC_PREFIX=topic_prefix,
-    )
+    ended = await combee_on(kafka, topic_prefix, tmp_path, "ledger")
 
     assert ended.code == 2
     assert f"{topic_prefix}.erasures is missing: run 'combee topics create'" in ended.err

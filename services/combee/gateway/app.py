@@ -1,7 +1,8 @@
 """The gateway as an ASGI application; ``build`` wires endpoints to a context, and nothing runs yet."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.metadata import version
+from typing import TypeVar
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -12,15 +13,16 @@ from combee.gateway.access.body_limits import BodyLimits
 from combee.gateway.context import Context
 from combee.gateway.endpoints import commands, events, publishing, reading, spans, status
 from combee.gateway.endpoints import reflection_status as fates
-from combee.gateway.endpoints.status import MetricsText
 from combee.gateway.openapi import documented
 from combee.gateway.problems import add_handlers
 from combee.gateway.request_log import RequestLog
 from combee.gateway.request_spans import RequestSpans
 from combee.ports import NO_TRACING
 from combee.settings.gateway import listed
-from combee.telemetry.metrics import Family, HttpMetrics, Metrics, new_registry
+from combee.telemetry.metrics import HttpMetrics, Metrics, new_registry
 from combee.telemetry.telemetry import Telemetry
+
+T = TypeVar("T")
 
 
 def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
@@ -41,10 +43,10 @@ def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
         events.router(streams),
         reading.router(context),
         commands.router(context),
-        status.router(context, _texts(context, metrics)),
+        status.router(context, _current(context, metrics, metrics.text)),
     )
     if telemetry is not None:
-        telemetry.add(_families(context, metrics))
+        telemetry.add(_current(context, metrics, metrics.families))
     for router in routers:
         app.include_router(router)
     app.openapi = documented(app, keys=bool(context.keys))  # type: ignore[method-assign]  # FastAPI's documented way
@@ -69,17 +71,11 @@ def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
     return app
 
 
-def _families(context: Context, metrics: Metrics) -> Callable[[], Iterable[Family]]:
-    def families() -> Iterable[Family]:
+def _current(context: Context, metrics: Metrics, read: Callable[[], T]) -> Callable[[], T]:
+    """Return what reads the metrics with the conditions as they are at that time."""
+
+    def current() -> T:
         metrics.conditions(context.health.conditions())
-        return metrics.families()
+        return read()
 
-    return families
-
-
-def _texts(context: Context, metrics: Metrics) -> MetricsText:
-    def text() -> tuple[str, bytes]:
-        metrics.conditions(context.health.conditions())
-        return metrics.text()
-
-    return text
+    return current
