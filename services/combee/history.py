@@ -68,11 +68,16 @@ async def whole(log: Log, topic: AnyTopic) -> list[Record]:
 async def names(log: Log) -> list[str]:
     """Return the names of all playbooks that are not deleted, by their keys alone: none of them is decoded."""
     keys: dict[str, None] = {}
-    for record in await whole(log, topics.PLAYBOOKS):
-        if record.value is None:
-            keys.pop(key_of(record), None)
-        else:
-            keys[key_of(record)] = None
+    # Over one connection, where ``whole`` has one for each partition.
+    async with aclosing(log.follow(topics.PLAYBOOKS.name)) as following:
+        async for records in following:
+            if records is None:
+                break
+            for record in records:
+                if record.value is None:
+                    keys.pop(key_of(record), None)
+                else:
+                    keys[key_of(record)] = None
     return sorted(key for key in keys if "#" not in key)
 
 

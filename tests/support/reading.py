@@ -69,7 +69,7 @@ def use_log(monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
         yield log, "memory"
 
     @asynccontextmanager
-    async def open_unchecked(_: Settings, _notices: Any) -> AsyncIterator[Any]:
+    async def open_unchecked(_: Settings, _servers: str) -> AsyncIterator[Any]:
         yield log
 
     async def brokers(_: Settings, servers: str) -> str:

@@ -70,14 +70,17 @@ async def open_log(
 
 
 @asynccontextmanager
-async def open_unchecked(settings: Settings, notices: Notices) -> AsyncIterator[KafkaLog]:
-    """Yield the log of a broker that answers; whoever asks makes do with an error where topics are missing."""
-    async with open_broker(settings, notices) as servers:
-        log = KafkaLog(backends.connection(settings, servers))
-        try:
-            yield log
-        finally:
-            await log.close()
+async def open_unchecked(settings: Settings, servers: str) -> AsyncIterator[KafkaLog]:
+    """Yield the log without asking whether brokers and topics are there, which takes longer than to read a few names.
+
+    Whoever asks makes do with an error where they are not.
+    """
+    _quiet()
+    log = KafkaLog(backends.connection(settings, servers))
+    try:
+        yield log
+    finally:
+        await log.close()
 
 
 @asynccontextmanager
@@ -91,8 +94,7 @@ async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str
     ConfigurationError
         If the embedded one is not installed, or its directory cannot be written.
     """
-    # A broker that is away is told once, by us; libraries repeat it for every attempt.
-    configure_logs("warning", json=False, libraries=logging.CRITICAL)
+    _quiet()
     servers = settings.kafka.bootstrap_servers
     if servers is not None:
         reachability = Reachability(backends.connection(settings, servers))
@@ -119,6 +121,11 @@ async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str
         ) as bootstrap:
             starting.close()
             yield bootstrap
+
+
+def _quiet() -> None:
+    """A broker that is away is told once, by us; libraries repeat it for every attempt."""
+    configure_logs("warning", json=False, libraries=logging.CRITICAL)
 
 
 async def _answered(ask: Callable[[], Awaitable[None]], servers: str, tell: Callable[[str], None]) -> None:

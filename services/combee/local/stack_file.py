@@ -164,6 +164,13 @@ def _end_orphans(state: Mapping[str, Any]) -> str:
     )
 
 
+def stack_servers(settings: Settings) -> str | None:
+    """Return where the embedded broker of a ``combee up`` that runs answers; None where there is none."""
+    state = stack_state(stack_file(settings)) if stack_is_running(settings) else {}
+    servers = state.get("bootstrap_servers")
+    return servers if isinstance(servers, str) else None
+
+
 def stack_is_running(settings: Settings) -> bool:
     """Return whether ``combee up`` serves the brokers of these settings."""
     path = stack_file(settings)

@@ -40,6 +40,7 @@ from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
 from combee.worker.dead_letters import dead_letter, log_dead_letter
 from combee.worker.provenance import Provenance
+from combee.worker.retry import RETRIABLE
 from combee.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
@@ -109,6 +110,8 @@ class Shuffler:
         self._appeared: set[str] = set()
         """Playbooks with a version since the last partition began to be loaded."""
         self.wake = asyncio.Event()
+        self._reading_log = asyncio.Lock()
+        """Held while a partition reads what was not delivered: what readers fetch ahead takes memory once."""
         self._tenants = tenants or Tenants({})
         # A tenant's playbooks are on all partitions; else those of others need not even be decoded at the start.
         self.playbooks = Playbooks(log, self._published, announces_start=self._tenants.are_limited)
@@ -217,39 +220,41 @@ class Shuffler:
         return min(map(self._closer.due_in, self._states.values()), default=math.inf)
 
     async def turn(self) -> None:
-        """Restore what is not loaded, read what was missed, close what is due; for every partition.
+        """Restore what is not loaded, read what was missed, close what is due; for all partitions side by side.
+
+        Most of a transaction is waiting for the broker.
 
         Raises
         ------
         FencedError, TransientError
-            After dropping the partition's state: the next turn restores it.
+            After dropping the partition's state: the next turn restores it. The others have had their turn.
         """
-        for number in sorted(self._news):
-            try:
-                await self._turn(number)
-            except (FencedError, TransientError):
-                await self._drop(number)
-                raise
+        turns = [self._turn_of(number, news) for number, news in sorted(self._news.items())]
+        ends = await asyncio.gather(*turns, return_exceptions=True)
+        if errors := [error for error in ends if error is not None]:
+            raise next((error for error in errors if not isinstance(error, RETRIABLE)), errors[0])
+
+    async def _turn_of(self, number: int, news: _News) -> None:
+        try:
+            await self._turn(number, news)
+        except RETRIABLE:
+            await self._drop(number)
+            raise
 
     async def _drop(self, number: int) -> None:
         state = self._states.pop(number, None)
         if state is not None:
             await self._close(state)
 
-    async def _turn(self, number: int) -> None:
-        news = self._news[number]
+    async def _turn(self, number: int, news: _News) -> None:
         if number not in self._states:
-            appeared = self._appeared = set[str]()
-            loaded = await self._load(number)
-            if self._news.get(number) is not news:
-                await self._close(loaded)
-                return
-            self._states[number] = loaded
-            # Versions that appeared meanwhile have been announced to nobody.
-            for playbook in map(self.playbooks.latest, sorted(appeared)):
-                loaded.manifests.published(playbook.name, playbook.batch_sequence)
-                self._look_at(loaded, playbook)
-        state = self._states[number]
+            async with self._reading_log:
+                # Else a partition that went to another process while this waited would be taken from it.
+                if self._news.get(number) is news:
+                    await self._restore(number, news)
+        state = self._states.get(number)
+        if state is None or self._news.get(number) is not news:
+            return  # dealt anew meanwhile
         async with state.lock:
             # Every process sees every playbook.
             for names in (state.grown, state.again):
@@ -260,8 +265,21 @@ class Shuffler:
                 await self._work_in_all(state, news.take())
             for topic, newest in list(news.newest.items()):
                 if newest > state.seen[topic]:
-                    await self._catch_up(state, topic)
+                    async with self._reading_log:
+                        await self._catch_up(state, topic)
             await self._close_due(state)
+
+    async def _restore(self, number: int, news: _News) -> None:
+        appeared = self._appeared = set[str]()
+        loaded = await self._load(number)
+        if self._news.get(number) is not news:
+            await self._close(loaded)
+            return
+        self._states[number] = loaded
+        # Versions that appeared meanwhile have been announced to nobody.
+        for playbook in map(self.playbooks.latest, sorted(appeared)):
+            loaded.manifests.published(playbook.name, playbook.batch_sequence)
+            self._look_at(loaded, playbook)
 
     async def _close_due(self, state: PartitionState) -> None:
         lines = await self._closer.close_due(state)

@@ -17,9 +17,9 @@ def open_log(
     return log.open_log(settings, _notices(restarted), create=create)
 
 
-def open_unchecked(settings: Settings) -> AbstractAsyncContextManager[KafkaLog]:
-    """Open the log without a look at its topics, which takes longer than reading a few names."""
-    return log.open_unchecked(settings, _notices(remark))
+def open_unchecked(settings: Settings, servers: str) -> AbstractAsyncContextManager[KafkaLog]:
+    """Open the log of brokers that run without a look at them or their topics: see ``combee.local.log``."""
+    return log.open_unchecked(settings, servers)
 
 
 def open_broker(settings: Settings) -> AbstractAsyncContextManager[str]:

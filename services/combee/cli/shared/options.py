@@ -13,7 +13,7 @@ from combee.cli.shared.log import open_unchecked
 from combee.core.formats.files import FORMATS, Format, is_name
 from combee.core.identity import similar_name
 from combee.history import all_labels, names, newest_playbook
-from combee.local.stack_file import stack_is_running
+from combee.local.stack_file import stack_servers
 from combee.ports import CombeeError, ConfigurationError, Log
 from combee.settings.loading import load_settings
 from combee_schemas.base import playbook_of
@@ -124,9 +124,10 @@ def _offered(
 
 async def _known(given: dict[str, Any], find: Callable[[Log], Awaitable[Iterable[str]]]) -> list[str]:
     settings = load_settings(bootstrap_servers=given.get("bootstrap_servers"))
-    if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
+    servers = settings.kafka.bootstrap_servers or stack_servers(settings)
+    if servers is None:
         return []  # a broker is not started for a TAB
-    async with asyncio.timeout(PATIENCE_S), open_unchecked(settings) as log:
+    async with asyncio.timeout(PATIENCE_S), open_unchecked(settings, servers) as log:
         return list(await find(log))
 
 
