@@ -10,8 +10,8 @@ from combee.cli.shared.console import output, print_json, remark
 from combee.cli.shared.options import (
     AsJson,
     CommandId,
-    Patience,
     Servers,
+    Timeout,
     Version,
     branch_names,
     checked_line,
@@ -46,7 +46,7 @@ def adopt(
     *,
     version: Version = None,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:

@@ -13,7 +13,7 @@ from combee.cli.playbook.files import STDIN, read_text
 from combee.cli.playbook.lookup import find_version
 from combee.cli.playbook.view import diff_lines, print_version
 from combee.cli.shared.console import output, print_json
-from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Servers
+from combee.cli.shared.options import AsJson, CommandId, Name, Servers, Timeout
 from combee.cli.shared.sending import Change, carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.formats.editing import editable, edited_version
@@ -34,7 +34,7 @@ def consolidate(
     name: Name,
     *,
     command_id: CommandId = None,
-    timeout: Patience = 300.0,
+    timeout: Timeout = 300.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +54,7 @@ def edit(
         str | None, typer.Option(help="take the edited text from here, - standard input; no editor")
     ] = None,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -97,7 +97,7 @@ def keep(
     entry_ids: Annotated[list[str], typer.Argument(help="ids of entries that are only proposed")],
     *,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:

@@ -17,8 +17,8 @@ from combee.cli.shared.options import (
     FormOrNone,
     Label,
     Name,
-    Patience,
     Servers,
+    Timeout,
     Version,
     as_format,
     checked_form,
@@ -64,7 +64,7 @@ def import_(
         str, typer.Option("--format", help="auto, ace, gepa, json, kayba, md or skill", callback=checked_form)
     ] = "auto",
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 from combee.cli.playbook.lookup import version_number
 from combee.cli.playbook.view import print_version
 from combee.cli.shared.console import confirmed, output, print_json, remark
-from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Ref, Servers
+from combee.cli.shared.options import AsJson, CommandId, Name, Ref, Servers, Timeout
 from combee.cli.shared.sending import Change, carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.commands.revocation import Outlook
@@ -35,7 +35,7 @@ def rollback(
     version: Ref,
     *,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,7 +75,7 @@ def revoke(
         bool, typer.Option("--dry-run", help="say what it would do, and change nothing")
     ] = False,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -176,7 +176,7 @@ def delete(
     *,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
