@@ -158,8 +158,8 @@ def _open_by_parts(raw: bytes, kind: type[Message]) -> dict[str, Any] | None:
     unpacker.feed(raw)
     envelope = ["type", kind.type, "version", kind.version_number, "body"]
     try:
-        found = unpacker.read_map_header(), [unpacker.unpack() for _ in envelope]
-        if found != (3, envelope) or not isinstance(found[1][3], int):
+        head = unpacker.read_map_header(), [unpacker.unpack() for _ in envelope]
+        if head != (3, envelope) or not isinstance(head[1][3], int):
             return None
         body: dict[str, Any] = {}
         for _ in range(unpacker.read_map_header()):

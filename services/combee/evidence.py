@@ -179,12 +179,12 @@ async def recomputed(
     async with in_time(version):
         path = await _path(log, version)
         # First with the mixed operations: only so it shows which of them matter, and nothing is asked in vain.
-        found, asking, mixed = await follow(path, path.asked), path.asked, list[Mixed]()
-        while again := [each for each in found.mixed if each.again]:
+        followed, asking, mixed = await follow(path, path.asked), path.asked, list[Mixed]()
+        while again := [each for each in followed.mixed if each.again]:
             mixed += again
             asking |= {place for each in again for place in each.again}
-            found = await follow(path, asking)
-        return replace(found, mixed=(*mixed, *found.mixed))
+            followed = await follow(path, asking)
+        return replace(followed, mixed=(*mixed, *followed.mixed))
 
 
 async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:

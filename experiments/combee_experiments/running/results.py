@@ -47,7 +47,7 @@ def circumstances(setup: Setup) -> str:
 def _failing(setup: Setup) -> str:
     """Name what differs from the stand-in as it usually is."""
     law = f" Counting rule: {setup.law}." if setup.law != IN_FORCE else ""
-    return law + (f" Modes: {', '.join(setup.modes.told())}." if setup.modes != NO_MODES else "")
+    return law + (f" Modes: {', '.join(setup.modes.summary())}." if setup.modes != NO_MODES else "")
 
 
 def _pace(setup: Setup) -> str:

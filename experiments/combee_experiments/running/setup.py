@@ -82,7 +82,7 @@ class Setup:
             },
             **pace,
             "law": self.law,
-            "modes": list(self.modes.told()),
+            "modes": list(self.modes.summary()),
         }
 
     def named(self, name: str) -> Data:
@@ -157,7 +157,7 @@ def summary(setup: Setup) -> Mapping[str, object]:
         "latency_s": setup.latency.median_s if setup.simulated else None,
         "concurrency": setup.concurrency,
         "law": setup.law if setup.simulated else None,
-        "modes": list(setup.modes.told()),
+        "modes": list(setup.modes.summary()),
     }
 
 

@@ -35,7 +35,7 @@ class Archived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _LogState:
     """A cut of the topics as they were found."""
 
     ends: Mapping[str, tuple[int, ...]]
@@ -72,20 +72,20 @@ async def write_archive(
     try:
         with whole_file(path) as file:
             cut_at_ms = clock.now_ms()
-            found = await _look_up(log)
+            state = await _look_up(log)
             header = ArchiveHeader(
                 prefix=prefix,
                 playbook=playbook,
-                topics=tuple(_contents(topic, found, configs.get(topic.name, {})) for topic in IN_FILE),
-                positions=found.positions,
+                topics=tuple(_contents(topic, state, configs.get(topic.name, {})) for topic in IN_FILE),
+                positions=state.positions,
                 messages={kind.type: kind.version_number for t in TOPICS for kind in (t.message, *t.beside)},
                 cut_at_ms=cut_at_ms,
                 written_by=written_by,
             )
             writer = ArchiveWriter(file, header)
-            cut = Cut(ends=found.ends, playbook=playbook)
+            cut = Cut(ends=state.ends, playbook=playbook)
             for topic in IN_FILE:
-                async for record in _records(log, topic, cut, found, on_progress):
+                async for record in _records(log, topic, cut, state, on_progress):
                     writer.add(record)
             if playbook and not sum(writer.records):
                 raise FatalError(
@@ -101,7 +101,7 @@ async def write_archive(
     return Archived(header=header, records=records, sha256=sha256)
 
 
-async def _look_up(log: Log) -> _Found:
+async def _look_up(log: Log) -> _LogState:
     positions = [await _position(log, group, topic) for group, inputs in INPUTS.items() for topic in inputs]
     ends: dict[str, tuple[int, ...]] = {}
     newest: dict[str, list[Record]] = {}
@@ -111,7 +111,7 @@ async def _look_up(log: Log) -> _Found:
             ends[topic.name] = tuple(at for _, at in sorted(settled.items()))
             if topic in KEPT_IN_MEMORY:
                 newest[topic.name] = await _newest(log, topic, ends[topic.name])
-    return _Found(ends=ends, positions=tuple(positions), newest=newest)
+    return _LogState(ends=ends, positions=tuple(positions), newest=newest)
 
 
 async def _position(log: Log, group: str, topic: AnyTopic) -> GroupPositions:
@@ -122,27 +122,27 @@ async def _position(log: Log, group: str, topic: AnyTopic) -> GroupPositions:
     return GroupPositions(group=group, topic=topic.name, offsets=offsets)
 
 
-def _contents(topic: AnyTopic, found: _Found, config: Mapping[str, str]) -> TopicContents:
-    ends = found.ends[topic.name]
+def _contents(topic: AnyTopic, state: _LogState, config: Mapping[str, str]) -> TopicContents:
+    ends = state.ends[topic.name]
     kept = {name: config.get(name, value) for name, value in topic.config().items()}
     return TopicContents(name=topic.name, partitions=len(ends), config=kept, ends=ends)
 
 
 async def _records(
-    log: Log, topic: AnyTopic, cut: Cut, found: _Found, on_progress: OnProgress
+    log: Log, topic: AnyTopic, cut: Cut, state: _LogState, on_progress: OnProgress
 ) -> AsyncIterator[Record]:
     """Yield a topic's records that belong to the cut; of a compacted topic the newest per key."""
     if topic in KEPT_IN_MEMORY:
-        for record in found.newest[topic.name]:
+        for record in state.newest[topic.name]:
             if cut.holds(topic, record):
                 yield record
         return
     if topic is topics.PLAYBOOKS:
-        async for record in _snapshots(log, cut, found):
+        async for record in _snapshots(log, cut, state):
             yield record
         return
-    total, read = sum(found.ends[topic.name]), 0
-    for number, end in enumerate(found.ends[topic.name]):
+    total, read = sum(state.ends[topic.name]), 0
+    for number, end in enumerate(state.ends[topic.name]):
         async for record in log.read(TopicPartition(topic=topic.name, partition=number), 0, end):
             if cut.holds(topic, record):
                 yield record
@@ -161,13 +161,13 @@ async def _newest(log: Log, topic: AnyTopic, ends: tuple[int, ...]) -> list[Reco
     return sorted(kept, key=lambda record: (record.partition, record.offset))
 
 
-async def _snapshots(log: Log, cut: Cut, found: _Found) -> AsyncIterator[Record]:
+async def _snapshots(log: Log, cut: Cut, state: _LogState) -> AsyncIterator[Record]:
     """Yield one snapshot of each playbook: of the newest version in the cut.
 
     Its record may have been compacted away for a version beyond the cut. It says what ``history`` says, so it is made
     from that.
     """
-    for number, end in enumerate(found.ends[topics.PLAYBOOKS.name]):
+    for number, end in enumerate(state.ends[topics.PLAYBOOKS.name]):
         source = TopicPartition(topic=topics.PLAYBOOKS.name, partition=number)
         latest: dict[str, int] = {}
         async for record in log.read(source, 0, end):

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.playbook.view import diff_lines, print_version
-from combee.cli.shared.console import output, print_json, remark
+from combee.cli.playbook.view import print_change
+from combee.cli.shared.console import remark
 from combee.cli.shared.options import (
     AsJson,
     CommandId,
-    Patience,
     Servers,
+    Timeout,
     Version,
     branch_names,
     checked_line,
@@ -46,7 +46,7 @@ def adopt(
     *,
     version: Version = None,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -58,12 +58,7 @@ def adopt(
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     made = change.playbook
-    if as_json:
-        adopted = made.adopted.model_dump() if made.adopted else None
-        row = {"name": name, "version": made.version, "entries": len(made.entries), "adopted": adopted}
-        print_json({**row, "changed": change.changed})
-        return
-    print_version(made, changed=change.changed)
-    for text in diff_lines(made) if change.changed else ():
-        output().print(text, markup=False, soft_wrap=True)
-    remark(f"{line} goes on; 'combee playbook delete {line}' ends it")
+    adopted = made.adopted.model_dump() if made.adopted else None
+    print_change(made, {"adopted": adopted}, changed=change.changed, as_json=as_json, with_diff=True)
+    if not as_json:
+        remark(f"{line} goes on; 'combee playbook delete {line}' ends it")

@@ -57,7 +57,7 @@ def bisect_(
 class Culprit:
     """The version after which the score fell, with what is known of it."""
 
-    found: Bisected
+    bisected: Bisected
     playbook: Playbook | None = None
     """Without one the ends do not differ."""
     comparison: Comparison | None = None
@@ -86,24 +86,26 @@ async def _bisect(job: Job, name: str, good: str, bad: str) -> Culprit:
         return await _culprit(log, name, await bisect(first.version, last.version, worth))
 
 
-async def _culprit(log: Log, name: str, found: Bisected) -> Culprit:
-    if not found.bad:
-        return Culprit(found=found)
-    made = await find_version(log, name, found.bad)
-    before = await find_version(log, name, found.good) if found.good else empty(name)
+async def _culprit(log: Log, name: str, bisected: Bisected) -> Culprit:
+    if not bisected.bad:
+        return Culprit(bisected=bisected)
+    made = await find_version(log, name, bisected.bad)
+    before = await find_version(log, name, bisected.good) if bisected.good else empty(name)
     members: tuple[str, ...] = ()
     async for batch in messages(log, topics.BATCHES, name):
         if made.origin == "batch" and batch.plan.sequence == made.batch_sequence:
             members = tuple(member.reflection_id for member in batch.members)
     comparison = await diff.compared(log, before, made)
-    return Culprit(found=found, playbook=made, comparison=comparison, reflections=members)
+    return Culprit(bisected=bisected, playbook=made, comparison=comparison, reflections=members)
 
 
 def as_document(name: str, culprit: Culprit) -> dict[str, Any]:
     """Return the stable shape of ``bisect --json``."""
-    found = culprit.found
-    scores = {str(version): round(worth.score.mean, 6) for version, worth in sorted(found.evaluated.items())}
-    ends = {"difference": found.ends.mean, "low": found.ends.low, "high": found.ends.high}
+    bisected = culprit.bisected
+    scores = {
+        str(version): round(worth.score.mean, 6) for version, worth in sorted(bisected.evaluated.items())
+    }
+    ends = {"difference": bisected.ends.mean, "low": bisected.ends.low, "high": bisected.ends.high}
     shown: dict[str, Any] = {
         "name": name,
         "scores": scores,
@@ -111,7 +113,7 @@ def as_document(name: str, culprit: Culprit) -> dict[str, Any]:
     }
     if culprit.playbook is None or culprit.comparison is None:
         return {**shown, "version": None}
-    step = found.step
+    step = bisected.step
     return {
         **shown,
         "version": culprit.playbook.version,
@@ -129,13 +131,13 @@ def as_document(name: str, culprit: Culprit) -> dict[str, Any]:
 
 def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
     """Yield what was found, for people."""
-    found = culprit.found
-    first, last = min(found.evaluated), max(found.evaluated)
-    yield f"version {last} − version {first}: {found.ends} on {found.ends.n} questions"
+    bisected = culprit.bisected
+    first, last = min(bisected.evaluated), max(bisected.evaluated)
+    yield f"version {last} − version {first}: {bisected.ends} on {bisected.ends.n} questions"
     if culprit.playbook is None or culprit.comparison is None:
         better = (
             "it is better"
-            if found.ends.is_significant
+            if bisected.ends.is_significant
             else "no difference is shown: more questions would tell more"
         )
         yield f"version {last} is not worse than version {first} ({better})"
@@ -146,8 +148,9 @@ def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
         if made.origin == "batch"
         else f"{made.origin} by {clean(made.issued_by) or 'somebody'}"
     )
-    yield f"{name} fell with version {made.version} ({by}): {found.step}, after {len(found.evaluated)} evaluations"
-    if not found.step.is_significant:
+    evaluations = len(bisected.evaluated)
+    yield f"{name} fell with version {made.version} ({by}): {bisected.step}, after {evaluations} evaluations"
+    if not bisected.step.is_significant:
         yield "that step alone is within chance: it fell little by little, or more questions are needed"
     yield from diff.lines(culprit.comparison)
     if culprit.reflections:

@@ -12,7 +12,7 @@ from combee.cli.playbook.lookup import missing_playbook
 from combee.cli.playbook.view import print_version
 from combee.cli.shared.console import output, print_json, print_whole, remark
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, CommandId, MaybePlaybook, Patience, Servers
+from combee.cli.shared.options import AsJson, CommandId, MaybePlaybook, Servers, Timeout
 from combee.cli.shared.sending import carry_out
 from combee.clock import SystemClock
 from combee.commands.playbook import Commands, Decision
@@ -47,7 +47,7 @@ def branch(
         typer.Option("--set", metavar="KEY=VALUE", help=f"what it does in its own way: {OWN}"),
     ] = None,
     command_id: CommandId = None,
-    timeout: Patience = 120.0,
+    timeout: Timeout = 120.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:

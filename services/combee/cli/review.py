@@ -10,7 +10,7 @@ from combee.cli.playbook.labels import checked_label, move_label
 from combee.cli.playbook.lookup import find_version, labels, missing_playbook, resolve_version
 from combee.cli.shared.console import clean, confirmed, output, print_json, remark
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, MaybeName, Patience, Ref, Servers, label_names
+from combee.cli.shared.options import AsJson, MaybeName, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import carry_out, commands_on
 from combee.clock import SystemClock, moment
 from combee.commands.playbook import Candidate, Commands, Decision
@@ -43,7 +43,7 @@ def review(
         bool, typer.Option("--reject", help="reject the candidate: its batches are taken back")
     ] = False,
     reason: Annotated[str, typer.Option(help="why; it stands in the decision")] = "",
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -99,11 +99,11 @@ async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comp
 
 
 def _list(settings: Settings, *, as_json: bool) -> None:
-    async def found() -> dict[str, dict[str, Any] | None]:
+    async def candidates() -> dict[str, dict[str, Any] | None]:
         async with open_log(settings) as (log, _):
             return {name: gate_document(gate) for name, gate in (await gates(log)).items()}
 
-    documents = {name: document for name, document in asyncio.run(found()).items() if document}
+    documents = {name: document for name, document in asyncio.run(candidates()).items() if document}
     if as_json:
         print_json([{"name": name, **document} for name, document in documents.items()])
         return

@@ -9,7 +9,7 @@ import typer
 from combee.cli.shared import sending
 from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, Patience, Servers
+from combee.cli.shared.options import AsJson, Servers, Timeout
 from combee.clock import SystemClock
 from combee.commands.playbook import Commands
 from combee.core.tenants import tenant_of
@@ -39,7 +39,7 @@ def delete(
     name: Annotated[str, typer.Argument(help="what stands before the first / of its playbooks' names")],
     *,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,10 +80,12 @@ async def _delete(name: str, *, yes: bool, timeout_s: float, servers: str | None
 
 async def _lines(log: Log, name: str) -> list[Playbook]:
     """Return what a tenant has, branches before their playbooks."""
-    found = [playbook for line, playbook in (await newest_playbooks(log)).items() if tenant_of(line) == name]
-    if not found:
+    playbooks = [
+        playbook for line, playbook in (await newest_playbooks(log)).items() if tenant_of(line) == name
+    ]
+    if not playbooks:
         raise FatalError(f"no playbook's name begins with {name}/; 'combee playbook list' shows all")
-    return sorted(found, key=lambda line: (line.name == playbook_of(line.name), line.name))
+    return sorted(playbooks, key=lambda line: (line.name == playbook_of(line.name), line.name))
 
 
 async def _confirm(log: Log, name: str, lines: Sequence[Playbook], *, yes: bool) -> None:

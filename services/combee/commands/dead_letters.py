@@ -10,12 +10,12 @@ from hashlib import sha256
 
 from combee.core.commands import RefusedError
 from combee.core.dead_letters.resending import PLANNED, next_attempt, refusal
+from combee.core.dead_letters.subject import message_in
 from combee.history import newest_snapshots
 from combee.inspection import dead_letters
 from combee.inspection.dead_letters import TOPIC, StoredLetter
 from combee.ports import Clock, Log, Outgoing, TopicPartition
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution, attempt_headers
 from combee_schemas.records import PROOF_HEADER
 from combee_schemas.reflection import Reflection
@@ -236,8 +236,7 @@ async def _partition(log: Log, letter: DeadLetter) -> int:
     """Return where the record belongs: a reflection on its playbook's partition, the rest where it was."""
     if letter.origin_topic != topics.REFLECTIONS.name:
         return letter.origin_partition
-    try:
-        key = topics.REFLECTIONS.key_of(decode(letter.value, Reflection))
-    except CodecError:
+    reflection = message_in(letter, Reflection)
+    if reflection is None:
         return letter.origin_partition
-    return await log.partition_for(letter.origin_topic, key)
+    return await log.partition_for(letter.origin_topic, topics.REFLECTIONS.key_of(reflection))

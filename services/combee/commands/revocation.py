@@ -50,17 +50,17 @@ async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str]) -> M
     rules, current = {text: rule_of(text) for text in dict.fromkeys(chosen)}, lines[0]
     source = await partition_of(log, topics.REFLECTIONS, current.name)
     retained_from = (await log.beginnings(source.topic))[source.partition]
-    found: dict[str, dict[str, None]] = {text: {} for text in rules}
+    matches: dict[str, dict[str, None]] = {text: {} for text in rules}
     async with in_time(current):
-        await _named(log, lines, rules, found)
-        searched = {text: rule for text, rule in rules.items() if rule.kind != "id" or not found[text]}
+        await _named(log, lines, rules, matches)
+        searched = {text: rule for text, rule in rules.items() if rule.kind != "id" or not matches[text]}
         if searched:
-            await _searched(log, current.name, searched, found)
+            await _searched(log, current.name, searched, matches)
     return Meant(
-        ids=union(*found.values()),
+        ids=union(*matches.values()),
         rules=tuple(map(str, rules.values())),
         unknown=tuple(
-            rule.value if rule.kind == "id" else text for text, rule in rules.items() if not found[text]
+            rule.value if rule.kind == "id" else text for text, rule in rules.items() if not matches[text]
         ),
         retained_from=retained_from,
     )
@@ -80,7 +80,7 @@ def rule_of(text: str) -> Selection:
 
 
 async def _named(
-    log: Log, lines: Sequence[Playbook], rules: dict[str, Selection], found: dict[str, dict[str, None]]
+    log: Log, lines: Sequence[Playbook], rules: dict[str, Selection], matches: dict[str, dict[str, None]]
 ) -> None:
     """Find what ids mean: a reflection's own, or the trace that it was derived from."""
     by_id = {text: rule.value for text, rule in rules.items() if rule.kind == "id"}
@@ -95,7 +95,7 @@ async def _named(
         known |= (await places_of(log, current.name, wanted)).keys()
         known |= await _waiting(log, current, wanted)
     for text, ids in candidates.items():
-        found[text] |= dict.fromkeys(each for each in ids if each in known)
+        matches[text] |= dict.fromkeys(each for each in ids if each in known)
 
 
 async def _waiting(log: Log, current: Playbook, wanted: Collection[str]) -> set[str]:
@@ -105,7 +105,7 @@ async def _waiting(log: Log, current: Playbook, wanted: Collection[str]) -> set[
 
 
 async def _searched(
-    log: Log, name: str, rules: dict[str, Selection], found: dict[str, dict[str, None]]
+    log: Log, name: str, rules: dict[str, Selection], matches: dict[str, dict[str, None]]
 ) -> None:
     """Find what the other rules mean: all retained reflections, and of sources those that updates remember."""
     by_source = {rule.value: text for text, rule in rules.items() if rule.kind == "source"}
@@ -116,13 +116,13 @@ async def _searched(
                     taught_by = source_name(seen.source, update.plan.settings.sources)
                     text = by_source.get(taught_by or UNPROVEN)
                     if text is not None:
-                        found[text][seen.reflection_id] = None
+                        matches[text][seen.reflection_id] = None
     async with aclosing(log.read(await partition_of(log, topics.REFLECTIONS, name), 0)) as records:
         async for record in records:
             for reflection in topics.REFLECTIONS.under(name, [record]):
                 for text, rule in rules.items():
                     if rule.matches(reflection, record.timestamp_ms):
-                        found[text][reflection.reflection_id] = None
+                        matches[text][reflection.reflection_id] = None
 
 
 # ---- what becomes of the playbook

@@ -28,7 +28,7 @@ class Canaries:
         self._on_canary = on_canary
         self._said: dict[str, Label] = {}
         """By playbook: the label as it was when a verdict was written."""
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     def _candidate(self, playbook: str) -> Label | None:
         return self.labels.get(label_key(playbook, CANDIDATE))
@@ -67,10 +67,10 @@ class Canaries:
     def show(self, canary: Canary) -> None:
         """Tell how far a canary is."""
         self._on_canary(canary.playbook, told_canary(canary, self._clock.now_ms()))
-        self._told.add(canary.playbook)
+        self._shown.add(canary.playbook)
 
     def show_ended(self) -> None:
         """Tell no longer of those that are over."""
-        for playbook in sorted(self._told.difference(self.playbooks())):
+        for playbook in sorted(self._shown.difference(self.playbooks())):
             self._on_canary(playbook, None)
-            self._told.discard(playbook)
+            self._shown.discard(playbook)

@@ -27,6 +27,7 @@ from combee.ports import (
 )
 from combee.worker.dead_letters import dead_letter, log_dead_letter
 from combee.worker.provenance import Provenance
+from combee.worker.views import own_message
 from combee_schemas import topics
 from combee_schemas.canary import CanaryStatistics
 from combee_schemas.codec import CodecError
@@ -116,13 +117,10 @@ class OutcomeFolder:
             if canary is not None:
                 canaries[canary.playbook] = canary
                 continue
-            try:
-                statistics = topics.OUTCOME_STATISTICS.read_own(record)
-            except CodecError as error:
-                # Not ours: only this service writes here, and it writes what it can read.
-                logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
-                continue
-            known[statistics.line] = statistics
+            # What cannot be read is not ours: only this service writes here, and it writes what it can read.
+            statistics = own_message(topics.OUTCOME_STATISTICS, record)
+            if statistics is not None:
+                known[statistics.line] = statistics
         fold = Fold(known.values())
         tried = CanaryFold(self.canaries.terms, canaries.values(), start=start)
         for statistics in known.values():

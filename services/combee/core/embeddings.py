@@ -17,9 +17,9 @@ def near_pairs(vectors: Mapping[str, Sequence[float]], similarity: float) -> dic
     # Of unit vectors the distance tells the cosine, and it is a hundred times as fast as a sum of products.
     farthest = sqrt(max(0.0, 2 - 2 * similarity)) + 1e-9
     distances = (
-        ((one, other), dist(units[one], units[other]))
-        for one, other in combinations(units, 2)
-        if len(units[one]) == len(units[other])
+        ((first, second), dist(units[first], units[second]))
+        for first, second in combinations(units, 2)
+        if len(units[first]) == len(units[second])
     )
     return {pair: 1 - distance * distance / 2 for pair, distance in distances if distance <= farthest}
 

@@ -45,7 +45,7 @@ _PATTERNS: Mapping[Flag, re.Pattern[str]] = {
 
 def flags(text: str) -> frozenset[Flag]:
     """Return what is noteworthy about a text that agents may be shown."""
-    found: set[Flag] = {flag for flag, pattern in _PATTERNS.items() if pattern.search(text)}
+    flags: set[Flag] = {flag for flag, pattern in _PATTERNS.items() if pattern.search(text)}
     if HIDDEN in text or redacted(text) != text:
-        found.add("secret")
-    return frozenset(found)
+        flags.add("secret")
+    return frozenset(flags)

@@ -168,17 +168,19 @@ class Actions:
                 raise RefusedError("invalid", "say why: the reason stands in the decision")
             return await commands.judge(candidate.name, number, accepts=accepts, reason=why, production=reads)
 
-        def told(made: Effect) -> str:
+        def effect_text(made: Effect) -> str:
             text = judgement_text(number, made.version, candidate.waits_for, accepts=accepts)
             return f"{text[0].upper()}{text[1:]}."
 
-        form.open(verb, lambda: self._ask(form, judge, told))
+        form.open(verb, lambda: self._ask(form, judge, effect_text))
 
-    async def _ask(self, form: "_Form", decide: Decide, told: Callable[[Effect], str] = made_text) -> None:
+    async def _ask(
+        self, form: "_Form", decide: Decide, effect_text: Callable[[Effect], str] = made_text
+    ) -> None:
         """Give the command of a form; close it and tell on the page what became of it, or say in it why not."""
         form.wait(waits=True)
         try:
-            outcome = await self._given(self._shown().name, decide, told)
+            outcome = await self._given(self._shown().name, decide, effect_text)
         except Refusal as refusal:
             form.refuse(refusal.problem.detail)
         except (RefusedError, TransientError, FatalError) as error:
@@ -193,7 +195,7 @@ class Actions:
             form.close()
         form.wait(waits=False)
 
-    async def _given(self, name: str, decide: Decide, told: Callable[[Effect], str]) -> str:
+    async def _given(self, name: str, decide: Decide, effect_text: Callable[[Effect], str]) -> str:
         """Give a command as whoever may do so now; return what became of it."""
         caller = self._admin.caller(name)
         playbooks.check_current(self._context)
@@ -205,7 +207,7 @@ class Actions:
         logger.info("command_sent", kind=sent.command.kind, playbook=name, key=caller.name)
         made = await commands.outcome(sent, EFFECT_S)
         if made is not None:
-            return told(made)
+            return effect_text(made)
         return (
             f"No effect within {EFFECT_S:.0f} s: the {decision.command.kind} is in the log and takes effect when"
             " publish gets to it."

@@ -35,9 +35,9 @@ async def bisect(first: int, last: int, worth: Worth) -> Bisected:
     """
     evaluated = {first: await worth(first), last: await worth(last)}
     ends = paired(evaluated[last].points, evaluated[first].points)
-    found = Bisected(ends=ends, evaluated=evaluated)
+    bisected = Bisected(ends=ends, evaluated=evaluated)
     if not ends.is_significant or ends.mean > 0:
-        return found
+        return bisected
     middle = (evaluated[first].score.mean + evaluated[last].score.mean) / 2
     good, bad = first, last
     while bad - good > 1:
@@ -47,5 +47,5 @@ async def bisect(first: int, last: int, worth: Worth) -> Bisected:
             good = between
         else:
             bad = between
-    found.good, found.bad = good, bad
-    return found
+    bisected.good, bisected.bad = good, bad
+    return bisected

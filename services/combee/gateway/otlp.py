@@ -145,8 +145,10 @@ def _error(span: trace_pb2.Span, attributes: Mapping[str, Any], events: Iterable
     if span.status.code != trace_pb2.Status.STATUS_CODE_ERROR and "error.type" not in attributes:
         return None
     raised = [event.attributes for event in events if event.name == "exception"]
-    kind = next((told.get("exception.type") for told in raised), None) or attributes.get("error.type")
-    said = next((told.get("exception.message") for told in raised), None) or span.status.message
+    kind = next((exception.get("exception.type") for exception in raised), None) or attributes.get(
+        "error.type"
+    )
+    said = next((exception.get("exception.message") for exception in raised), None) or span.status.message
     return ": ".join(str(part) for part in (kind, said) if part) or "it does not say why"
 
 

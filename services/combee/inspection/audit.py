@@ -246,9 +246,9 @@ class _Feed:
             source = TopicPartition(topic=topic, partition=partition)
             far = sorted(at for at in self._open.get((topic, partition), ()) if at < start)
             for run in _runs(far):
-                found = await self._log.read_at(source, run)
-                for offset in sorted(found):
-                    yield found[offset]
+                records = await self._log.read_at(source, run)
+                for offset in sorted(records):
+                    yield records[offset]
 
     async def _onward(
         self,

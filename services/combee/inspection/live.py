@@ -283,15 +283,15 @@ class Live:
 
     async def _look(self, *, lags: bool) -> None:
         """Look at the ends of topics, and at ``lags``: for these a record of each partition has to be read."""
-        found: dict[str, Lag] = {}
+        by_topic: dict[str, Lag] = {}
         self._answers = 0
         for group, lag_of_group in self._lags.items() if lags else ():
-            found |= await self._allowed(f"lag of {group}", lag_of_group.look()) or {}
+            by_topic |= await self._allowed(f"lag of {group}", lag_of_group.look()) or {}
         for topic in STAGES:
             ends = await self._allowed(f"offsets of {topic.name}", self._log.ends(topic.name))
             if ends is None:
                 continue
-            lag = found.get(topic.name)
+            lag = by_topic.get(topic.name)
             self.picture.stage(
                 topic.name,
                 sum(ends.values()),

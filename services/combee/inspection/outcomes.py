@@ -37,8 +37,8 @@ async def canaries(log: Log, now_ms: int) -> dict[str, ToldCanary]:
         return {}
     read = map(topics.CANARY_STATISTICS.read_or_none, await whole(log, topics.CANARY_STATISTICS))
     known = {statistics.playbook: statistics for statistics in read if statistics is not None}
-    told = {label.playbook: _told(label, known.get(label.playbook), now_ms) for label in candidates}
-    return {name: canary for name, canary in told.items() if canary is not None}
+    canaries = {label.playbook: _told(label, known.get(label.playbook), now_ms) for label in candidates}
+    return {name: canary for name, canary in canaries.items() if canary is not None}
 
 
 def _told(label: Label, known: CanaryStatistics | None, now_ms: int) -> ToldCanary | None:

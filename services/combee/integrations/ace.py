@@ -141,7 +141,7 @@ class CombeeCurator:
         )
         self._window.append(self._reflection(recent_reflection, question_context, step))
         if len(self._window) < self.batch_size and current_step < total_samples:
-            return current_playbook, next_global_id, [], self._told(step, NOTHING_SPENT)
+            return current_playbook, next_global_id, [], self._call_info(step, NOTHING_SPENT)
         return self._learned(step)
 
     def flush(
@@ -156,7 +156,7 @@ class CombeeCurator:
             log_dir=log_dir,
         )
         if not self._window:
-            return current_playbook, next_global_id, [], self._told(step, NOTHING_SPENT)
+            return current_playbook, next_global_id, [], self._call_info(step, NOTHING_SPENT)
         return self._learned(step)
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
@@ -198,10 +198,10 @@ class CombeeCurator:
         )
         self.usage += update.result.usage
         seconds = self._clock.monotonic() - began_s
-        told = self._told(step, update.result.usage, seconds=seconds, update=update)
+        call_info = self._call_info(step, update.result.usage, seconds=seconds, update=update)
         unchanged = (self._book.entries, self._book.sections) == (base.entries, base.sections)
         text = step.playbook if unchanged else ace_text(self._book)
-        return text, self._book.next_id, list(map(_operation, update.result.operations)), told
+        return text, self._book.next_id, list(map(_operation, update.result.operations)), call_info
 
     def _base(self, step: _Step) -> Playbook:
         """Return ACE's text with what is known of its entries from earlier batches."""
@@ -243,11 +243,11 @@ class CombeeCurator:
 
     # ---- what ACE is told
 
-    def _told(
+    def _call_info(
         self, step: _Step, usage: Usage, *, seconds: float = 0.0, update: Update | None = None
     ) -> dict[str, Any]:
         """Return ACE's ``call_info``, and write it where ACE keeps those of model calls."""
-        told: dict[str, Any] = {
+        call_info: dict[str, Any] = {
             "role": "curator",
             "call_id": step.call_id,
             "model": self.model,
@@ -258,7 +258,7 @@ class CombeeCurator:
             "waiting": len(self._window),
         }
         if update is not None:
-            told |= {
+            call_info |= {
                 "reflections": update.plan.reflections,
                 "widths": list(update.plan.widths),
                 "status": update.result.status,
@@ -268,8 +268,8 @@ class CombeeCurator:
                 folder = Path(step.log_dir)
                 folder.mkdir(parents=True, exist_ok=True)
                 file = folder / f"curator_{step.call_id}.json"
-                file.write_text(json.dumps(told, indent=2, ensure_ascii=False), "utf-8")
-        return told
+                file.write_text(json.dumps(call_info, indent=2, ensure_ascii=False), "utf-8")
+        return call_info
 
 
 def _json_object(text: str) -> dict[str, Any]:

@@ -180,11 +180,11 @@ def _joined(parts: Sequence[Any]) -> str:
 
 def call_metadata(message: Any, model: Any) -> Mapping[str, str]:
     """Return what is known of the call that a message answers."""
-    told, usage = message.response_metadata or {}, message.usage_metadata or {}
+    metadata, usage = message.response_metadata or {}, message.usage_metadata or {}
     return metadata_of(
         request_model=getattr(model, "model_name", None) or getattr(model, "model", None),
-        response_model=told.get("model_name"),
-        finish_reasons=told.get("finish_reason"),
+        response_model=metadata.get("model_name"),
+        finish_reasons=metadata.get("finish_reason"),
         input_tokens=usage.get("input_tokens"),
         output_tokens=usage.get("output_tokens"),
     )

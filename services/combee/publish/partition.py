@@ -4,21 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import structlog
-
 from combee.core.gate.gate import Gate, gate_of
 from combee.core.playbook.versions import empty
 from combee.core.watermark import Watermark
 from combee.ports import Log, Outgoing, Record, TopicPartition, Transactor
 from combee.publish.early import EarlyUpdates
-from combee.worker.views import Newest
+from combee.worker.views import Newest, own_message
 from combee_schemas import topics
 from combee_schemas.base import is_branch_of, playbook_of
-from combee_schemas.codec import CodecError
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Label, Playbook, deleted_key, label_key
 from combee_schemas.topics import Topic, key_of
 
-logger = structlog.get_logger()
 M = TypeVar("M", Playbook, Label)
 
 
@@ -142,10 +138,6 @@ async def open_partition(log: Log, number: int, starts: dict[str, int]) -> Parti
 
 
 def _take(newest: Newest[M], record: Record, topic: Topic[M]) -> None:
-    if newest.keep(record):
-        return
-    try:
-        newest.take(key_of(record), topic.read_own(record))
-    except CodecError as error:
-        # Not ours: only this service writes here, and it writes what it can read.
-        logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
+    # What cannot be read is not ours: only this service writes here, and it writes what it can read.
+    if not newest.keep(record) and (message := own_message(topic, record)) is not None:
+        newest.take(key_of(record), message)

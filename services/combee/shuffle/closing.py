@@ -42,7 +42,7 @@ logger = structlog.get_logger()
 
 ASKED_TOKENS = 32_000
 """Of entries that one consolidation asks about, where no bound is set."""
-PULSE_S = 60.0
+ANSWERING_S = 60.0
 """How long after an answer the model still counts as answering."""
 LOOK_S = 1.0
 """How often it is asked what nothing tells: whether a gate has opened, whether a batch is overdue."""
@@ -74,7 +74,7 @@ class Closer:
         self._spend_gate = spend_gate
         self._tenant_gate = tenant_gate
         self._method_gate = MethodGate(configured_method(settings).HOLDS, settings.method, playbooks)
-        self._pulse_at = float("-inf")
+        self._answered_at = float("-inf")
         self._settings_of_plans = settings_of_plans
         self._neighbours = neighbours
         self._provenance = provenance
@@ -269,12 +269,12 @@ class Closer:
         if not self._may_go(state, name):
             return False
         entries = probation.shown(base).entries
-        found = NOTHING if command.clusters is not None else self._neighbours.of(name, entries)
-        if found is None:
+        neighbours = NOTHING if command.clusters is not None else self._neighbours.of(name, entries)
+        if neighbours is None:
             return False
         asked = command.clusters
         if asked is None:
-            asked = clusters(entries, self._settings.aggregate_tokens or ASKED_TOKENS, found.pairs)
+            asked = clusters(entries, self._settings.aggregate_tokens or ASKED_TOKENS, neighbours.pairs)
         batch = plan.plan_consolidation(
             name,
             state.manifests.sequences.get(name, 0) + 1,
@@ -283,8 +283,8 @@ class Closer:
             base=_base_of(base),
             command_id=command.command_id,
             automatic=automatic,
-            embeddings=found.embeddings,
-            usage=found.usage,
+            embeddings=neighbours.embeddings,
+            usage=neighbours.usage,
             through_offset=state.through(name),
             waiting=len(state.windows.get(name, ())),
             closed_at_ms=self._clock.now_ms(),
@@ -450,17 +450,17 @@ class Closer:
 
     def model_heartbeat(self) -> None:
         """Take note that the model answered somebody just now."""
-        self._pulse_at = self._clock.monotonic()
+        self._answered_at = self._clock.monotonic()
 
     async def _look_after(self, state: PartitionState) -> None:
         """Ask gates again; emit overdue batches again, against which only time counts in which the model answers."""
         now = self._clock.monotonic()
-        passed = now - state.looked_at if now - self._pulse_at <= PULSE_S else 0.0
+        passed = now - state.looked_at if now - self._answered_at <= ANSWERING_S else 0.0
         state.looked_at = now
         state.changed |= state.held
         state.held.clear()
         for in_flight in state.manifests.all_in_flight():
-            in_flight.answered_s += min(passed, PULSE_S)
+            in_flight.answered_s += min(passed, ANSWERING_S)
             if now - in_flight.since >= self._settings.batch_timeout_s:
                 await self._overdue(state, in_flight)
 

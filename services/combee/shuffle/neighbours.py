@@ -25,7 +25,7 @@ VECTORS_KEPT = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Alike:
     """Pairs of entries that embeddings find alike; ``embeddings`` is the model, or why there are none."""
 
     pairs: Mapping[Pair, float] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Found:
     """What was compared."""
 
 
-NOTHING = Found()
+NOTHING = Alike()
 
 
 class Neighbours:
@@ -51,15 +51,15 @@ class Neighbours:
         self._embedder = embedder
         self._model = model
         self._similarity = similarity
-        self.on_found: Callable[[], None] = lambda: None
+        self.on_compared: Callable[[], None] = lambda: None
         """Called when there is something to be taken."""
         self._asked: dict[str, Mapping[str, str]] = {}
         """Playbook → contents by entry that nobody has compared yet."""
-        self._found: dict[str, Found] = {}
+        self._alike: dict[str, Alike] = {}
         self._vectors: OrderedDict[bytes, array[float]] = OrderedDict()
         self._wake = asyncio.Event()
 
-    def of(self, playbook: str, entries: Sequence[Entry]) -> Found | None:
+    def of(self, playbook: str, entries: Sequence[Entry]) -> Alike | None:
         """Return what was found among the entries of a playbook; None: it is asked for, look again when told.
 
         Entries that came or changed while it was asked for are compared by their words alone: a busy playbook must
@@ -68,14 +68,14 @@ class Neighbours:
         if self._embedder is None or len(entries) < 2:  # noqa: PLR2004 - a pair
             return NOTHING
         contents = {entry.id: entry.content for entry in entries}
-        found = self._found.pop(playbook, None)
-        if found is None:
+        alike = self._alike.pop(playbook, None)
+        if alike is None:
             self._asked.setdefault(playbook, contents)
             self._wake.set()
             return None
-        same = {entry_id for entry_id, content in found.contents.items() if contents.get(entry_id) == content}
-        kept = {pair: share for pair, share in found.pairs.items() if same.issuperset(pair)}
-        return Found(pairs=kept, embeddings=found.embeddings, usage=found.usage)
+        same = {entry_id for entry_id, content in alike.contents.items() if contents.get(entry_id) == content}
+        kept = {pair: share for pair, share in alike.pairs.items() if same.issuperset(pair)}
+        return Alike(pairs=kept, embeddings=alike.embeddings, usage=alike.usage)
 
     async def run(self) -> None:
         """Ask for what is wanted, for ever."""
@@ -84,11 +84,11 @@ class Neighbours:
             self._wake.clear()
             while self._asked:
                 playbook, contents = next(iter(self._asked.items()))
-                self._found[playbook] = await self._compared(playbook, contents)
+                self._alike[playbook] = await self._compared(playbook, contents)
                 del self._asked[playbook]
-                self.on_found()
+                self.on_compared()
 
-    async def _compared(self, playbook: str, contents: Mapping[str, str]) -> Found:
+    async def _compared(self, playbook: str, contents: Mapping[str, str]) -> Alike:
         try:
             vectors, usage = await self._embedded(contents)
         except CombeeError as error:
@@ -100,10 +100,10 @@ class Neighbours:
                 reason=reason,
                 instead="near-duplicates are found by their words alone",
             )
-            return Found(embeddings=f"none of {self._model} ({reason})")
+            return Alike(embeddings=f"none of {self._model} ({reason})")
         # In a thread: a large playbook has 100,000 pairs.
         pairs = await asyncio.to_thread(near_pairs, vectors, self._similarity)
-        return Found(pairs=pairs, embeddings=self._model, usage=usage, contents=contents)
+        return Alike(pairs=pairs, embeddings=self._model, usage=usage, contents=contents)
 
     async def _embedded(self, contents: Mapping[str, str]) -> tuple[dict[str, Sequence[float]], Usage]:
         """Return a vector for each entry, asking for those of texts that are not known."""

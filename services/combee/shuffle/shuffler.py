@@ -124,7 +124,7 @@ class Shuffler:
         self.neighbours = neighbours or Neighbours()
         self._provenance = provenance or Provenance()
         self._tracing = tracing
-        self.neighbours.on_found = self.wake.set
+        self.neighbours.on_compared = self.wake.set
         self._closer = Closer(
             log,
             clock,

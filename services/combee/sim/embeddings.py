@@ -24,7 +24,7 @@ WORDING = 0.3
 def vector(text: str) -> tuple[float, ...]:
     """Return the embedding of a text."""
     lesson, wording = _direction("lesson", key(text)), _direction("wording", text)
-    parts = [one + WORDING * other for one, other in zip(lesson, wording, strict=True)]
+    parts = [own + WORDING * other for own, other in zip(lesson, wording, strict=True)]
     return _unit(parts)
 
 

@@ -31,7 +31,7 @@ class Modes:
     contradictions: float = 0.0
     """The share of reflections that state the opposite of what the run shows."""
 
-    def told(self) -> tuple[str, ...]:
+    def summary(self) -> tuple[str, ...]:
         """Return the modes that are on, as they are given on a command line."""
         return tuple(f"{name}={rate:g}" for name, rate in asdict(self).items() if rate != _OFF[name])
 

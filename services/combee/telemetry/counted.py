@@ -66,20 +66,10 @@ class _Transactor:
         return _Scope(self._inner, self._on_written, self._tracing)
 
 
-class CountedLog:
-    """The ``Log`` port; ``on_written`` hears of records once they are acknowledged or committed.
+class LookUps:
+    """Those of the ``Log`` port that a wrapper passes on as they are."""
 
-    With ``tracing`` they name the span that they were written in.
-    """
-
-    def __init__(self, inner: Log, on_written: OnWritten, tracing: Tracing = NO_TRACING) -> None:
-        self._inner = inner
-        self._on_written = on_written
-        self._tracing = tracing
-        self.consumer = inner.consumer
-        self.read = inner.read
-        self.read_at = inner.read_at
-        self.follow = inner.follow
+    def __init__(self, inner: Log) -> None:
         self.partitions = inner.partitions
         self.partition_for = inner.partition_for
         self.beginnings = inner.beginnings
@@ -87,6 +77,23 @@ class CountedLog:
         self.settled = inner.settled
         self.offsets_at = inner.offsets_at
         self.committed = inner.committed
+        self.read_at = inner.read_at
+
+
+class CountedLog(LookUps):
+    """The ``Log`` port; ``on_written`` hears of records once they are acknowledged or committed.
+
+    With ``tracing`` they name the span that they were written in.
+    """
+
+    def __init__(self, inner: Log, on_written: OnWritten, tracing: Tracing = NO_TRACING) -> None:
+        super().__init__(inner)
+        self._inner = inner
+        self._on_written = on_written
+        self._tracing = tracing
+        self.consumer = inner.consumer
+        self.read = inner.read
+        self.follow = inner.follow
         self.close = inner.close
 
     async def produce(self, *outgoing: Outgoing) -> Sequence[int]:

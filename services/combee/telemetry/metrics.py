@@ -354,11 +354,11 @@ class Metrics:
         """The outcomes of a line are these now."""
         if statistics.line not in self._outcomes_of and len(self._outcomes_of) >= MOST_PLAYBOOKS:
             return
-        told = newest_told(statistics)
-        if told is None:
+        newest = newest_told(statistics)
+        if newest is None:
             return
         self._outcomes_of.add(statistics.line)
-        figures = told.figures
+        figures = newest.figures
         for result in ("successes", "failures", "unscored"):
             self._outcomes.labels(statistics.line, result).set(getattr(figures, result))
         if (success := success_of(figures)) is not None:

@@ -23,6 +23,15 @@ M = TypeVar("M", bound=Message)
 RETRY_S = 1.0
 
 
+def own_message(topic: Topic[M], record: Record) -> M | None:
+    """Return the message in a record that stands under a key of its own; None, and logged, if there is none."""
+    try:
+        return topic.read_own(record)
+    except CodecError as error:
+        logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
+        return None
+
+
 class Newest(Generic[M]):
     """The newest message per key. Bytes may be kept instead, which are decoded on first use."""
 
@@ -55,10 +64,8 @@ class Newest(Generic[M]):
         """Return what stands under a key, and go on keeping its bytes: they take a tenth of the memory."""
         newest: tuple[M, Record] | None = None
         for record in self._unread.pop(key, ()):
-            try:
-                message = self._topic.read_own(record)
-            except CodecError as error:
-                logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
+            message = own_message(self._topic, record)
+            if message is None:
                 continue
             if newest is None or self._newer(message, newest[0]):
                 newest = message, record
@@ -205,12 +212,11 @@ class View(Generic[M]):
                 self._on_change(key, None)
             return
         try:
-            message = self._topic.read_own(record)
-        except CodecError as error:
-            logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
-            return
+            message = own_message(self._topic, record)
         except NewerVersionError as error:
             self._keep(key, error)
+            return
+        if message is None:
             return
         # What stands there at the start is mostly looked at once, if at all.
         kept = None if self._current.is_set() else record

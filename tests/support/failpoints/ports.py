@@ -14,6 +14,7 @@ from combee.ports import (
     Transaction,
     Transactor,
 )
+from combee.telemetry.counted import LookUps
 from combee_schemas.model import Prompt, Reply
 from support.failpoints.points import Failpoint
 
@@ -95,20 +96,13 @@ class FaultInjectingConsumer:
         self._failpoint.reach("after offset commit")
 
 
-class FaultInjectingLog:
+class FaultInjectingLog(LookUps):
     """The ``Log`` port as one process sees it."""
 
     def __init__(self, inner: Log, failpoint: Failpoint) -> None:
+        super().__init__(inner)
         self._inner = inner
         self._failpoint = failpoint
-        self.partitions = inner.partitions
-        self.partition_for = inner.partition_for
-        self.beginnings = inner.beginnings
-        self.ends = inner.ends
-        self.settled = inner.settled
-        self.offsets_at = inner.offsets_at
-        self.committed = inner.committed
-        self.read_at = inner.read_at
 
     async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
         self._failpoint.reach("before produce")

@@ -112,11 +112,11 @@ def test_bisect_names_the_version_its_batch_and_its_reflections(
 def test_bisect_shows_who_gave_a_command_without_what_steers_a_terminal() -> None:
     points = {f"q{n}": Points(right=float(n % 2)) for n in range(10)}
     worth = {n: Evaluated(playbook=NAME, version=n, points=points) for n in (1, 2)}
-    found = Bisected(ends=share(points), evaluated=worth, good=1, bad=2)
+    bisected = Bisected(ends=share(points), evaluated=worth, good=1, bad=2)
     before = empty(NAME)
     made = before.model_copy(update={"version": 2, "origin": "edit", "issued_by": "user:eve\x1b[2J"})
     culprit = Culprit(
-        found=found, playbook=made, comparison=compare(before, made), reflections=("r\x1b]0;x\x07",)
+        bisected=bisected, playbook=made, comparison=compare(before, made), reflections=("r\x1b]0;x\x07",)
     )
     shown = "\n".join(map(str, lines(NAME, culprit)))
     assert "edit by user:eve" in shown

@@ -8,7 +8,7 @@ import pytest
 
 from combee.ports import Embedded
 from combee.shuffle import neighbours
-from combee.shuffle.neighbours import NOTHING, Found, Neighbours
+from combee.shuffle.neighbours import NOTHING, Alike, Neighbours
 from combee.sim.embeddings import SimulatedEmbedder
 from combee.sim.family.family import lessons
 from combee.sim.family.wordings import all_wordings
@@ -33,9 +33,9 @@ async def working(embedder: SimulatedEmbedder) -> AsyncIterator[Neighbours]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def found(subject: Neighbours, book: Sequence[Entry]) -> Found:
+async def found(subject: Neighbours, book: Sequence[Entry]) -> Alike:
     ready = asyncio.Event()
-    subject.on_found = ready.set
+    subject.on_compared = ready.set
     assert subject.of("p", book) is None
     async with asyncio.timeout(5):
         await ready.wait()
@@ -67,7 +67,7 @@ async def test_a_text_is_embedded_once_as_long_as_it_is_remembered(monkeypatch: 
 async def test_what_changed_while_it_was_asked_for_has_no_neighbours() -> None:
     async with working(SimulatedEmbedder()) as subject:
         ready = asyncio.Event()
-        subject.on_found = ready.set
+        subject.on_compared = ready.set
         subject.of("p", entries(ONE, OTHER))
         await ready.wait()
         answer = subject.of("p", entries(FAR, OTHER, ONE))
@@ -88,7 +88,7 @@ async def test_two_playbooks_do_not_share_an_answer() -> None:
 
     async with working(Counting()) as subject:
         done = asyncio.Queue[None]()
-        subject.on_found = lambda: done.put_nowait(None)
+        subject.on_compared = lambda: done.put_nowait(None)
         assert subject.of("p", entries(ONE, OTHER)) is None
         assert subject.of("q", entries(ONE, FAR)) is None
         for _ in range(2):

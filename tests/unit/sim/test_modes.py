@@ -301,9 +301,9 @@ def test_a_contradiction_is_mostly_noticed_and_sometimes_not() -> None:
 
 def test_modes_are_read_and_told_as_they_are_given() -> None:
     assert parse_modes(()) == NO_MODES
-    assert NO_MODES.told() == ()
-    assert parse_modes(["paraphrase=0", "invented"]).told() == ("paraphrase=0", "invented=2")
-    assert {name.partition("=")[0] for name in parse_modes(USUAL).told()} == set(USUAL)
+    assert NO_MODES.summary() == ()
+    assert parse_modes(["paraphrase=0", "invented"]).summary() == ("paraphrase=0", "invented=2")
+    assert {name.partition("=")[0] for name in parse_modes(USUAL).summary()} == set(USUAL)
 
 
 @pytest.mark.parametrize(

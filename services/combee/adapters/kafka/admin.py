@@ -96,8 +96,8 @@ class KafkaAdmin:
                     answer = await client.create_topics(new, timeout_ms=CREATE_TIMEOUT_MS)
                 except AttributeError as error:  # aiokafka does not look whether there is a controller
                     raise TransientError(f"{doing}: the cluster has no controller now, try again") from error
-        told = {name: (code, message) for name, code, message in answer.topic_errors}
-        return [topic for topic in topics if self._is_created(topic, *told[self._connection.full(topic)])]
+        answers = {name: (code, message) for name, code, message in answer.topic_errors}
+        return [topic for topic in topics if self._is_created(topic, *answers[self._connection.full(topic)])]
 
     def _is_created(self, topic: str, code: int, message: str | None) -> bool:
         if code not in (0, TOPIC_ALREADY_EXISTS):
@@ -161,9 +161,9 @@ class KafkaAdmin:
         """
         async with self._client() as client:
             with translated(f"looking for {topic}"):
-                (found,) = await _described(client, [self._connection.full(topic)])
-        self._refuse("Describe", [found["topic"]] if is_denied(found["error_code"]) else [])
-        return bool(found["error_code"] != UNKNOWN_TOPIC)
+                (description,) = await _described(client, [self._connection.full(topic)])
+        self._refuse("Describe", [description["topic"]] if is_denied(description["error_code"]) else [])
+        return bool(description["error_code"] != UNKNOWN_TOPIC)
 
     async def names(self) -> frozenset[str]:
         """Return the topics under the prefix, as far as this client may see them; asking creates none."""

@@ -112,10 +112,10 @@ def translated(doing: str, need: Need | None = None) -> Iterator[None]:
     try:
         yield
     except (kafka.KafkaError, OSError, TimeoutError) as error:
-        raise _ours(doing, _told(error), need) from error
+        raise _ours(doing, _unwrapped(error), need) from error
 
 
-def _told(error: Exception) -> Exception:
+def _unwrapped(error: Exception) -> Exception:
     """Return what the broker said: aiokafka's sender wraps each error that it does not expect."""
     wrapped = error.__cause__ if type(error) is kafka.KafkaError else None
     return wrapped if isinstance(wrapped, Exception) else error

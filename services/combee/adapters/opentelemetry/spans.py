@@ -88,8 +88,8 @@ class OtelTracing(Tracing):
         trace.get_current_span().set_attributes(notes)
 
     def failed(self, reason: str) -> None:
-        told = self._redact(reason)[:LONGEST_REASON]
-        trace.get_current_span().set_status(Status(StatusCode.ERROR, told))
+        redacted = self._redact(reason)[:LONGEST_REASON]
+        trace.get_current_span().set_status(Status(StatusCode.ERROR, redacted))
 
     @contextmanager
     def _open(

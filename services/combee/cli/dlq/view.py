@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from combee.core.dead_letters.subject import message_in
 from combee.core.redact import redacted, redacted_deep
 from combee.inspection.dead_letters import StoredLetter
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter, Resolution
 
 HEAD_BYTES = 256
@@ -89,12 +89,8 @@ def in_full(stored: StoredLetter, resolution: Resolution | None) -> dict[str, An
 
 def _body(letter: DeadLetter) -> object:
     kind = next((topic.message for topic in topics.TOPICS if topic.name == letter.origin_topic), None)
-    if kind is None or letter.truncated:
-        return None
-    try:
-        return redacted_deep(decode(letter.value, kind).model_dump(mode="json"))
-    except CodecError:
-        return None
+    message = message_in(letter, kind)
+    return redacted_deep(message.model_dump(mode="json")) if message else None
 
 
 def _head(value: bytes | None) -> str:

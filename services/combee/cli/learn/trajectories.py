@@ -47,14 +47,14 @@ def read_folder(
     if others:
         remark(f"{others} of {len(marks)} files are no runs")
     if redact.counts:
-        found = ", ".join(f"{count} {kind}" for kind, count in sorted(redact.counts.items()))
-        remark(f"taken out before sending: {found}")
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(redact.counts.items()))
+        remark(f"taken out before sending: {counts}")
     return list(traces.values()), rejected
 
 
 def _marks(root: Path, form: TrajectoryFormat) -> Iterator[Path]:
-    found = {path for pattern in form.marks for path in root.glob(pattern) if path.is_file()}
-    return iter(sorted(found))
+    files = {path for pattern in form.marks for path in root.glob(pattern) if path.is_file()}
+    return iter(sorted(files))
 
 
 def _read(

@@ -4,16 +4,16 @@ import asyncio
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from combee.cli.playbook.files import STDIN, read_text
 from combee.cli.playbook.lookup import find_version
-from combee.cli.playbook.view import diff_lines, print_version
-from combee.cli.shared.console import output, print_json
-from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Servers
+from combee.cli.playbook.view import print_change
+from combee.cli.shared.options import AsJson, CommandId, Name, Servers, Timeout
 from combee.cli.shared.sending import Change, carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.formats.editing import editable, edited_version
@@ -34,7 +34,7 @@ def consolidate(
     name: Name,
     *,
     command_id: CommandId = None,
-    timeout: Patience = 300.0,
+    timeout: Timeout = 300.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,7 +44,7 @@ def consolidate(
         return await commands.consolidate(name, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
-    _print(change, as_json=as_json, before=len(change.decision.current.entries))
+    _print(change, {"before": len(change.decision.current.entries)}, as_json=as_json)
 
 
 def edit(
@@ -54,7 +54,7 @@ def edit(
         str | None, typer.Option(help="take the edited text from here, - standard input; no editor")
     ] = None,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -79,17 +79,10 @@ def edit(
     _print(change, as_json=as_json)
 
 
-def _print(change: Change, *, as_json: bool, **more: object) -> None:
-    """Say what a command changed; JSON has ``more`` beside it."""
-    made = change.playbook
-    if as_json:
-        counts = {"version": made.version, **more, "entries": len(made.entries), "changed": change.changed}
-        changes = [each.model_dump(mode="json") for each in made.changes] if change.changed else []
-        print_json({"name": made.name, **counts, "diff": changes})
-        return
-    print_version(change.playbook, changed=change.changed)
-    for line in diff_lines(change.playbook) if change.changed else ():
-        output().print(line, markup=False, soft_wrap=True)
+def _print(change: Change, more: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
+    changes = [each.model_dump(mode="json") for each in change.playbook.changes] if change.changed else []
+    more = {**(more or {}), "diff": changes}
+    print_change(change.playbook, more, changed=change.changed, as_json=as_json, with_diff=True)
 
 
 def keep(
@@ -97,7 +90,7 @@ def keep(
     entry_ids: Annotated[list[str], typer.Argument(help="ids of entries that are only proposed")],
     *,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:

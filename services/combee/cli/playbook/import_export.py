@@ -8,8 +8,7 @@ import typer
 
 from combee.cli.playbook.files import deliver, load, stem
 from combee.cli.playbook.lookup import version_of_options
-from combee.cli.playbook.view import print_version
-from combee.cli.shared.console import print_json
+from combee.cli.playbook.view import print_change
 from combee.cli.shared.options import (
     AsJson,
     CommandId,
@@ -17,8 +16,8 @@ from combee.cli.shared.options import (
     FormOrNone,
     Label,
     Name,
-    Patience,
     Servers,
+    Timeout,
     Version,
     as_format,
     checked_form,
@@ -64,7 +63,7 @@ def import_(
         str, typer.Option("--format", help="auto, ace, gepa, json, kayba, md or skill", callback=checked_form)
     ] = "auto",
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,12 +74,7 @@ def import_(
         return await commands.import_(name, given, read_as, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
-    made = change.playbook
-    if as_json:
-        counts = {"version": made.version, "entries": len(made.entries)}
-        print_json({"name": name, **counts, "changed": change.changed, "format": read_as})
-    else:
-        print_version(made, changed=change.changed)
+    print_change(change.playbook, {"format": read_as}, changed=change.changed, as_json=as_json)
 
 
 def convert(

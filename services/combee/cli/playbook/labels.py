@@ -10,7 +10,7 @@ from rich.text import Text
 from combee.cli.playbook.lookup import version_number
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers, label_names
+from combee.cli.shared.options import AsJson, CommandId, MaybeName, Name, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import Change, carry_out
 from combee.clock import moment
 from combee.commands.playbook import Commands, Decision
@@ -42,7 +42,7 @@ def promote(
     version: Ref = LATEST,
     *,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:

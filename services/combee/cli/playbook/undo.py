@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from combee.cli.playbook.lookup import version_number
-from combee.cli.playbook.view import print_version
+from combee.cli.playbook.view import print_change
 from combee.cli.shared.console import confirmed, output, print_json, remark
-from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Ref, Servers
-from combee.cli.shared.sending import Change, carry_out
+from combee.cli.shared.options import AsJson, CommandId, Name, Ref, Servers, Timeout
+from combee.cli.shared.sending import carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.commands.revocation import Outlook
 from combee.core.commands import is_deleted, no_version
@@ -35,7 +35,7 @@ def rollback(
     version: Ref,
     *,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +48,7 @@ def rollback(
         return await commands.rollback(name, restored, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
-    _print(change, {"restored": restored, "changed": change.changed}, as_json=as_json)
+    print_change(change.playbook, {"restored": restored}, changed=change.changed, as_json=as_json)
 
 
 async def _number(log: Log, name: str, ref: str) -> int:
@@ -75,7 +75,7 @@ def revoke(
         bool, typer.Option("--dry-run", help="say what it would do, and change nothing")
     ] = False,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -93,8 +93,8 @@ def revoke(
         return
     made, serving = change.playbook, dict(change.decision.labels)
     revoked = union(change.decision.current.revoked, made.revoked)
-    more = {"revoked": list(revoked), "changed": change.changed, "labels": serving}
-    _print(change, more, as_json=as_json)
+    more = {"revoked": list(revoked), "labels": serving}
+    print_change(made, more, changed=change.changed, as_json=as_json)
     if fewer := _weakened(change.decision.current, made):
         remark(f"{fewer} entries rest on fewer reflections now")
     for on_line in (outlook, *outlook.branches) if outlook else ():
@@ -176,7 +176,7 @@ def delete(
     *,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     command_id: CommandId = None,
-    timeout: Patience = 30.0,
+    timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -204,11 +204,3 @@ async def _confirm(log: Log, current: Playbook, *, yes: bool) -> None:
     question = f"delete {current.name} (version {current.version}, {len(current.entries)} entries)?"
     if not (yes or confirmed(question)):
         raise FatalError("nothing was deleted; --yes deletes without asking")
-
-
-def _print(change: Change, more: dict[str, Any], *, as_json: bool) -> None:
-    made = change.playbook
-    if as_json:
-        print_json({"name": made.name, "version": made.version, "entries": len(made.entries), **more})
-    else:
-        print_version(made, changed=change.changed)

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from combee.cli.shared.console import clean, output, shortened
+from combee.cli.shared.console import clean, output, print_json, shortened
 from combee.clock import moment
 from combee.core.flags import flags
 from combee.core.formats.render import section_order
@@ -167,6 +167,24 @@ def version_title(playbook: Playbook) -> str:
 def print_version(playbook: Playbook, *, changed: bool) -> None:
     """Say which version a command made, or that it changed nothing."""
     output().print(("" if changed else "unchanged: ") + version_title(playbook), markup=False, soft_wrap=True)
+
+
+def print_change(
+    made: Playbook,
+    more: Mapping[str, Any] | None = None,
+    *,
+    changed: bool,
+    as_json: bool,
+    with_diff: bool = False,
+) -> None:
+    """Say what a command changed, or that it changed nothing; JSON has ``more`` beside it."""
+    if as_json:
+        row = {"name": made.name, "version": made.version, "entries": len(made.entries), "changed": changed}
+        print_json({**row, **(more or {})})
+        return
+    print_version(made, changed=changed)
+    for line in diff_lines(made) if with_diff and changed else ():
+        output().print(line, markup=False, soft_wrap=True)
 
 
 def _batch_title(playbook: Playbook, batch: AppliedBatch) -> str:

@@ -181,7 +181,7 @@ MaybePlaybook = Annotated[
 ]
 Ref = Annotated[str, typer.Argument(help="a version's number, a label or latest", autocompletion=refs)]
 CommandId = Annotated[str | None, typer.Option("--id", help="of this command: a repeat does nothing")]
-Patience = Annotated[float, typer.Option("--timeout", min=0, help="wait so long for the effect (s)")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0, help="wait so long for the effect (s)")]
 FormOrNone = Annotated[
     str | None, typer.Option("--format", help="ace, gepa, json, kayba, md or skill", callback=checked_form)
 ]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from combee.core.dead_letters.resending import PLANNED, plan_of
-from combee.core.dead_letters.subject import reflection_of
+from combee.core.dead_letters.subject import message_in, reflection_of
 from combee_schemas import topics
 from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch
@@ -274,8 +274,5 @@ class Cut:
         if letter.origin_topic == topics.REFLECTIONS.name and letter.service == "scan":
             # Written with the version that had to go without the reflection.
             return letter.origin_offset not in self._in_flight.get(letter.playbook, ())
-        kind = PLANNED.get(letter.origin_topic)
-        try:
-            return kind is None or self._is_planned(decode(letter.value, kind))
-        except CodecError:
-            return True
+        message = message_in(letter, PLANNED.get(letter.origin_topic))
+        return message is None or self._is_planned(message)

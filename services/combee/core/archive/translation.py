@@ -10,11 +10,12 @@ from typing import Any
 from combee.core.archive.cut import read
 from combee.core.archive.places import Places
 from combee.core.dead_letters.resending import PLANNED
+from combee.core.dead_letters.subject import message_in
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
 from combee_schemas.canary import CanaryStatistics
-from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import LETTER_HEADER, DeadLetter, LetterId, Resolution, letter_id
 from combee_schemas.outcome import OutcomeStatistics
@@ -226,11 +227,8 @@ class Translator:
         """Return a letter whose record, too, can be sent again where it is now: those of the scan name manifests."""
         update = self._origin(letter)
         kind = PLANNED.get(letter.origin_topic)
-        if kind is not None and not letter.truncated:
-            try:
-                message = decode(letter.value, kind)
-            except CodecError:
-                return letter.model_copy(update=update)
+        message = message_in(letter, kind)
+        if kind is not None and message is not None:
             value = encode(self._rewrite[kind](message, -1))
             update |= {"value": value, "size": len(value), "sha256": sha256(value).hexdigest()}
         return letter.model_copy(update=update)

@@ -67,8 +67,8 @@ class _Clusters:
 
     def heaviest_first(self) -> list[tuple[int, list[int]]]:
         """Return the load and the places of each cluster."""
-        found = ((load, sorted(self._places[cluster])) for cluster, load in self._loads.items())
-        return sorted(found, key=lambda pair: (-pair[0], pair[1]))
+        clusters = ((load, sorted(self._places[cluster])) for cluster, load in self._loads.items())
+        return sorted(clusters, key=lambda pair: (-pair[0], pair[1]))
 
 
 def _same(proposals: Sequence[Operation]) -> Iterator[tuple[int, int]]:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from hashlib import sha256
 
+from combee.core.dead_letters.subject import message_in
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId
 from combee_schemas.plan import Plan
 from combee_schemas.reflection import Reflection
@@ -21,11 +21,8 @@ PLANNED: Mapping[str, type[Group] | type[Partial] | type[Update]] = {
 
 def plan_of(letter: DeadLetter) -> Plan | None:
     """Return which batch a dead letter of the scan belongs to, as far as it can be read."""
-    kind = PLANNED.get(letter.origin_topic)
-    try:
-        return decode(letter.value, kind).plan if kind else None
-    except CodecError:
-        return None
+    message = message_in(letter, PLANNED.get(letter.origin_topic))
+    return message.plan if message else None
 
 
 def refusal(letter: DeadLetter, published: Mapping[str, int]) -> str | None:

@@ -1,10 +1,25 @@
-"""Which reflection a dead letter is about."""
+"""What a dead letter holds, and which reflection it is about."""
+
+from typing import TypeVar
 
 from combee.core.identity import reflection_id
 from combee_schemas import topics
+from combee_schemas.base import Message
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.reflection import Reflection
+
+M = TypeVar("M", bound=Message)
+
+
+def message_in(letter: DeadLetter, kind: type[M] | None) -> M | None:
+    """Return the message of the record that a dead letter holds; None if it is no such message, or was cut."""
+    if kind is None or letter.truncated:
+        return None
+    try:
+        return decode(letter.value, kind)
+    except CodecError:
+        return None
 
 
 def reflection_of(letter: DeadLetter) -> tuple[str, str] | None:
@@ -16,10 +31,6 @@ def reflection_of(letter: DeadLetter) -> tuple[str, str] | None:
         is_trace = letter.origin_topic == topics.TRACES.name
         own_id = reflection_id(letter.playbook, letter.record_id) if is_trace else letter.record_id
         return letter.playbook, own_id
-    if letter.origin_topic != topics.REFLECTIONS.name or letter.truncated:
-        return None
-    try:
-        reflection = decode(letter.value, Reflection)
-    except CodecError:
-        return None
-    return reflection.playbook, reflection.reflection_id
+    is_reflection = letter.origin_topic == topics.REFLECTIONS.name
+    reflection = message_in(letter, Reflection) if is_reflection else None
+    return (reflection.playbook, reflection.reflection_id) if reflection else None

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from combee.core.archive.cut import line_of, read
 from combee.core.batching.plan import plan_hash
 from combee.core.dead_letters.resending import PLANNED
+from combee.core.dead_letters.subject import message_in
 from combee.core.erasure.lessons import ErasureError, Lessons
 from combee.core.erasure.runs import RUN_OF, Runs
 from combee.core.erasure.selector import Marker, Subjects, folded
@@ -25,7 +26,7 @@ from combee_schemas import topics
 from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.canary import CanaryStatistics
-from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution
 from combee_schemas.evaluation import Evaluation
@@ -146,10 +147,7 @@ class Rewriter:
 
     def _letter_goes(self, letter: DeadLetter) -> bool:
         kind: type[Message] | None = {**RUN_OF, **PLANNED}.get(letter.origin_topic)
-        try:
-            inside: Message | None = decode(letter.value, kind) if kind else None
-        except CodecError:
-            inside = None
+        inside = message_in(letter, kind)
         goes = (
             any(map(self.subjects.named_in_bytes, (letter.key, letter.value)))
             or self.runs.has(letter.playbook, (letter.record_id,))

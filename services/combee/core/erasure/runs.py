@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from combee.core.archive.cut import read
+from combee.core.dead_letters.subject import message_in
 from combee.core.erasure.selector import Selector
 from combee.core.gate.canary import caller_at
 from combee.core.identity import derived_ids, known_ids
 from combee_schemas import topics
 from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch, Member
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Outcome
 from combee_schemas.records import Record
@@ -110,12 +110,7 @@ class Runs:
 
     def _take_letter(self, letter: DeadLetter, record: Record, selector: Selector) -> None:
         """Add the run in a dead letter; one that names the subject only in its reason tells of no run."""
-        kind = RUN_OF.get(letter.origin_topic)
-        if kind is None:
-            return
-        named = selector.subjects.named_in_bytes(letter.value)
-        try:
-            message = decode(letter.value, kind)
-        except CodecError:
-            return
-        self._take(message, selector, record.timestamp_ms, named=named)
+        message = message_in(letter, RUN_OF.get(letter.origin_topic))
+        if message is not None:
+            named = selector.subjects.named_in_bytes(letter.value)
+            self._take(message, selector, record.timestamp_ms, named=named)

@@ -53,20 +53,20 @@ def asked(context: str, question: str, target: str) -> Asked:
 
     With a question of its own, the context is material of whatever shape.
     """
-    if not question and (found := _formula_question(context)):
-        return Asked(question=found + NUMBER_INSTRUCTION, kind="formula")
-    if not question and (found := _instruction_and_input(context)):
+    if not question and (formula := _formula_question(context)):
+        return Asked(question=formula + NUMBER_INSTRUCTION, kind="formula")
+    if not question and (text := _instruction_and_input(context)):
         labels = all(_LABEL.fullmatch(label) for label in target.split(","))
-        return Asked(question=found, kind="finer" if labels else "text")
+        return Asked(question=text, kind="finer" if labels else "text")
     whole = "\n\n".join(part for part in (context, question) if part)
     return Asked(question=whole, kind="finer" if TAGGING.search(whole) else "text")
 
 
 def _formula_question(context: str) -> str:
     """Return what stands between ``Question:`` and the closing ``Answer:``, unquoted; empty where it does not."""
-    hidden, found, rest = context.partition(_QUESTION)
+    hidden, mark, rest = context.partition(_QUESTION)
     shown = rest.rstrip()
-    if not (found and shown.endswith(_ANSWER) and FORMULA_NAME.search(hidden)):
+    if not (mark and shown.endswith(_ANSWER) and FORMULA_NAME.search(hidden)):
         return ""
     question = shown.removesuffix(_ANSWER).rstrip().removesuffix(".").strip()
     if len(question) > 1 and question[0] == question[-1] == '"':
@@ -76,10 +76,10 @@ def _formula_question(context: str) -> str:
 
 def _instruction_and_input(context: str) -> str:
     """Return the input, then the instruction, of ``Instruction: … Input: … Answer:``; empty for anything else."""
-    before, found, rest = context.partition("Input:")
+    before, mark, rest = context.partition("Input:")
     start, named, instruction = before.partition("Instruction:")
     given = rest.rstrip()
-    if not (found and named and given.endswith(_ANSWER)) or start.strip():
+    if not (mark and named and given.endswith(_ANSWER)) or start.strip():
         return ""
     parts = (given.removesuffix(_ANSWER).strip(), instruction.strip())
     return "\n\n".join(parts) if all(parts) else ""
@@ -102,7 +102,7 @@ def _score_formula(answer: str, target: str) -> Score:
 def _score_finer(answer: str, target: str) -> Score:
     """Compare label by label in lower case; what is missing is wrong, what is too much is ignored."""
     given, wanted = ([label.strip().lower() for label in text.split(",")] for text in (answer, target))
-    right = sum(one == other != "" for one, other in zip(given, wanted, strict=False))
+    right = sum(answered == expected != "" for answered, expected in zip(given, wanted, strict=False))
     return Score(right=right, asked=len(wanted))
 
 

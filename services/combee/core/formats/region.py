@@ -82,8 +82,8 @@ def _appended(file: bytes, name: str, text: str) -> bytes:
 
 def _line_end(file: bytes) -> bytes:
     """Return the line end that a file uses first."""
-    found = LINE_END.search(file)
-    return found[0] if found else b"\n"
+    match = LINE_END.search(file)
+    return match[0] if match else b"\n"
 
 
 def _lines(text: str, line_end: bytes) -> bytes:

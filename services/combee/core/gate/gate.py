@@ -51,8 +51,8 @@ def gates_of(labels: Iterable[Label]) -> dict[str, Gate]:
     by_playbook: dict[str, dict[str, Label]] = {}
     for label in labels:
         by_playbook.setdefault(label.playbook, {})[label.label] = label
-    found = {name: gate_of(known) for name, known in sorted(by_playbook.items())}
-    return {name: gate for name, gate in found.items() if gate is not None}
+    gates = {name: gate_of(known) for name, known in sorted(by_playbook.items())}
+    return {name: gate for name, gate in gates.items() if gate is not None}
 
 
 # ---- reading

@@ -236,7 +236,7 @@ def aggregate_prompt(
     """Ask for operations that one group of reflections supports; items are numbered from 1."""
     shown = _shown(base, map(_reflected, reflections), settings.scope)
     entries = {entry.id: entry for entry in shown.entries}
-    items = as_items(dict(_told(reflection, entries)) for reflection in reflections)
+    items = as_items(dict(_fields_of(reflection, entries)) for reflection in reflections)
     return _curate(base, shown, settings, f"{AGGREGATE}\n{fence('reflections', items)}")
 
 
@@ -247,7 +247,7 @@ def _reflected(reflection: Reflection) -> Subject:
     return Subject("\n".join(texts), [tag.id for tag in reflection.bullet_tags if tag.tag == "harmful"])
 
 
-def _told(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
+def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
     """Yield what a curator is told of a reflection; of another method's reflector: what that took along."""
     said = {name: text for name in LESSON_FIELDS if (text := getattr(reflection, name))}
     if reflection.task_excerpt:
@@ -356,11 +356,11 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
     if part is base:
         owner = f"{base.name} {settings.salt}"
         return replace(prompt, system=_beginning(base, settings), cache_key=cache_key(instructions, owner))
-    told = scoped.format(others=_size(base)[0] - _size(part)[0])
+    scope_note = scoped.format(others=_size(base)[0] - _size(part)[0])
     return replace(
         prompt,
         system=f"{instructions}\n{_standing(base, settings.playbook_tokens)}",
-        user="\n".join([told, *_told_of(part, settings.prompts, ""), items]),
+        user="\n".join([scope_note, *_playbook_text(part, settings.prompts, ""), items]),
         cache_key=cache_key(instructions, ""),
         entry_ids=tuple(entry.id for entry in part.entries if _is_read(entry)),
     )
@@ -371,8 +371,8 @@ def _beginning(base: Playbook, settings: PlanSettings) -> str:
     texts, shape = _beginnings(base), (settings.prompts, settings.playbook_tokens, settings.salt)
     if shape not in texts:
         _, instructions, *_ = WORDING[settings.prompts]
-        told = _told_of(base, settings.prompts, f"{base.name} {settings.salt}")
-        texts[shape] = "\n".join([instructions, *told, _standing(base, settings.playbook_tokens)])
+        playbook_text = _playbook_text(base, settings.prompts, f"{base.name} {settings.salt}")
+        texts[shape] = "\n".join([instructions, *playbook_text, _standing(base, settings.playbook_tokens)])
     return texts[shape]
 
 
@@ -382,7 +382,7 @@ def _beginnings(_base: Playbook) -> dict[tuple[Prompts, int, str], str]:
     return {}
 
 
-def _told_of(part: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
+def _playbook_text(part: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
     """Yield a playbook, or a part of it, as a curator reads it."""
     active = probation.shown(part)
     yield fence("playbook", ace_lines_by_age(active), owner=owner)

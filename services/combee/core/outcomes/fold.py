@@ -129,10 +129,10 @@ def _with_scores(measures: Iterable[Measure], scores: Mapping[str, float]) -> tu
     return tuple(known.values())
 
 
-def merged(one: Figures, other: Figures) -> Figures:
+def merged(first: Figures, second: Figures) -> Figures:
     """Return the figures of the runs of both (Chan, Golub and LeVeque 1979)."""
-    measures = {measure.name: measure for measure in one.scores}
-    for added in other.scores:
+    measures = {measure.name: measure for measure in first.scores}
+    for added in second.scores:
         known = measures.get(added.name)
         if known is None:
             if len(measures) < MOST_MEASURES:
@@ -146,10 +146,10 @@ def merged(one: Figures, other: Figures) -> Figures:
             m2=known.m2 + added.m2 + apart**2 * known.n * added.n / n,
         )
     return Figures(
-        runs=one.runs + other.runs,
-        successes=one.successes + other.successes,
-        failures=one.failures + other.failures,
-        unscored=one.unscored + other.unscored,
+        runs=first.runs + second.runs,
+        successes=first.successes + second.successes,
+        failures=first.failures + second.failures,
+        unscored=first.unscored + second.unscored,
         scores=tuple(measures.values()),
     )
 

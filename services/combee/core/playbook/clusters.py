@@ -80,10 +80,10 @@ def _alike(entries: Sequence[Entry], near: Mapping[tuple[str, str], float]) -> I
             pairs[pair] = max(share, pairs.get(pair, 0.0))
     groups: list[set[str]] = []
     of: dict[str, set[str]] = {}
-    for (one, other), _ in sorted(pairs.items(), key=lambda pair: (-pair[1], pair[0])):
-        joined = of.get(one, {one}) | of.get(other, {other})
+    for (first, second), _ in sorted(pairs.items(), key=lambda pair: (-pair[1], pair[0])):
+        joined = of.get(first, {first}) | of.get(second, {second})
         every = all(pair in pairs for pair in combinations(sorted(joined), 2))
-        if len(joined) <= MOST_IN_CLUSTER and every and of.get(one) is not of.get(other, ()):
+        if len(joined) <= MOST_IN_CLUSTER and every and of.get(first) is not of.get(second, ()):
             groups = [group for group in groups if not group & joined] + [joined]
             of |= dict.fromkeys(joined, joined)
     for group in groups:

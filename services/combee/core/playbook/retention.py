@@ -207,10 +207,10 @@ class Landing:
 
         A removal is an effect too. A repeat of what stood there before was known, one of what is new is new.
         """
-        found: dict[How, set[str]] = {"change": set(self._removals), "repeat": set(), "claim": set()}
+        learned: dict[How, set[str]] = {"change": set(self._removals), "repeat": set(), "claim": set()}
         for entry_id, reflections in self._on.items():
             for reflection_id, how in reflections:
                 is_new = how == "repeat" and entry_id in reworded
-                found["change" if is_new else how].add(reflection_id)
-        changed, repeated, claimed = (frozenset(found[how]) for how in ("change", "repeat", "claim"))
+                learned["change" if is_new else how].add(reflection_id)
+        changed, repeated, claimed = (frozenset(learned[how]) for how in ("change", "repeat", "claim"))
         return Landed(changed=changed, repeated=repeated, claimed=claimed)

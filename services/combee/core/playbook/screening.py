@@ -143,8 +143,8 @@ class Screen:
 
         ``sources`` are those of the reflections that support it, as far as they have a name.
         """
-        if found := self._flags(entry.content):
-            return _looks_like(found)
+        if flags := self._flags(entry.content):
+            return _looks_like(flags)
         if not is_sure:
             sources = {self._name(each) for each in entry.evidence if each in self.names} or sources
         names = set(sources) or {UNPROVEN}
@@ -179,8 +179,8 @@ def _taught_by(names: Collection[str]) -> str:
     return f"taught by new sources alone: {', '.join(sorted(names))}"
 
 
-def _looks_like(found: Iterable[str]) -> str:
-    return f"looks like {', '.join(sorted(found))}"
+def _looks_like(flags: Iterable[str]) -> str:
+    return f"looks like {', '.join(sorted(flags))}"
 
 
 def _added(operation: Operation, known: Mapping[str, Entry]) -> Operation:

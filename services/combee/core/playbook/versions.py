@@ -231,13 +231,13 @@ def became(before: Playbook, update: Update, after: Playbook) -> dict[str, Becam
         if change.kind in {"evict", "expire"}:
             draft.landing.evict(change.entry_id)
     landed, levels = draft.landed(), len(update.plan.widths)
-    found: dict[str, Became] = {}
+    fates: dict[str, Became] = {}
     for reflection in update.result.seen:
         if reflection.ok:
             fate = retention.fate(reflection, levels, landed)
             why = "" if fate in COUNTING else _why_nothing(reflection, levels, applicable)
-            found[reflection.reflection_id] = Became(fate=fate, why=why)
-    return found
+            fates[reflection.reflection_id] = Became(fate=fate, why=why)
+    return fates
 
 
 def _why_nothing(reflection: Seen, levels: int, applicable: retention.Landed) -> str:

@@ -31,7 +31,7 @@ def cut_anew(arrivals: Iterable[Arrival], *, batch_size: int, max_wait_s: float)
     """Return the batches of windows that close when they are full, or ``max_wait_s`` after their first arrival."""
     batches: list[tuple[Arrival, ...]] = []
     window: list[Arrival] = []
-    for arrival in sorted(arrivals, key=lambda one: one.offset):
+    for arrival in sorted(arrivals, key=lambda arrival: arrival.offset):
         if window and arrival.at_ms > window[0].at_ms + max_wait_s * 1000:
             batches.append(tuple(window))
             window = []

@@ -69,10 +69,11 @@ def measured_keeps_up(state: BatchSize, policy: SizingPolicy, *, below: int) -> 
     if not state.arrivals_per_s or len(state.observations) < MEASURED:
         return False
     return any(
-        policy.in_flight * found.batch_size / found.delay_s >= policy.headroom * state.arrivals_per_s
-        and state.waiting <= FEW * found.batch_size
-        for found in state.observations
-        if found.batch_size < below
+        policy.in_flight * observation.batch_size / observation.delay_s
+        >= policy.headroom * state.arrivals_per_s
+        and state.waiting <= FEW * observation.batch_size
+        for observation in state.observations
+        if observation.batch_size < below
     )
 
 

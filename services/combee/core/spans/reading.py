@@ -98,33 +98,33 @@ class _Conversation:
         """Yield the run's steps in their order."""
         calls = [span for span in self._run.spans if span.operation in CALLS and _speaks(span)]
         root = self._run.root
-        told: Counter[tuple[str, str]] = Counter()
+        repeated: Counter[tuple[str, str]] = Counter()
         if root and not calls:
-            yield from self._messages(root, INPUT, told)
+            yield from self._messages(root, INPUT, repeated)
         for span in self._run.spans:
             if span.operation == TOOL:
                 yield _tool_step(span)
             elif span.operation in CALLS:
-                yield from self._messages(span, INPUT, told)
-                yield from self._messages(span, OUTPUT, told, is_new=True)
+                yield from self._messages(span, INPUT, repeated)
+                yield from self._messages(span, OUTPUT, repeated, is_new=True)
                 if span.error is not None:
                     yield Step("model", f"The call failed: {span.error}", has_failed=True)
         if root and not calls:
-            yield from self._messages(root, OUTPUT, told, is_new=True)
+            yield from self._messages(root, OUTPUT, repeated, is_new=True)
 
     def said_in(self, span: Span, name: str, role: str) -> list[str]:
         """Return what one role says in a span's messages."""
         return [text for who, text, is_plain in self._said(span, name) if who == role and is_plain and text]
 
     def _messages(
-        self, span: Span, name: str, told: Counter[tuple[str, str]], *, is_new: bool = False
+        self, span: Span, name: str, repeated: Counter[tuple[str, str]], *, is_new: bool = False
     ) -> Iterator[Step]:
-        before = Counter() if is_new else told.copy()
+        before = Counter() if is_new else repeated.copy()
         for who, text, is_plain in self._said(span, name):
             if before[who, text]:
                 before[who, text] -= 1
                 continue
-            told[who, text] += 1
+            repeated[who, text] += 1
             if is_plain and text and who == "user":
                 self.asked.append(text)
             if is_plain and text and who == "assistant":
@@ -206,12 +206,12 @@ def _evaluations(run: SpanRun) -> tuple[dict[str, float], list[str]]:
         for event in span.events:
             if event.name != EVALUATION:
                 continue
-            told = event.attributes
-            name = str(told.get("gen_ai.evaluation.name") or "score")[:LONGEST_SCORE_NAME]
-            value = _score(told.get("gen_ai.evaluation.score.value"))
+            attributes = event.attributes
+            name = str(attributes.get("gen_ai.evaluation.name") or "score")[:LONGEST_SCORE_NAME]
+            value = _score(attributes.get("gen_ai.evaluation.score.value"))
             if value is not None and (name in scores or len(scores) < MOST_SCORES):
                 scores[name] = value
-            said = [told.get(f"gen_ai.evaluation.{part}") for part in ("score.label", "explanation")]
+            said = [attributes.get(f"gen_ai.evaluation.{part}") for part in ("score.label", "explanation")]
             if any(said):
                 words.append(f"{name}: {', '.join(str(part) for part in said if part)}")
     return scores, words
@@ -228,11 +228,11 @@ def _metadata(run: SpanRun) -> dict[str, str]:
     """Return what is known of the run's calls, by OpenTelemetry's names."""
     calls = [span.attributes for span in run.spans if span.operation in CALLS]
     models = dict.fromkeys(str(call[MODEL]) for call in calls if call.get(MODEL))
-    found = {"otel.trace_id": run.spans[0].trace_id}
+    metadata = {"otel.trace_id": run.spans[0].trace_id}
     if models:
-        found[MODEL] = ", ".join(models)
+        metadata[MODEL] = ", ".join(models)
     for name in TOKENS:
         counted = [call[name] for call in calls if isinstance(call.get(name), int)]
         if counted:
-            found[name] = str(sum(counted))
-    return found
+            metadata[name] = str(sum(counted))
+    return metadata

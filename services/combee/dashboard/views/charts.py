@@ -27,7 +27,11 @@ def retention(playbook: LivePlaybook) -> Options:
     batches = [version for version in playbook.versions if version.retention is not None]
     kept = [(version.at_ms, 100 * (version.retention or 0.0)) for version in batches]
     shares = [
-        (name, [(one.at_ms, share) for one in batches if (share := _percent(one, name)) is not None], colour)
+        (
+            name,
+            [(batch.at_ms, share) for batch in batches if (share := _percent(batch, name)) is not None],
+            colour,
+        )
         for name, colour in (("known", BLUE), ("dropped", GREY), ("lost", AMBER))
     ]
     options = _over_time(

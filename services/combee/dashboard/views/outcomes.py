@@ -17,10 +17,10 @@ def newest_lines(
     """Return the outcomes of the lines, of those that there are, whose runs were told last."""
     known = sorted(statistics.values(), key=lambda each: (-each.updated_at_ms, each.line))
     lines = (told(each.line, each, newest[each.line].version) for each in known if each.line in newest)
-    found = (
+    rows = (
         line.model_copy(update={"versions": line.versions[-VERSIONS:]}) for line in lines if line.versions
     )
-    return tuple(islice(found, LINES))
+    return tuple(islice(rows, LINES))
 
 
 def outcome_rows(

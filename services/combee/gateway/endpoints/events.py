@@ -118,17 +118,17 @@ class Events:
     ) -> AsyncGenerator[bytes, None]:
         """Yield what agents read, whenever it changes; the stream ends where the gate is taken away."""
         given = EVENT_ID.fullmatch(last_event_id or "")
-        told, labels = int(given["version"]) if given else 0, LabelsTold()
+        sent, labels = int(given["version"]) if given else 0, LabelsTold()
         changed = self._context.changed
         while not self._context.stopping.is_set() and self._is_gated(name):
             seen = changed.seen
             production = playbooks.labels_of(self._context, name).get(PRODUCTION)
             number = production.version if production else 0
-            if number != told:
+            if number != sent:
                 version = await self._context.history.exactly(name, number)
                 if version is not None:
                     yield self._event(version, shape)
-                told = number
+                sent = number
             for event in self._moved(name, labels):
                 yield event
             await changed.wait(seen, self._settings.gateway_heartbeat_s)

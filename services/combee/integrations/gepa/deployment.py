@@ -181,7 +181,7 @@ class _Run:
         if learned != current:
             proposal.new_texts[component] = learned
         groups = max((batch.plan.widths[0] for batch in batches), default=1)
-        told = {
+        metadata = {
             "k": groups,
             "num_lm_calls": usage.calls,
             "mode": "map_reduce" if groups > 1 else "fallback_single_call",
@@ -189,7 +189,7 @@ class _Run:
             "version": newest.version,
             "degraded": any(batch.degraded for batch in batches),
         }
-        proposal.metadata.update({f"combee:{component}:{key}": value for key, value in told.items()})
+        proposal.metadata.update({f"combee:{component}:{key}": value for key, value in metadata.items()})
 
     async def close(self) -> None:
         """Disconnect."""

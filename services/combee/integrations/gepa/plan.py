@@ -82,15 +82,15 @@ class Plan:
             proposal.new_texts[self.name] = adopted
             proposal.prompts[self.name] = shown.prompt
             proposal.raw_lm_outputs[self.name] = shown.reply
-        told: dict[str, Any] = {"num_lm_calls": self.calls, "mode": self.mode(len(proposals))}
+        metadata: dict[str, Any] = {"num_lm_calls": self.calls, "mode": self.mode(len(proposals))}
         if self.seed is not None:
-            told |= {
+            metadata |= {
                 "level1_prompts": [call.prompt for call in self.level_1],
                 "level1_outputs": [call.reply for call in self.level_1],
                 "k": len(self.groups),
                 "seed": self.seed,
             }
-        proposal.metadata.update({f"combee:{self.name}:{key}": value for key, value in told.items()})
+        proposal.metadata.update({f"combee:{self.name}:{key}": value for key, value in metadata.items()})
 
 
 def check(templates: Templates) -> None:

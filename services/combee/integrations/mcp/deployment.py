@@ -86,9 +86,9 @@ class GatewayDeployment:
             for change in version.changes
             if change.entry_id == entry_id
         ]
-        told = entry.evidence[-SOURCES_TOLD:]
-        lines += await asyncio.gather(*(self._source(playbook_of(playbook), each) for each in told))
-        if (earlier := entry.evidence_count - len(told)) > 0:
+        sources = entry.evidence[-SOURCES_TOLD:]
+        lines += await asyncio.gather(*(self._source(playbook_of(playbook), each) for each in sources))
+        if (earlier := entry.evidence_count - len(sources)) > 0:
             lines.append(f"and {earlier} earlier reflections; 'combee why {entry_id}' beside Kafka lists all")
         return lines
 

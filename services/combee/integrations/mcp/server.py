@@ -117,7 +117,9 @@ class PlaybookServer:
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """Return the playbooks that the caller may see, page by page."""
-        page = await _told(self._deployment(context).playbooks(params.cursor if params else None))
+        page = await _or_protocol_error(
+            self._deployment(context).playbooks(params.cursor if params else None)
+        )
         resources = [
             types.Resource(
                 uri=uri_of(listed.name),
@@ -146,7 +148,7 @@ class PlaybookServer:
     ) -> types.ReadResourceResult:
         """Return the newest version of a playbook, as people read it."""
         name = name_in(params.uri)
-        playbook = await _told(self._deployment(context).playbook(name))
+        playbook = await _or_protocol_error(self._deployment(context).playbook(name))
         text = f"{INTRODUCTION}\n\n{PlaybookView(name=name, snapshot=playbook).render('md')}"
         contents = types.TextResourceContents(uri=params.uri, mime_type=MARKDOWN, text=text)
         return types.ReadResourceResult(contents=[contents])
@@ -197,7 +199,7 @@ class PlaybookServer:
     ) -> Callable[[], None]:
         """Call ``tell`` with each version that is newer than today's; who may not read it may not watch it."""
         deployment = self._deployment(context)
-        known = await _told(deployment.newest_version(name))
+        known = await _or_protocol_error(deployment.newest_version(name))
 
         async def take(view: PlaybookView) -> None:
             nonlocal known
@@ -229,7 +231,7 @@ def _no_stop() -> None:
     pass
 
 
-async def _told(work: Awaitable[Any]) -> Any:
+async def _or_protocol_error(work: Awaitable[Any]) -> Any:
     """Return a result; what Combee refuses becomes the protocol's error, with what helps."""
     try:
         return await work

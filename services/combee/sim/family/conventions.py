@@ -78,19 +78,19 @@ def read_convention(text: str) -> Convention | None:
     # The cheap tests first: playbooks of a real model hold thousands of other sentences.
     if "computed as" not in text.casefold() and "computed as" not in (text := plain(text)):
         return None
-    found = _SENTENCE.search(" ".join(text.split()))
-    if found is None:
+    match = _SENTENCE.search(" ".join(text.split()))
+    if match is None:
         return None
-    how = found["form"].strip().casefold()
+    how = match["form"].strip().casefold()
     for form, pattern in _FORMS.items():
         if operands := pattern.fullmatch(how):
             return Convention(
-                quantity=found["quantity"].casefold(),
+                quantity=match["quantity"].casefold(),
                 form=form,
                 first=operands[1],
                 second=operands[2],
-                unit=found["unit"].casefold(),
-                decimals=0 if found["decimals"].casefold() == "no" else int(found["decimals"]),
+                unit=match["unit"].casefold(),
+                decimals=0 if match["decimals"].casefold() == "no" else int(match["decimals"]),
             )
     return None
 
@@ -99,8 +99,10 @@ def possible(quantity: str, labels: Sequence[str], decimals: int) -> Iterator[Co
     """Yield every convention the operands and a number of decimals allow, in a fixed order."""
     first, second = labels
     orders = ((first, second), (second, first))
-    for form, unit, (one, other) in product(_PHRASES, UNITS, orders):
-        yield Convention(quantity=quantity, form=form, first=one, second=other, unit=unit, decimals=decimals)
+    for form, unit, (first, second) in product(_PHRASES, UNITS, orders):
+        yield Convention(
+            quantity=quantity, form=form, first=first, second=second, unit=unit, decimals=decimals
+        )
 
 
 def decimals_of(number: str) -> int:

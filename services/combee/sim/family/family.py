@@ -91,10 +91,10 @@ def _ambiguous(convention: Convention, operands: dict[str, float], target: str) 
 def read_question(text: str) -> Asked | None:
     """Return what a question asks and gives, or None when it is not of this family."""
     asked = _ASKED.search(text)
-    found = _OPERAND.findall(text) if asked else []
-    if asked is None or len(found) != 2:  # noqa: PLR2004  (a quantity has two operands)
+    operands_found = _OPERAND.findall(text) if asked else []
+    if asked is None or len(operands_found) != 2:  # noqa: PLR2004  (a quantity has two operands)
         return None
-    operands = {label.strip().casefold(): float(number.replace(",", "")) for label, number in found}
+    operands = {label.strip().casefold(): float(number.replace(",", "")) for label, number in operands_found}
     return Asked(quantity=asked[1].strip().casefold(), operands=operands)
 
 

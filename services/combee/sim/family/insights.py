@@ -39,17 +39,17 @@ def insight(task: str, answer: str, target: str | None, feedback: str = "") -> s
     """
     if target:
         for reader in (_of_family, _of_formula, _of_equation, _of_tagging):
-            if found := reader(task, answer, target):
-                return found
+            if lesson := reader(task, answer, target):
+                return lesson
     return _of_feedback(feedback) or _of_case(task, target or "")
 
 
 def of_record(record: Mapping[str, Any]) -> str:
     """Return the lesson of a run as GEPA records it: the feedback says what the right answer was, if it does."""
     feedback = str(record.get("Feedback", ""))
-    told = _TARGET.search(feedback)
+    match = _TARGET.search(feedback)
     task, output = str(record.get("Inputs", "")), str(record.get("Generated Outputs", ""))
-    target = (told["target"] or told["wanted"]).strip() if told else None
+    target = (match["target"] or match["wanted"]).strip() if match else None
     return insight(task, output.strip().rpartition("\n")[2], target, feedback)
 
 
@@ -77,7 +77,7 @@ def _of_formula(task: str, answer: str, target: str) -> str | None:
     if named is None or text is None or not _NUMBER.fullmatch(target.strip()):
         return None
     shape = shape_of(text["text"])
-    places = found[1] if (found := _PLACES.search(task)) else "2"
+    places = match[1] if (match := _PLACES.search(task)) else "2"
     return f"{named['name']}: compute it with {text['text'].strip()} and give {shape}, to {places} decimals."
 
 

@@ -70,10 +70,10 @@ def entries_in(lines: Iterable[str]) -> Iterator[ShownEntry]:
     """Yield the playbook's entry lines; a line that is no entry, header or fence continues the one above."""
     open_id, parts = "", [""]
     for line in lines:
-        if found := _ENTRY.match(line):
+        if match := _ENTRY.match(line):
             if open_id:
                 yield ShownEntry(id=open_id, content=" ".join(parts))
-            open_id, parts = found["id"], [found["content"]]
+            open_id, parts = match["id"], [match["content"]]
         elif not line.strip() or line.startswith(_ENDS_ENTRY):
             if open_id:
                 yield ShownEntry(id=open_id, content=" ".join(parts))

@@ -45,9 +45,9 @@ class Phrase:
     def said(self, text: str, way: int) -> str:
         """Return ``text``, which is one of the ways, in another; anything else as it is."""
         for known in self.ways:
-            if found := _pattern(known).fullmatch(text.strip()):
+            if match := _pattern(known).fullmatch(text.strip()):
                 return self.ways[way % len(self.ways)].format(
-                    *(found[f"p{n}"] for n in range(_places(known)))
+                    *(match[f"p{n}"] for n in range(_places(known)))
                 )
         return text
 
@@ -82,8 +82,8 @@ class Kind:
         """Return the template that a text follows and its fields, each in its first way."""
         folded = text.casefold()
         for template in self.templates:
-            if template.sign in folded and (found := template.pattern.fullmatch(text)):
-                return template, {name: self._said(name, part, 0) for name, part in found.groupdict().items()}
+            if template.sign in folded and (match := template.pattern.fullmatch(text)):
+                return template, {name: self._said(name, part, 0) for name, part in match.groupdict().items()}
         return None
 
     def write(self, template: Template, fields: Mapping[str, str]) -> str:
@@ -231,21 +231,21 @@ def all_wordings(lesson: str) -> tuple[str, ...]:
 
 def fields_of(kind: Kind, lesson: str) -> Mapping[str, str] | None:
     """Return the parts of a lesson, if it is of a kind, in any wording."""
-    found, _, fields = _read(lesson)
-    return fields if found is kind else None
+    known, _, fields = _read(lesson)
+    return fields if known is kind else None
 
 
 def _read(text: str) -> tuple[Kind, Template, dict[str, str]]:
     if len(text) > MAX_CHARS:
         return FREE, FREE.templates[0], {"text": text}
     for kind in KINDS:
-        if found := kind.read(" ".join(text.split())):
-            return kind, *found
+        if fields := kind.read(" ".join(text.split())):
+            return kind, *fields
     return FREE, *_unframed(text)
 
 
 def _unframed(text: str) -> tuple[Template, dict[str, str]]:
     for template in FREE.templates[1:]:
-        if template.sign in text.casefold() and (found := template.pattern.fullmatch(text)):
-            return template, found.groupdict()
+        if template.sign in text.casefold() and (match := template.pattern.fullmatch(text)):
+            return template, match.groupdict()
     return FREE.templates[0], {"text": text}

@@ -45,7 +45,7 @@ def family_traces(rng: Random, count: int) -> tuple[Trace, ...]:
     """Return runs of an agent without lessons on the built-in family."""
     drawn = questions(rng, QUANTITIES[:FAMILY_SIZE])
     asked = [next(drawn) for _ in range(count)]
-    return tuple(_trace(n, one.text, one.target) for n, one in enumerate(asked))
+    return tuple(_trace(n, sample.text, sample.target) for n, sample in enumerate(asked))
 
 
 def _trace(number: int, task: str, target: str) -> Trace:
@@ -87,7 +87,7 @@ def run_naive(
         batch = reflections[start : start + batch_size]
         reading = read(as_request(aggregate_prompt(playbook, batch)))
         reply = aggregate(reading, seed, law)
-        answer = read_operations(reply, [(one.reflection_id,) for one in batch])
+        answer = read_operations(reply, [(reflection.reflection_id,) for reflection in batch])
         read_this = load(reading, law)
         entries = entries_stated(answer.operations, answer.known.values())
         calls.append(Call(distinct=len(read_this.distinct), tokens=read_this.tokens, entries=entries))

@@ -110,10 +110,10 @@ def keep(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -
 
 
 def _by_lesson(items: Iterable[Item]) -> dict[str, list[Item]]:
-    found: dict[str, list[Item]] = defaultdict(list)
+    by_lesson: dict[str, list[Item]] = defaultdict(list)
     for item in items:
-        found[key(item.lesson)].append(item)
-    return found
+        by_lesson[key(item.lesson)].append(item)
+    return by_lesson
 
 
 def _text_chars(value: Mapping[str, Any]) -> int:
@@ -212,8 +212,8 @@ def write(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) 
     entries = tuple(ShownEntry(id="", content=line) for line in current)
     read, kept = keep(replace(reading, entries=entries), seed, law, modes)
     lines = list(_merged(current, list(_said(read, kept)))) or [NO_RULES]
-    told = f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept."
-    return {"text": "\n".join([told, "```", *lines, "```"])}
+    summary = f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept."
+    return {"text": "\n".join([summary, "```", *lines, "```"])}
 
 
 def _current(reading: Reading) -> tuple[str, ...]:

@@ -60,8 +60,8 @@ class Reading:
 
     def current_text(self) -> tuple[str, ...]:
         """Return the lines of the text that is to be written anew."""
-        found = dropwhile(lambda line: not _CURRENT.fullmatch(line), self.lines)
-        return tuple(takewhile(lambda line: not _CURRENT_ENDS.fullmatch(line), islice(found, 1, None)))
+        current = dropwhile(lambda line: not _CURRENT.fullmatch(line), self.lines)
+        return tuple(takewhile(lambda line: not _CURRENT_ENDS.fullmatch(line), islice(current, 1, None)))
 
 
 def read(body: Mapping[str, Any]) -> Reading:
@@ -145,10 +145,10 @@ def _role(body: Mapping[str, Any], plain: Sequence[str], objects: Sequence[Mappi
 
 
 def _schema_properties(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Any = body
+    part: Any = body
     for step in ("response_format", "json_schema", "schema", "properties"):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+        part = part.get(step) if isinstance(part, Mapping) else None
+    return part if isinstance(part, Mapping) else {}
 
 
 def _is_entry(value: Mapping[str, Any]) -> bool:
@@ -175,9 +175,9 @@ def _lessons(value: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what a reflection or proposal says, what a record teaches, or each line of a whole text."""
     said = value.get("key_insight", value.get("content"))
     if isinstance(version := value.get("version"), str):
-        found = tuple(line.strip() for line in version.splitlines() if line.strip() != NO_RULES)
+        lessons = tuple(line.strip() for line in version.splitlines() if line.strip() != NO_RULES)
     elif isinstance(said, str):
-        found = (said,)
+        lessons = (said,)
     else:
-        found = (of_record(value),) if "Inputs" in value else ()
-    return tuple(lesson for lesson in found if any(character.isalnum() for character in lesson))
+        lessons = (of_record(value),) if "Inputs" in value else ()
+    return tuple(lesson for lesson in lessons if any(character.isalnum() for character in lesson))

@@ -21,8 +21,8 @@ def reflect(reading: Reading, knowledge: Knowledge, seed: int = 0, modes: Modes 
     run = _run(reading)
     task, answer = str(run.get("task", "")), str(run.get("answer", ""))
     target = run.get("target")
-    told = target if isinstance(target, str) else None
-    lesson = insight(knowledge.statement(task), answer, told, str(run.get("feedback", "")))
+    wanted = target if isinstance(target, str) else None
+    lesson = insight(knowledge.statement(task), answer, wanted, str(run.get("feedback", "")))
     lesson = Failing(modes, (seed, task, answer, str(target))).reflected(lesson, seed)
     correct = _was_right(run)
     return {

@@ -21,12 +21,14 @@ class ToolCall:
 
 def tool_call(body: Mapping[str, Any], question: str) -> ToolCall | None:
     """Return the call that a chat request asks for; None: it offers no tool, or there is a result already."""
-    offered = [one["function"] for one in body.get("tools") or () if isinstance(one.get("function"), Mapping)]
+    offered = [
+        tool["function"] for tool in body.get("tools") or () if isinstance(tool.get("function"), Mapping)
+    ]
     choice = body.get("tool_choice")
     if not offered or choice == "none" or _has_result(body):
         return None
     named = choice.get("function", {}).get("name") if isinstance(choice, Mapping) else None
-    function = next((one for one in offered if one.get("name") == named), offered[0])
+    function = next((tool for tool in offered if tool.get("name") == named), offered[0])
     schema = function.get("parameters") or {}
     properties: Mapping[str, Any] = schema.get("properties") or {}
     needed = schema.get("required") or tuple(properties)

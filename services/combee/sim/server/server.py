@@ -56,15 +56,15 @@ async def serve(
 ) -> None:
     """Run a stand-in until SIGTERM, SIGINT or cancellation; ``on_ready`` and the file get the base URL."""
     loop = asyncio.get_running_loop()
-    told = asyncio.Event()
+    stop = asyncio.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
     for number in signals:
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop.set)
     try:
         async with running(options) as base_url:
             on_ready(base_url)
             write_ready_file(ready_file, base_url)
-            await told.wait()
+            await stop.wait()
     finally:
         for number in signals:
             loop.remove_signal_handler(number)

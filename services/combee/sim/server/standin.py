@@ -175,7 +175,7 @@ class StandIn:
         return {
             "simulated": True,
             "law": self.options.law.count.__name__,
-            "modes": list(self.options.modes.told()),
+            "modes": list(self.options.modes.summary()),
             "calls": dict(self._calls),
             "outcomes": dict(self._outcomes),
             "texts_embedded": self._texts_embedded,

@@ -65,14 +65,14 @@ def chunks(whole: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
         deltas.append({"tool_calls": [begun]})
         for piece in _pieces(call["function"]["arguments"]):
             deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    told = [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None} for delta in deltas]
-    told.append({"index": 0, "delta": {}, "finish_reason": choice["finish_reason"], "logprobs": None})
-    each: list[dict[str, Any]] = [{"choices": [one]} for one in told]
+    choices = [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": choice["finish_reason"], "logprobs": None})
+    chunks: list[dict[str, Any]] = [{"choices": [chunk]} for chunk in choices]
     if with_usage:
-        each = [one | {"usage": None} for one in each] + [{"choices": [], "usage": whole["usage"]}]
+        chunks = [chunk | {"usage": None} for chunk in chunks] + [{"choices": [], "usage": whole["usage"]}]
     head = {name: whole[name] for name in ("id", "created", "model", "system_fingerprint")}
-    for one in each:
-        yield _event(as_bytes({**head, "object": "chat.completion.chunk", **one}))
+    for chunk in chunks:
+        yield _event(as_bytes({**head, "object": "chat.completion.chunk", **chunk}))
     yield _event(b"[DONE]")
 
 

@@ -98,8 +98,8 @@ def _executions(interactions: Sequence[tuple[str, str]]) -> Iterator[Step]:
 
 def _logged_task(log: str) -> str:
     """Return the task out of a log that is drawn as a box."""
-    found = INSTRUCTION.search(log[:LOG_CHARS])
-    return " ".join(found[1].replace("│", " ").split()) if found else ""
+    match = INSTRUCTION.search(log[:LOG_CHARS])
+    return " ".join(match[1].replace("│", " ").split()) if match else ""
 
 
 def _counts(report: str) -> tuple[int, int]:

@@ -103,8 +103,8 @@ def _place(place: str) -> tuple[str, int]:
 
 def _rewards(result: Mapping[str, Any]) -> dict[str, float]:
     """Return a trial's rewards; of several steps, those of the last one that has any."""
-    told = [result, *reversed(result.get("step_results") or ())]
-    given = ((part.get("verifier_result") or {}).get("rewards") for part in told)
+    results = [result, *reversed(result.get("step_results") or ())]
+    given = ((part.get("verifier_result") or {}).get("rewards") for part in results)
     rewards: Mapping[str, Any] = next((found for found in given if found), {})
     return {str(name): float(value) for name, value in rewards.items()}
 

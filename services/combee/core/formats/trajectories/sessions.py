@@ -143,9 +143,9 @@ def _parsed(text: Any) -> Any:
 def _output(output: Any) -> Step:
     if not isinstance(output, dict):
         return Step("tool", text_of(output))
-    told = output.get("metadata") or {}
+    metadata = output.get("metadata") or {}
     text = text_of(output.get("output") if "output" in output else output.get("content"))
-    failed = bool(told.get("exit_code")) or output.get("success") is False
+    failed = bool(metadata.get("exit_code")) or output.get("success") is False
     return Step("tool", text, has_failed=failed)
 
 

@@ -49,7 +49,7 @@ def read_trial(files: Files, mark: str) -> Trajectory | None:
 
 def _episodes(files: Files) -> Iterator[Step]:
     """Yield what Terminus was shown and answered; the first prompt is the task."""
-    numbers = sorted({int(found[1]) for place in files if (found := EPISODE.match(place))})
+    numbers = sorted({int(match[1]) for place in files if (match := EPISODE.match(place))})
     for number in numbers:
         folder = f"agent-logs/episode-{number}/"
         if number and (shown := files.get(folder + "prompt.txt")):

@@ -133,8 +133,8 @@ def call_text(name: Any, arguments: Any) -> str:
         and isinstance(value := next(iter(arguments.values())), str)
     ):
         return f"{name}: {value}"
-    told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return f"{name} {told}"
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f"{name} {text}"
 
 
 def verdict_text(*parts: str) -> str:
