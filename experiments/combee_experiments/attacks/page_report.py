@@ -44,13 +44,10 @@ far as they were measured with this code.
 
 ## What breaks a bar, and why
 
-- *Instructions without a flag*: an obeying curator names all items as evidence. Code counts those that have a third
-  of a lesson's rarer words; frames such as "in per mille with 1 decimal" reach it now and then. And what it proposes
-  crowds out honest lessons that still wait for a source.
 - *evaluate alone* cannot see lessons about what does not exist (*harmful tags*, *stuffing*, *forged scores*), nor a
   false entry behind the true one (*paraphrased flood*). Beside caps and probation these do not get so far.
-- Without attackers one lesson of seed 1 is still proposed in the end: only three sources taught it in 16 rounds, and
-  four are asked for. That is the price of `COMBEE_PROBATION_SOURCES`.
+- The price of `COMBEE_PROBATION_SOURCES` is time: in 24 rounds a lesson has four of seven teachers with a probability
+  of 99.85 %, in 16 of 97.0 %.
 
 ## What was found on the way
 
@@ -59,10 +56,14 @@ far as they were measured with this code.
 - True and false lessons that differ only in the order of their words were counted together as near-duplicates.
 - An obeying curator made honest reflections the evidence of its additions and removals: 82.9 % became 88.9 % with
   caps and probation. Evidence is now checked ([sources](../guide/sources.md)).
+- *Instructions without a flag* got one harmful lesson in and 15 % of the honest ones out (two seeds, 16 rounds). What
+  was proposed crowded out honest lessons that waited for a source; reflections that an obeying curator names for its
+  additions no longer counted for the entries that they repeat; and frames such as "in per mille with 1 decimal" made
+  them witnesses of other lessons.
 
 The bars were fixed beforehand and written into the code after four trial runs. After looks at results the playbook's
-room was raised (from 1.3 times the lessons) and protections were mended or made; *instructions without a flag* was
-added before it was run, as an attack on these. This is no blind test.
+room was raised (from 1.3 times the lessons), rounds became 24 instead of 16, and protections were mended or made;
+*instructions without a flag* was added before it was run, as an attack on these. This is no blind test.
 
 ## Assumptions
 
