@@ -100,12 +100,14 @@ async def zombie_beside_its_successor(deployment: Deployment) -> dict[str, Place
     window = deployment.running(["shuffle"])
     async with window:
         await deployment.until(lambda: waiting(deployment) == BATCH // 2)
-        others = [role for role in ROLES if role != "shuffle"]
+        zombie, others = deployment.shuffler, [role for role in ROLES if role != "shuffle"]
         async with deployment.running(["shuffle"]), deployment.running(others):
-            await deployment.until(lambda: waiting(deployment) == BATCH // 2)
+            await deployment.until(
+                lambda: deployment.shuffler is not zombie and waiting(deployment) == BATCH // 2
+            )
             acked |= await publish(deployment, some(BATCH // 2, BATCH))
-            with suppress(TimeoutError, FencedError):
-                await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2, 0.3)
+            with suppress(FencedError):
+                await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
     await finish(deployment, BATCH)
     return acked
 
