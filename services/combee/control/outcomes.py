@@ -60,7 +60,7 @@ class OutcomeFolder:
         log: Log,
         clock: Clock,
         on_statistics: Callable[[OutcomeStatistics], None] = lambda _statistics: None,
-        on_canary: OnCanary = lambda _playbook, _told: None,
+        on_canary: OnCanary = lambda _playbook, _report: None,
         provenance: Provenance | None = None,
         tracing: Tracing = NO_TRACING,
     ) -> None:
