@@ -40,7 +40,7 @@ def waiting_rows(gates: Mapping[str, Gate]) -> list[Row]:
             )
             or "–",
         }
-        for candidate, gate, name in sorted(waiting, key=lambda each: (each[0].moved_at_ms, each[2]))
+        for candidate, gate, name in sorted(waiting, key=lambda row: (row[0].moved_at_ms, row[2]))
     ]
 
 

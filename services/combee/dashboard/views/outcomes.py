@@ -15,9 +15,9 @@ def newest_lines(
     statistics: Mapping[str, OutcomeStatistics], newest: Mapping[str, Playbook]
 ) -> tuple[OutcomesReport, ...]:
     """Return the outcomes of the lines, of those that there are, whose runs were told last."""
-    known = sorted(statistics.values(), key=lambda each: (-each.updated_at_ms, each.line))
+    known = sorted(statistics.values(), key=lambda line: (-line.updated_at_ms, line.line))
     lines = (
-        outcomes_report(each.line, each, newest[each.line].version) for each in known if each.line in newest
+        outcomes_report(line.line, line, newest[line.line].version) for line in known if line.line in newest
     )
     rows = (
         line.model_copy(update={"versions": line.versions[-VERSIONS:]}) for line in lines if line.versions
