@@ -19,8 +19,7 @@ from combee.settings.loading import load_settings
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import LATEST
 
-COMPLETION_S = 3.0
-"""How long a TAB may take."""
+PATIENCE_S = 3.0
 PREFIX = re.compile(r"[A-Za-z0-9._-]{1,80}")
 
 
@@ -127,7 +126,7 @@ async def _known(given: dict[str, Any], find: Callable[[Log], Awaitable[Iterable
     settings = load_settings(bootstrap_servers=given.get("bootstrap_servers"))
     if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
         return []  # a broker is not started for a TAB
-    async with asyncio.timeout(COMPLETION_S), open_unchecked(settings) as log:
+    async with asyncio.timeout(PATIENCE_S), open_unchecked(settings) as log:
         return list(await find(log))
 
 
