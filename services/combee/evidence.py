@@ -180,9 +180,9 @@ async def recomputed(
         path = await _path(log, version)
         # First with the mixed operations: only so it shows which of them matter, and nothing is asked in vain.
         followed, asking, mixed = await follow(path, path.asked), path.asked, list[Mixed]()
-        while again := [each for each in followed.mixed if each.again]:
+        while again := [mixed_operation for mixed_operation in followed.mixed if mixed_operation.again]:
             mixed += again
-            asking |= {place for each in again for place in each.again}
+            asking |= {place for mixed_operation in again for place in mixed_operation.again}
             followed = await follow(path, asking)
         return replace(followed, mixed=(*mixed, *followed.mixed))
 

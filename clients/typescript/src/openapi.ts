@@ -614,6 +614,24 @@ export interface components {
             version?: number | null;
         };
         /**
+         * ArmReport
+         * @description The callers of one arm.
+         */
+        ArmReport: {
+            /** Version */
+            version: number;
+            /** Callers */
+            callers: number;
+            /** Counted */
+            counted: number;
+            /** Runs */
+            runs: number;
+            /** Unscored */
+            unscored: number;
+            /** Mean */
+            mean?: number | null;
+        };
+        /**
          * Asked
          * @description What every command's body may have.
          */
@@ -658,6 +676,55 @@ export interface components {
             scope?: number | null;
             /** Combine Tokens */
             combine_tokens?: number | null;
+        };
+        /**
+         * CanaryReport
+         * @description How far a canary is.
+         */
+        CanaryReport: {
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "open" | "accepted" | "worse" | "late";
+            /**
+             * Missing
+             * @default []
+             */
+            missing?: string[];
+            candidate: components["schemas"]["ArmReport"];
+            control: components["schemas"]["ArmReport"];
+            /** Share */
+            share: number;
+            /** Margin */
+            margin: number;
+            /** Runs */
+            runs: number;
+            /** E Acceptance */
+            e_acceptance: number;
+            /** E Worse */
+            e_worse: number;
+            /** E Needed */
+            e_needed: number;
+            /**
+             * Unproven
+             * @default 0
+             */
+            unproven?: number;
+            /**
+             * Misplaced
+             * @default 0
+             */
+            misplaced?: number;
+            /**
+             * Turned Away
+             * @default 0
+             */
+            turned_away?: number;
+            /** Opened At Ms */
+            opened_at_ms: number;
+            /** Deadline Ms */
+            deadline_ms: number;
         };
         /**
          * Candidate
@@ -756,6 +823,17 @@ export interface components {
             version?: number | null;
         };
         /**
+         * EntryReport
+         * @description How the runs went that used one entry; and how many were shown it.
+         */
+        EntryReport: {
+            /** Entry Id */
+            entry_id: string;
+            /** Shown */
+            shown: number;
+            used: components["schemas"]["FiguresReport"];
+        };
+        /**
          * Estimate
          * @description A mean with its 95 % interval; without bounds where there is too little for one.
          */
@@ -768,6 +846,21 @@ export interface components {
             high?: number | null;
             /** N */
             n: number;
+        };
+        /**
+         * FiguresReport
+         * @description How a number of runs went.
+         */
+        FiguresReport: {
+            /** Runs */
+            runs: number;
+            /** Unscored */
+            unscored: number;
+            success?: components["schemas"]["Estimate"] | null;
+            /** Scores */
+            scores?: {
+                [key: string]: components["schemas"]["Estimate"];
+            };
         };
         /**
          * Gone
@@ -1304,6 +1397,31 @@ export interface components {
             failures?: number;
         };
         /**
+         * OutcomesReport
+         * @description Does it help? The outcomes of a playbook, or of a branch.
+         */
+        OutcomesReport: {
+            /** Name */
+            name: string;
+            /**
+             * Versions
+             * @default []
+             */
+            versions?: components["schemas"]["VersionReport"][];
+            earlier?: components["schemas"]["FiguresReport"] | null;
+            /**
+             * Entries
+             * @default []
+             */
+            entries?: components["schemas"]["EntryReport"][];
+            /**
+             * Unplaced
+             * @default 0
+             */
+            unplaced?: number;
+            canary?: components["schemas"]["CanaryReport"] | null;
+        };
+        /**
          * Page
          * @description Some playbooks in the order of their names.
          */
@@ -1597,146 +1715,6 @@ export interface components {
             written: number;
         };
         /**
-         * ToldArm
-         * @description The callers of one arm.
-         */
-        ToldArm: {
-            /** Version */
-            version: number;
-            /** Callers */
-            callers: number;
-            /** Counted */
-            counted: number;
-            /** Runs */
-            runs: number;
-            /** Unscored */
-            unscored: number;
-            /** Mean */
-            mean?: number | null;
-        };
-        /**
-         * ToldCanary
-         * @description How far a canary is.
-         */
-        ToldCanary: {
-            /**
-             * State
-             * @enum {string}
-             */
-            state: "open" | "accepted" | "worse" | "late";
-            /**
-             * Missing
-             * @default []
-             */
-            missing?: string[];
-            candidate: components["schemas"]["ToldArm"];
-            control: components["schemas"]["ToldArm"];
-            /** Share */
-            share: number;
-            /** Margin */
-            margin: number;
-            /** Runs */
-            runs: number;
-            /** E Acceptance */
-            e_acceptance: number;
-            /** E Worse */
-            e_worse: number;
-            /** E Needed */
-            e_needed: number;
-            /**
-             * Unproven
-             * @default 0
-             */
-            unproven?: number;
-            /**
-             * Misplaced
-             * @default 0
-             */
-            misplaced?: number;
-            /**
-             * Turned Away
-             * @default 0
-             */
-            turned_away?: number;
-            /** Opened At Ms */
-            opened_at_ms: number;
-            /** Deadline Ms */
-            deadline_ms: number;
-        };
-        /**
-         * ToldEntry
-         * @description How the runs went that used one entry; and how many were shown it.
-         */
-        ToldEntry: {
-            /** Entry Id */
-            entry_id: string;
-            /** Shown */
-            shown: number;
-            used: components["schemas"]["ToldFigures"];
-        };
-        /**
-         * ToldFigures
-         * @description How a number of runs went.
-         */
-        ToldFigures: {
-            /** Runs */
-            runs: number;
-            /** Unscored */
-            unscored: number;
-            success?: components["schemas"]["Estimate"] | null;
-            /** Scores */
-            scores?: {
-                [key: string]: components["schemas"]["Estimate"];
-            };
-        };
-        /**
-         * ToldOutcomes
-         * @description Does it help? The outcomes of a playbook, or of a branch.
-         */
-        ToldOutcomes: {
-            /** Name */
-            name: string;
-            /**
-             * Versions
-             * @default []
-             */
-            versions?: components["schemas"]["ToldVersion"][];
-            earlier?: components["schemas"]["ToldFigures"] | null;
-            /**
-             * Entries
-             * @default []
-             */
-            entries?: components["schemas"]["ToldEntry"][];
-            /**
-             * Unplaced
-             * @default 0
-             */
-            unplaced?: number;
-            canary?: components["schemas"]["ToldCanary"] | null;
-        };
-        /**
-         * ToldVersion
-         * @description How the runs went that were shown one version.
-         */
-        ToldVersion: {
-            /** Runs */
-            runs: number;
-            /** Unscored */
-            unscored: number;
-            success?: components["schemas"]["Estimate"] | null;
-            /** Scores */
-            scores?: {
-                [key: string]: components["schemas"]["Estimate"];
-            };
-            /** Version */
-            version: number;
-            /**
-             * Last At Ms
-             * @default 0
-             */
-            last_at_ms?: number;
-        };
-        /**
          * Verdict
          * @description What one judge says of a candidate; key: playbook. The first verdict of a judge on a candidate counts.
          *
@@ -1780,6 +1758,28 @@ export interface components {
              * @default 0
              */
             judged_at_ms?: number;
+        };
+        /**
+         * VersionReport
+         * @description How the runs went that were shown one version.
+         */
+        VersionReport: {
+            /** Runs */
+            runs: number;
+            /** Unscored */
+            unscored: number;
+            success?: components["schemas"]["Estimate"] | null;
+            /** Scores */
+            scores?: {
+                [key: string]: components["schemas"]["Estimate"];
+            };
+            /** Version */
+            version: number;
+            /**
+             * Last At Ms
+             * @default 0
+             */
+            last_at_ms?: number;
         };
         /**
          * VersionRow
@@ -3546,7 +3546,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ToldOutcomes"];
+                    "application/json": components["schemas"]["OutcomesReport"];
                 };
             };
             /** @description No key was given, or none that is known */

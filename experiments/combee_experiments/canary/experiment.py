@@ -25,7 +25,7 @@ from random import Random
 from combee.core.gate.betting import Bets
 from combee.core.gate.canary import HASHES, in_share
 from combee.core.gate.canary_fold import MOST_CALLERS, Canary
-from combee.core.gate.canary_verdict import told_canary
+from combee.core.gate.canary_verdict import canary_report
 from combee_experiments.canary.report import (
     ALPHA,
     BY_RUN,
@@ -177,7 +177,7 @@ def _by_canary(setting: Setting, runs: Iterator[Run], *, is_blocked: bool = True
         is_silent = canary.bets.n == before or max(canary.bets.acceptance, canary.bets.rejection) < enough
         if is_silent or (kind == OPEN and canary.bets.n % LOOK):
             continue
-        kind = told_canary(canary, 0).state if is_blocked else _unblocked(canary)
+        kind = canary_report(canary, 0).state if is_blocked else _unblocked(canary)
         if kind != OPEN:
             break
     candidate, control = canary.candidate.callers, canary.control.callers

@@ -1,4 +1,4 @@
-"""How the two constants were chosen: many batches, drawn times, the product's dealing and patience, no services.
+"""How the two constants were chosen: many batches, drawn times, the product's dealing and time-out, no services.
 
 Quantiles are the distribution's own here; the product learns them.
 """
@@ -10,7 +10,7 @@ from heapq import nsmallest
 from math import isqrt
 
 from combee.core.batching import shuffle
-from combee.core.stragglers import patience_s
+from combee.core.stragglers import lateness_in_s
 from combee.sim.chance import draw
 from combee_experiments.arms.tails import Tail
 from combee_experiments.running.cells import Numbers
@@ -67,7 +67,7 @@ def _batch(
         covered = frozenset[int]().union(*(group for _, group in in_order[:count]))
         if rule.late is not None and len(covered) == REFLECTIONS:
             took = [seconds for seconds, _ in in_order[:count]]
-            start = min(start, took[-1] + patience_s(took, rule.late))
+            start = min(start, took[-1] + lateness_in_s(took, rule.late))
             present = sum(seconds <= start for seconds in own)
             break
     slow_s = tail.seconds(rule.quantile) if rule.quantile < 1 else float("inf")

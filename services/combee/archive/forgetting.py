@@ -187,7 +187,7 @@ async def _refuse_news(old: Place, header: ArchiveHeader) -> None:
 def _layout(file: Path) -> tuple[Wanted, ...]:
     with ArchiveReader(file) as archive:
         topics = archive.header.topics
-    return tuple(Wanted(topic=BY_NAME[each.name], partitions=each.partitions) for each in topics)
+    return tuple(Wanted(topic=BY_NAME[topic.name], partitions=topic.partitions) for topic in topics)
 
 
 def erased_files(

@@ -47,7 +47,7 @@ async def throw_away_broker(
     folder: Path, *, progress: Callable[[int, int], None] | None = None, benchmark: bool = False
 ) -> AsyncIterator[str]:
     """Yield the address of an embedded broker whose data nobody keeps."""
-    from combee.adapters.embedded_kafka import EmbeddedKafka  # noqa: PLC0415
+    from combee.adapters.embedded_kafka import EmbeddedKafka  # noqa: PLC0415 - as above
 
     async with EmbeddedKafka(
         folder, ready=is_ready, env=environment(), progress=progress, benchmark=benchmark

@@ -141,12 +141,12 @@ def _print(rows: list[dict[str, Any]], by: str = "playbook") -> None:
         by, *counts, "tokens in", "of them cached", "tokens out", "per reflection", "money", box=None
     )
     for row in rows:
-        each = row["tokens_per_reflection"]
+        tokens = row["tokens_per_reflection"]
         table.add_row(
             row["name"],
             *(f"{row[count]:,}" for count in counts),
             *(f"{count:,}" for count in row["tokens"].values()),
-            "" if each is None else f"{each:,.0f}",
+            "" if tokens is None else f"{tokens:,.0f}",
             f"{row['cost']:,.4f}",
         )
     output().print(table if rows else "nothing was spent yet")

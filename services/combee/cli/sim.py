@@ -14,6 +14,7 @@ from combee.sim.law.rules import IN_FORCE, parse_law
 from combee.sim.modes import parse_modes
 from combee.sim.server.faults import parse_faults
 from combee.sim.server.latency import parse_latency
+from combee.sim.server.server import serve as run
 from combee.sim.server.standin import SimOptions
 
 T = TypeVar("T")
@@ -55,8 +56,6 @@ def serve(
     """Serve the simulated model on loopback until Ctrl-C."""
     if die_with_parent_:
         die_with_parent()
-    from combee.sim.server.server import serve as run  # noqa: PLC0415
-
     options = SimOptions(
         port=port,
         seed=seed,

@@ -12,8 +12,8 @@ from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
-from combee.core.gate.canary_verdict import ToldCanary, canary_text
-from combee.core.outcomes.told import ToldFigures, figures_text, told
+from combee.core.gate.canary_verdict import CanaryReport, canary_text
+from combee.core.outcomes.report import FiguresReport, figures_text, outcomes_report
 from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
 from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
@@ -130,7 +130,7 @@ async def _playbooks(
 
 def _outcomes(statistics: OutcomeStatistics | None, newest: int) -> dict[str, Any] | None:
     """Return how the runs went that were shown the newest version that any was shown."""
-    versions = told("", statistics, newest).versions
+    versions = outcomes_report("", statistics, newest).versions
     return versions[-1].model_dump(mode="json") if versions else None
 
 
@@ -205,7 +205,7 @@ def _outcome_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Yield how the runs of each newest version went."""
     for row in rows:
         if outcomes := row["outcomes"]:
-            text = figures_text(ToldFigures.model_validate(outcomes))
+            text = figures_text(FiguresReport.model_validate(outcomes))
             yield f"{row['name']}: version {outcomes['version']}: {clean(text)}"
 
 
@@ -216,16 +216,16 @@ def _gate_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
             yield f"{row['name']}: {gate_text(row['gate'])}"
 
 
-def _canary(told: ToldCanary | None) -> dict[str, Any] | None:
+def _canary(report: CanaryReport | None) -> dict[str, Any] | None:
     """Return how far a canary is; None: there is none."""
-    return told.model_dump(mode="json") if told else None
+    return report.model_dump(mode="json") if report else None
 
 
 def _canary_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Yield how far each canary is, and what it waits for."""
     for row in rows:
         if row["canary"]:
-            yield f"{row['name']}: {canary_text(ToldCanary.model_validate(row['canary']))}"
+            yield f"{row['name']}: {canary_text(CanaryReport.model_validate(row['canary']))}"
 
 
 def _decision_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -88,20 +88,22 @@ async def _named(
     candidates = {text: (value, *derived_ids(current.name, value)) for text, value in by_id.items()}
     known = {
         *current.revoked,
-        *(each for line in lines for entry in line.entries for each in entry.evidence),
+        *(reflection_id for line in lines for entry in line.entries for reflection_id in entry.evidence),
     }
-    wanted = {each for ids in candidates.values() for each in ids} - known
+    wanted = {reflection_id for ids in candidates.values() for reflection_id in ids} - known
     if any(known.isdisjoint(ids) for ids in candidates.values()):
         known |= (await places_of(log, current.name, wanted)).keys()
         known |= await _waiting(log, current, wanted)
     for text, ids in candidates.items():
-        matches[text] |= dict.fromkeys(each for each in ids if each in known)
+        matches[text] |= dict.fromkeys(reflection_id for reflection_id in ids if reflection_id in known)
 
 
 async def _waiting(log: Log, current: Playbook, wanted: Collection[str]) -> set[str]:
     waiting = messages(log, topics.REFLECTIONS, current.name, current.through_offset + 1)
     async with aclosing(waiting) as reflections:
-        return {each.reflection_id async for each in reflections if each.reflection_id in wanted}
+        return {
+            reflection.reflection_id async for reflection in reflections if reflection.reflection_id in wanted
+        }
 
 
 async def _searched(
@@ -164,7 +166,7 @@ class Outlook:
 
     def mixed(self, fate: Fate) -> list[Mixed]:
         """Return the operations that only a model could tell apart and that have this fate."""
-        return [each for each in self.recomputed.mixed if each.fate == fate]
+        return [mixed for mixed in self.recomputed.mixed if mixed.fate == fate]
 
     @property
     def why_dropped(self) -> str:
@@ -181,24 +183,28 @@ class Outlook:
             "version": self.current.version,
             "reflections": list(self.reflections),
             "rules": list(self.rules),
-            "removed": [{"id": each, "content": was[each].content} for each in self.changed("remove")],
+            "removed": [
+                {"id": entry_id, "content": was[entry_id].content} for entry_id in self.changed("remove")
+            ],
             "changed_back": [
-                {"id": each, "before": was[each].content, "after": now[each].content}
-                for each in self.changed("update")
+                {"id": entry_id, "before": was[entry_id].content, "after": now[entry_id].content}
+                for entry_id in self.changed("update")
             ],
-            "returned": [{"id": each, "content": now[each].content} for each in self.changed("add")],
+            "returned": [
+                {"id": entry_id, "content": now[entry_id].content} for entry_id in self.changed("add")
+            ],
             "counters": [
-                {"id": each, "helpful": -helpful, "harmful": -harmful}
-                for each, helpful, harmful in self.counters
+                {"id": entry_id, "helpful": -helpful, "harmful": -harmful}
+                for entry_id, helpful, harmful in self.counters
             ],
-            "mixed": [_as_document(each) for each in self.mixed("stays")],
-            "asked_again": [_as_document(each) for each in self.mixed("again")],
-            "dropped": [_as_document(each) for each in self.mixed("dropped")],
+            "mixed": [_as_document(mixed) for mixed in self.mixed("stays")],
+            "asked_again": [_as_document(mixed) for mixed in self.mixed("again")],
+            "dropped": [_as_document(mixed) for mixed in self.mixed("dropped")],
             "read_by_batches": list(self.recomputed.reads),
             "labels": dict(self.labels),
             "copies": [{"playbook": name, "id": entry_id} for name, entry_id in self.copies],
             "cost": {"reflections_asked_again": len(self.recomputed.again), "calls": self.calls},
-            **({"branches": [each.as_document() for each in self.branches]} if self.branches else {}),
+            **({"branches": [outlook.as_document() for outlook in self.branches]} if self.branches else {}),
         }
 
 

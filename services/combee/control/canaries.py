@@ -6,7 +6,7 @@ import structlog
 
 from combee.core.gate.canary import terms_of
 from combee.core.gate.canary_fold import Canary
-from combee.core.gate.canary_verdict import ToldCanary, told_canary, verdict_on
+from combee.core.gate.canary_verdict import CanaryReport, canary_report, verdict_on
 from combee.ports import Clock, Log
 from combee.worker.views import View
 from combee_schemas import topics
@@ -16,13 +16,13 @@ from combee_schemas.playbook import CANDIDATE, Label, label_key
 
 logger = structlog.get_logger()
 
-OnCanary = Callable[[str, ToldCanary | None], None]
+OnCanary = Callable[[str, CanaryReport | None], None]
 
 
 class Canaries:
     """What control knows of candidates; ``labels`` runs beside it."""
 
-    def __init__(self, log: Log, clock: Clock, on_canary: OnCanary = lambda _playbook, _told: None) -> None:
+    def __init__(self, log: Log, clock: Clock, on_canary: OnCanary = lambda _playbook, _report: None) -> None:
         self.labels = View(log, topics.LABELS)
         self._clock = clock
         self._on_canary = on_canary
@@ -66,7 +66,7 @@ class Canaries:
 
     def show(self, canary: Canary) -> None:
         """Tell how far a canary is."""
-        self._on_canary(canary.playbook, told_canary(canary, self._clock.now_ms()))
+        self._on_canary(canary.playbook, canary_report(canary, self._clock.now_ms()))
         self._shown.add(canary.playbook)
 
     def show_ended(self) -> None:

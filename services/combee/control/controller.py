@@ -73,17 +73,17 @@ class Controller:
         """Decide about these in their order, and write it all at once."""
         before = dict(self._standing)
         records = []
-        for each in seen:
-            decided = self._decided(each)
+        for iteration in seen:
+            decided = self._decided(iteration)
             if decided is None:
                 continue
             try:
                 records.append(topics.BATCH_SIZES.record(decided))
             except CodecError as error:
                 # There is no record to dead-letter: the size stands as it was, and the next version decides again.
-                logger.error("batch_size_unwritten", playbook=each.playbook, error=str(error))
+                logger.error("batch_size_unwritten", playbook=iteration.playbook, error=str(error))
                 continue
-            self._standing[each.playbook] = decided
+            self._standing[iteration.playbook] = decided
         try:
             if records:
                 await self._log.produce(*records)

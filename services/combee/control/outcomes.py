@@ -60,7 +60,7 @@ class OutcomeFolder:
         log: Log,
         clock: Clock,
         on_statistics: Callable[[OutcomeStatistics], None] = lambda _statistics: None,
-        on_canary: OnCanary = lambda _playbook, _told: None,
+        on_canary: OnCanary = lambda _playbook, _report: None,
         provenance: Provenance | None = None,
         tracing: Tracing = NO_TRACING,
     ) -> None:
@@ -158,11 +158,14 @@ class OutcomeFolder:
             partition.canaries.take(record.offset, outcome, is_proven=_is_proven(outcome))
         now_ms = self._clock.now_ms()
         changed, tried = list(partition.fold.changed(now_ms)), list(partition.canaries.changed(now_ms))
-        verdicts = self._verdicts(partition, [each.playbook for each in tried])
+        verdicts = self._verdicts(partition, [canary.playbook for canary in tried])
         written = [
-            *(topics.OUTCOME_STATISTICS.record(each, partition=source.partition) for each in changed),
-            *(topics.CANARY_STATISTICS.record(each, partition=source.partition) for each in tried),
-            *(topics.VERDICTS.record(each, partition=source.partition) for each in verdicts),
+            *(
+                topics.OUTCOME_STATISTICS.record(statistics, partition=source.partition)
+                for statistics in changed
+            ),
+            *(topics.CANARY_STATISTICS.record(canary, partition=source.partition) for canary in tried),
+            *(topics.VERDICTS.record(verdict, partition=source.partition) for verdict in verdicts),
         ]
         async with partition.transactor.transaction() as transaction:
             await transaction.send(*written, *letters)

@@ -154,7 +154,7 @@ def source_name(source: Source | None, names: SourceNames) -> str:
 
 def names_of(seen: Iterable[Seen], names: SourceNames) -> dict[str, str]:
     """Return the names under which reflections count, by their ids, as far as they have one."""
-    named = ((each.reflection_id, source_name(each.source, names)) for each in seen)
+    named = ((reflection.reflection_id, source_name(reflection.source, names)) for reflection in seen)
     return {reflection_id: name for reflection_id, name in named if name}
 
 

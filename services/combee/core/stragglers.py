@@ -35,10 +35,10 @@ def grace_s(
     covered = {seen.reflection_id for result in children.values() for seen in result.seen if seen.ok}
     if len(covered) < plan.reflections:
         return None
-    return patience_s(took_s)
+    return lateness_in_s(took_s)
 
 
-def patience_s(took_s: Sequence[float], late: float = LATE) -> float:
+def lateness_in_s(took_s: Sequence[float], late: float = LATE) -> float:
     """Return how much longer the others may take until they are late; ``took_s`` ends now."""
     return max(0.0, late * median(took_s) - max(took_s))
 

@@ -5,7 +5,7 @@ from nicegui import background_tasks, ui
 from combee.commands.playbook import Candidate
 from combee.core.commands import RefusedError
 from combee.core.gate.gate import Gate, gate_of
-from combee.core.outcomes.told import told
+from combee.core.outcomes.report import outcomes_report
 from combee.core.playbook.versions import empty
 from combee.dashboard.actions import Actions
 from combee.dashboard.evidence import open_evidence
@@ -125,7 +125,10 @@ class CandidateBeside:
         if self._section.is_deleted or candidate is not self._candidate:
             return
         fill(self._verdicts, verdict_rows(candidate, canary))
-        fill(self._outcomes, list(compared_rows(candidate, told(self._name, statistics, candidate.newest))))
+        fill(
+            self._outcomes,
+            list(compared_rows(candidate, outcomes_report(self._name, statistics, candidate.newest))),
+        )
 
     async def _judge(self, pressed: ui.element, *, accepts: bool) -> None:
         if self._candidate is not None:

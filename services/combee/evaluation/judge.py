@@ -69,7 +69,7 @@ class EvaluationJudge:
     async def _judge(self, gate: Gate, on_answer: Callable[[], None]) -> None:
         assert gate.candidate is not None  # noqa: S101 - it waits for us
         name = gate.candidate.playbook
-        versions = [await self._version(name, each.version) for each in (gate.candidate, gate.production)]
+        versions = [await self._version(name, label.version) for label in (gate.candidate, gate.production)]
         try:
             results = [
                 await self._evaluator.evaluate(version, self._questions, lambda _done, _all: on_answer())

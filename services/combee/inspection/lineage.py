@@ -91,11 +91,11 @@ async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progre
     (entry,) = (entry for entry in newest.entries if entry.id == entry_id)
     lines: dict[str, str] = {}
     for stretch in stretches:
-        lines |= {each: stretch.line for each in stretch.ids if each not in lines}
+        lines |= {reflection_id: stretch.line for reflection_id in stretch.ids if reflection_id not in lines}
     if entry.evidence_count > len(entry.evidence):
         whole = await with_evidence(log, newest)
         (all_of_it,) = (entry.evidence for entry in whole.entries if entry.id == entry_id)
-        lines = {each: lines.get(each, "") for each in (*all_of_it, *lines)}
+        lines = {reflection_id: lines.get(reflection_id, "") for reflection_id in (*all_of_it, *lines)}
     return Lineage(
         playbook=name,
         version=newest.version,
@@ -129,14 +129,16 @@ async def _stretch(log: Log, line: str, entry_id: str, upto: int | None) -> _Str
                 changes.append((version, version.changes[0]))
         changes += [(version, change) for change in version.changes if change.entry_id == entry_id]
     path = ancestry(place(newest), before) if newest else []
-    origin = next((took_over[each] for each in reversed(path) if each in took_over), None)
+    origin = next(
+        (took_over[reflection_id] for reflection_id in reversed(path) if reflection_id in took_over), None
+    )
     since = origin.version if origin else 0
     return _Stretch(
         line=line,
         newest=newest,
         is_live=is_live,
         changes=[(version, change) for version, change in changes if version.version >= since],
-        ids=[each for each, number in named.items() if number >= since],
+        ids=[reflection_id for reflection_id, number in named.items() if number >= since],
         origin=origin,
     )
 
@@ -147,9 +149,9 @@ async def _sources(
     """Return reflections with what is known; ``lines`` says on which line each taught, empty: one of ``on``."""
     places: dict[str, tuple[str, Taught]] = {}
     for line in dict.fromkeys(on):
-        ids = [each for each, own in lines.items() if own in {line, ""}]
-        for each, taught in (await places_of(log, line, ids)).items():
-            places.setdefault(each, (line, taught))
+        ids = [reflection_id for reflection_id, own in lines.items() if own in {line, ""}]
+        for reflection_id, taught in (await places_of(log, line, ids)).items():
+            places.setdefault(reflection_id, (line, taught))
     name = playbook_of(on[0])
     source = await partition_of(log, topics.REFLECTIONS, name)
     records = await log.read_at(source, sorted({taught.offset for _, taught in places.values()}))

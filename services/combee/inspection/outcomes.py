@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from combee.core.gate.canary import terms_of
 from combee.core.gate.canary_fold import Canary, resumed
-from combee.core.gate.canary_verdict import ToldCanary, told_canary
+from combee.core.gate.canary_verdict import CanaryReport, canary_report
 from combee.history import all_labels, messages, whole
 from combee.ports import Clock, Log
 from combee_schemas import topics
@@ -30,25 +30,25 @@ async def outcomes_of(log: Log, line: str) -> OutcomeStatistics | None:
     return newest
 
 
-async def canaries(log: Log, now_ms: int) -> dict[str, ToldCanary]:
+async def canaries(log: Log, now_ms: int) -> dict[str, CanaryReport]:
     """Return how far each canary is that is under way, by playbook."""
     candidates = [label for label in await all_labels(log) if label.label == CANDIDATE and terms_of(label)]
     if not candidates:
         return {}
     read = map(topics.CANARY_STATISTICS.read_or_none, await whole(log, topics.CANARY_STATISTICS))
     known = {statistics.playbook: statistics for statistics in read if statistics is not None}
-    canaries = {label.playbook: _told(label, known.get(label.playbook), now_ms) for label in candidates}
+    canaries = {label.playbook: _report(label, known.get(label.playbook), now_ms) for label in candidates}
     return {name: canary for name, canary in canaries.items() if canary is not None}
 
 
-def _told(label: Label, known: CanaryStatistics | None, now_ms: int) -> ToldCanary | None:
+def _report(label: Label, known: CanaryStatistics | None, now_ms: int) -> CanaryReport | None:
     """Return how far the canary of a candidate is; the statistics of another one say nothing of it."""
     terms = terms_of(label)
     if terms is None:
         return None
     is_its_own = known is not None and known.terms == terms
     canary = resumed(known) if known and is_its_own else Canary(playbook=label.playbook, terms=terms)
-    return told_canary(canary, now_ms)
+    return canary_report(canary, now_ms)
 
 
 class RecentOutcomes:
@@ -58,17 +58,17 @@ class RecentOutcomes:
         self._log = log
         self._clock = clock
         self._reading = asyncio.Lock()
-        self._known: tuple[float, dict[str, OutcomeStatistics], dict[str, ToldCanary]] | None = None
+        self._known: tuple[float, dict[str, OutcomeStatistics], dict[str, CanaryReport]] | None = None
 
     async def by_line(self) -> Mapping[str, OutcomeStatistics]:
         """Return the statistics of each playbook and branch."""
         return (await self._recent())[1]
 
-    async def canary(self, playbook: str) -> ToldCanary | None:
+    async def canary(self, playbook: str) -> CanaryReport | None:
         """Return how far a playbook's canary is; None: there is none under way."""
         return (await self._recent())[2].get(playbook)
 
-    async def _recent(self) -> tuple[float, Mapping[str, OutcomeStatistics], Mapping[str, ToldCanary]]:
+    async def _recent(self) -> tuple[float, Mapping[str, OutcomeStatistics], Mapping[str, CanaryReport]]:
         async with self._reading:
             now_s = self._clock.monotonic()
             if self._known is None or now_s - self._known[0] > KEPT_S:

@@ -38,7 +38,10 @@ class Step:
     def records(self, state: PartitionState) -> list[Outgoing]:
         """Return the labels that change, and the decisions."""
         labels = [record for gate in self.gates.values() for record in state.label_records(gate)]
-        return [*labels, *(topics.DECISIONS.record(each, partition=state.number) for each in self.decisions)]
+        return [
+            *labels,
+            *(topics.DECISIONS.record(decision, partition=state.number) for decision in self.decisions),
+        ]
 
 
 NOTHING = Step()

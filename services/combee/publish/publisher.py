@@ -457,13 +457,15 @@ class Publisher:
         step: Step = NOTHING,
     ) -> None:
         """Write versions to history and, with their offsets there, as snapshots, and gates: one transaction."""
-        news = [evidence.naming_news(each, state.revoked.get(each.name, ())) for each in made]
+        news = [evidence.naming_news(version, state.revoked.get(version.name, ())) for version in made]
         step = await self._gatekeeper.completed(state, news, step)
         async with state.transactor.transaction() as transaction:
-            written = [await self._send_version(transaction, state, versions.fitted(each)) for each in news]
+            written = [
+                await self._send_version(transaction, state, versions.fitted(version)) for version in news
+            ]
             await transaction.send(*letters, *step.records(state))
             await transaction.commit_offsets(GROUP, state.offsets([record]))
-        state.revoked |= {each.name: each.revoked for each in made}
+        state.revoked |= {version.name: version.revoked for version in made}
         for version in written:
             state.take(version)
         self._take_step(state, step)

@@ -252,7 +252,7 @@ class Closer:
         """
         base, budget = self._playbooks.latest(name), self._settings_of_plans.playbook_tokens
         in_flight = state.manifests.in_flight.get(name, {}).values()
-        is_under_way = any(each.batch.plan.reason == "consolidate" for each in in_flight)
+        is_under_way = any(batch.batch.plan.reason == "consolidate" for batch in in_flight)
         is_due = not is_under_way and has_grown(base, self._settings.consolidate_above, budget)
         if not is_due or await self._consolidate(state, consolidation(base), automatic=True):
             state.grown.discard(name)
@@ -299,7 +299,7 @@ class Closer:
         """Cut a batch of reflections that a version wants to be asked about again; the rest waits for its version."""
         wanted = self._playbooks.latest(name).again
         in_flight = state.manifests.in_flight.get(name, {}).values()
-        if not wanted or any(each.batch.plan.reason == "revoke" for each in in_flight):
+        if not wanted or any(batch.batch.plan.reason == "revoke" for batch in in_flight):
             state.again.discard(name)
         elif self._may_go(state, name):
             is_known = partial(state.manifests.knows, name)

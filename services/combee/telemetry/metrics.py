@@ -17,9 +17,9 @@ from prometheus_client import (
     generate_latest,
 )
 
-from combee.core.gate.canary_verdict import ToldCanary
+from combee.core.gate.canary_verdict import CanaryReport
 from combee.core.gate.gate import Gate
-from combee.core.outcomes.told import newest_told, success_of
+from combee.core.outcomes.report import newest_outcomes, success_of
 from combee.core.playbook.retention import is_losing
 from combee.core.playbook.spend import Tokens
 from combee.core.tenants import tenant_of
@@ -354,7 +354,7 @@ class Metrics:
         """The outcomes of a line are these now."""
         if statistics.line not in self._outcomes_of and len(self._outcomes_of) >= MOST_PLAYBOOKS:
             return
-        newest = newest_told(statistics)
+        newest = newest_outcomes(statistics)
         if newest is None:
             return
         self._outcomes_of.add(statistics.line)
@@ -365,20 +365,20 @@ class Metrics:
             for bound in ("mean", "low", "high"):
                 self._success.labels(statistics.line, bound).set(getattr(success, bound))
 
-    def canary(self, playbook: str, told: ToldCanary | None) -> None:
+    def canary(self, playbook: str, report: CanaryReport | None) -> None:
         """So far is a playbook's canary now; None: it is over."""
         is_known = playbook in self._canaries_of
-        if told is None and is_known:
+        if report is None and is_known:
             self._canaries_of.discard(playbook)
             for gauge, names in ((self._canary_callers, ARMS), (self._canary_evidence, EVIDENCE)):
                 for name in names:
                     gauge.remove(playbook, name)
-        if told is None or not (is_known or len(self._canaries_of) < MOST_PLAYBOOKS):
+        if report is None or not (is_known or len(self._canaries_of) < MOST_PLAYBOOKS):
             return
         self._canaries_of.add(playbook)
-        for arm, figures in zip(ARMS, (told.candidate, told.control), strict=True):
+        for arm, figures in zip(ARMS, (report.candidate, report.control), strict=True):
             self._canary_callers.labels(playbook, arm).set(figures.counted)
-        for name, value in zip(EVIDENCE, (told.e_acceptance, told.e_worse), strict=True):
+        for name, value in zip(EVIDENCE, (report.e_acceptance, report.e_worse), strict=True):
             self._canary_evidence.labels(playbook, name).set(value)
 
     def gate(self, gate: Gate) -> None:

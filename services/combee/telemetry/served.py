@@ -7,7 +7,7 @@ from itertools import chain
 
 import structlog
 
-from combee.core.gate.canary_verdict import ToldCanary
+from combee.core.gate.canary_verdict import CanaryReport
 from combee.core.gate.gate import Gate
 from combee.ports import (
     NO_TRACING,
@@ -85,8 +85,8 @@ class ServedTelemetry(Telemetry):
     def outcomes(self, statistics: OutcomeStatistics) -> None:
         self._metrics.outcomes(statistics)
 
-    def canary(self, playbook: str, told: ToldCanary | None) -> None:
-        self._metrics.canary(playbook, told)
+    def canary(self, playbook: str, report: CanaryReport | None) -> None:
+        self._metrics.canary(playbook, report)
 
     def gate(self, gate: Gate) -> None:
         self._metrics.gate(gate)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import structlog
 
 from combee.clock import SystemClock
-from combee.core.gate.canary_verdict import ToldCanary
+from combee.core.gate.canary_verdict import CanaryReport
 from combee.core.gate.gate import Gate
 from combee.ports import NO_TRACING, LanguageModel, Log, ModelCall, TopicPartition, Tracing
 from combee.settings.worker import WorkerSettings
@@ -97,7 +97,7 @@ class Telemetry:
     def outcomes(self, statistics: OutcomeStatistics) -> None:
         """These are the statistics of a line's outcomes now."""
 
-    def canary(self, playbook: str, told: ToldCanary | None) -> None:
+    def canary(self, playbook: str, report: CanaryReport | None) -> None:
         """So far is a playbook's canary now; None: it is over."""
 
     def gate(self, gate: Gate) -> None:

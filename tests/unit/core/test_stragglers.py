@@ -8,7 +8,7 @@ import pytest
 
 from combee.core.batching.plan import Base, deal_batch, plan_batch, plan_hash
 from combee.core.hedging import LEARNED_FROM, MOST_SAVED, SHARE, Hedging
-from combee.core.stragglers import LATE, grace_s, is_covered, is_left_out, patience_s, with_left_out
+from combee.core.stragglers import LATE, grace_s, is_covered, is_left_out, lateness_in_s, with_left_out
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.plan import PlanSettings
@@ -98,9 +98,9 @@ def test_only_the_root_decides() -> None:
 
 
 def test_what_is_late_is_learned_from_the_siblings() -> None:
-    assert patience_s([1.0, 1.0, 1.0]) == LATE - 1.0
-    assert patience_s([1.0, 1.0, 1.5]) == LATE - 1.5
-    assert patience_s([1.0, 1.0, 9.0]) == 0.0
+    assert lateness_in_s([1.0, 1.0, 1.0]) == LATE - 1.0
+    assert lateness_in_s([1.0, 1.0, 1.5]) == LATE - 1.5
+    assert lateness_in_s([1.0, 1.0, 9.0]) == 0.0
 
 
 # ---- what the record says

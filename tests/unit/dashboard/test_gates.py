@@ -2,10 +2,10 @@
 
 from combee.commands.playbook import Candidate
 from combee.core.gate.canary_fold import Canary
-from combee.core.gate.canary_verdict import told_canary
+from combee.core.gate.canary_verdict import canary_report
 from combee.core.gate.gate import Gate
 from combee.core.gate.policy import CanaryPolicy
-from combee.core.outcomes.told import told
+from combee.core.outcomes.report import outcomes_report
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import gates
@@ -78,7 +78,7 @@ def test_each_judge_has_a_row_with_reason_and_figures_and_secrets_are_not_shown(
 
 def test_of_a_canary_its_callers_and_runs_are_told_and_what_is_missing() -> None:
     terms = CanaryPolicy(share=0.25, runs=7).terms("a", 3, 2, 0)
-    canary = told_canary(Canary(playbook="a", terms=terms), 1)
+    canary = canary_report(Canary(playbook="a", terms=terms), 1)
     (row,) = gates.verdict_rows(candidate("canary"), canary)
     assert row["said"] == "is awaited"
     assert "candidate 3: no score of 0 callers (0 runs)" in row["why"]
@@ -94,13 +94,13 @@ def test_outcomes_of_the_candidate_stand_beside_those_of_production() -> None:
     statistics = OutcomeStatistics(
         line="a", versions=tuple(VersionOutcomes(version=number, figures=runs) for number in (1, 2))
     )
-    listed = list(gates.compared_rows(candidate("approve"), told("a", statistics, 4)))
+    listed = list(gates.compared_rows(candidate("approve"), outcomes_report("a", statistics, 4)))
     assert [(row["which"], row["version"], row["success"], row["runs"]) for row in listed] == [
         ("candidate", 3, "not known", 0),
         ("production", 2, "75 % (30 to 95)", 5),
     ]
     first = candidate("approve").model_copy(update={"production": 0})
-    assert [row["which"] for row in gates.compared_rows(first, told("a", None))] == ["candidate"]
+    assert [row["which"] for row in gates.compared_rows(first, outcomes_report("a", None))] == ["candidate"]
 
 
 def test_the_audit_trail_says_who_decided_what_when_and_why_newest_first() -> None:

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from combee.adapters.memory import MemoryLog
 from combee.core.gate.canary_fold import Canary
-from combee.core.gate.canary_verdict import ToldCanary, told_canary
+from combee.core.gate.canary_verdict import CanaryReport, canary_report
 from combee.core.gate.gate import Gate
 from combee.core.gate.policy import CanaryPolicy
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
@@ -123,9 +123,9 @@ def test_a_gate_says_since_when_a_candidate_waits_and_nothing_where_none_does(ri
     assert rig.value("combee_gate_production_version", playbook=f"p{MOST_PLAYBOOKS}") is None
 
 
-def tried() -> ToldCanary:
+def tried() -> CanaryReport:
     terms = CanaryPolicy().terms("one", 5, 4, 0)
-    return told_canary(Canary(playbook="one", terms=terms), 0)
+    return canary_report(Canary(playbook="one", terms=terms), 0)
 
 
 def test_a_canary_says_how_far_it_is_and_nothing_when_it_is_over(rig: Rig) -> None:

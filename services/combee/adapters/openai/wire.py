@@ -137,9 +137,9 @@ def read_vectors(
     listed = body.get("data")
     if not listed and isinstance(body.get("error"), Mapping):
         raise classify(_disguised(body["error"], shown))
-    places = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    indexes = [each.get("index", n) for n, each in enumerate(places)]
-    by_place = {n: each.get("embedding") for n, each in zip(indexes, places, strict=True) if _is_count(n)}
+    places = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    indexes = [item.get("index", n) for n, item in enumerate(places)]
+    by_place = {n: item.get("embedding") for n, item in zip(indexes, places, strict=True) if _is_count(n)}
     vectors = [vector for n in range(len(texts)) if _is_vector(vector := by_place.get(n))]
     if len(vectors) < len(texts):
         raise CallFailedError(

@@ -46,7 +46,7 @@ def doctor(
         remedy = "correct it; docs/reference/settings.md has every setting"
         checks = [Check(name="settings", verdict="fail", says=redacted(str(error)), remedy=remedy)]
     else:
-        from combee.cli.doctor.examine import examine  # noqa: PLC0415
+        from combee.cli.doctor.examine import examine  # noqa: PLC0415 - wrong settings are told without it
 
         up = deployment(settings)
         settings = beside(up, settings, model=model, base_url=base_url)

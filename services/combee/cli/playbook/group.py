@@ -21,7 +21,7 @@ from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.clock import SystemClock
-from combee.core.outcomes.told import ToldOutcomes, told
+from combee.core.outcomes.report import OutcomesReport, outcomes_report
 from combee.core.playbook import probation
 from combee.core.playbook.retention import is_losing
 from combee.core.playbook.side_by_side import in_order
@@ -107,12 +107,12 @@ def show(
 
 async def _version(
     settings: Settings, name: str, version: int | None, label: str | None
-) -> tuple[Playbook, ToldOutcomes]:
+) -> tuple[Playbook, OutcomesReport]:
     async with open_log(settings) as (log, _):
         playbook = await chosen_version(log, name, version, label)
         newest = await find_version(log, name)
         canary = (await canaries(log, SystemClock().now_ms())).get(name)
-        return playbook, told(name, await outcomes_of(log, name), newest.version, canary)
+        return playbook, outcomes_report(name, await outcomes_of(log, name), newest.version, canary)
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from combee.clock import moment
 from combee.core.flags import flags
 from combee.core.formats.render import section_order
 from combee.core.gate.canary_verdict import canary_text
-from combee.core.outcomes.told import ToldOutcomes, figures_text
+from combee.core.outcomes.report import OutcomesReport, figures_text
 from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text, is_active, shown
@@ -275,7 +275,7 @@ def _hidden(playbook: Playbook) -> Iterator[Text]:
         yield Text(f"proposed: {count} entries that agents are not shown yet; --all lists them", style="dim")
 
 
-def outcome_lines(outcomes: ToldOutcomes, playbook: Playbook) -> Iterator[Text]:
+def outcome_lines(outcomes: OutcomesReport, playbook: Playbook) -> Iterator[Text]:
     """Yield how runs went: by version, the newest last, and for this version's entries those that used them."""
     if outcomes.canary:
         yield Text(f"\n{canary_text(outcomes.canary)}")

@@ -102,9 +102,9 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def _counts(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     entries = [run["entries"] for run in runs]
-    yield _mean(each["count"] for each in entries)
+    yield _mean(entry["count"] for entry in entries)
     for name in ("added", "lost", "changed"):
-        yield _mean(len(each[name]) for each in entries)
+        yield _mean(len(entry[name]) for entry in entries)
     for name in ("new", "known", "dropped", "lost"):
         yield _mean(run["playbook"][name] for run in runs)
     yield _mean(run["model_calls"] for run in runs)
@@ -127,8 +127,8 @@ def _scores(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         (run,) = runs
         yield f"{run['difference']:+.3f} ({run['difference_low']:+.3f} to {run['difference_high']:+.3f})"
     elif "difference" in runs[0]:
-        each = [run["difference"] for run in runs]
-        yield f"{fmean(each):+.3f} (seeds: {min(each):+.3f} to {max(each):+.3f})"
+        differences = [run["difference"] for run in runs]
+        yield f"{fmean(differences):+.3f} (seeds: {min(differences):+.3f} to {max(differences):+.3f})"
     else:
         yield ""
 

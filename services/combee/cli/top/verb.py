@@ -103,7 +103,7 @@ async def _screen(
 def _keys(on_key: Callable[[str], None]) -> Iterator[None]:
     """Tell of every key as it is pressed, unshown, where there is a keyboard."""
     import termios  # noqa: PLC0415 - Unix only
-    import tty  # noqa: PLC0415
+    import tty  # noqa: PLC0415 - the same
 
     if not sys.stdin.isatty():
         yield

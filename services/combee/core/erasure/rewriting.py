@@ -141,7 +141,7 @@ class Rewriter:
     def _quotes(self, message: Command) -> bool:
         contents = (
             *(entry.content for entry in message.entries),
-            *(each.content for each in message.operations),
+            *(operation.content for operation in message.operations),
         )
         return any(map(self.lessons.quotes, contents))
 
@@ -188,15 +188,15 @@ class Rewriter:
             "entries": tuple(
                 self._component(version, entry) for entry in version.entries if entry.id not in gone
             ),
-            "sections": tuple(each for each in version.sections if not self.subjects.named_in(each)),
+            "sections": tuple(section for section in version.sections if not self.subjects.named_in(section)),
             "retired": tuple(
-                each
-                for each in version.retired
-                if not (self.subjects.named_in(each.content) or self.lessons.quotes(each.content))
+                entry
+                for entry in version.retired
+                if not (self.subjects.named_in(entry.content) or self.lessons.quotes(entry.content))
             ),
             "changes": tuple(self._change(change, gone) for change in version.changes),
             "again": tuple(
-                each for each in version.again if (playbook, each.offset) not in self.lessons.reflections
+                asked for asked in version.again if (playbook, asked.offset) not in self.lessons.reflections
             ),
         }
         same = all(getattr(version, name) == value for name, value in update.items())
@@ -220,7 +220,7 @@ class Rewriter:
         return change
 
     def _update(self, update: Update) -> Update:
-        operations = tuple(self._operation(update, each) for each in update.result.operations)
+        operations = tuple(self._operation(update, operation) for operation in update.result.operations)
         if operations == update.result.operations:
             return update
         return update.model_copy(
@@ -246,8 +246,8 @@ class Rewriter:
             return statistics
         return statistics.model_copy(
             update={
-                "counted": tuple(each for each in statistics.counted if each not in gone),
-                "waiting": tuple(each for each in statistics.waiting if each[0] not in gone),
+                "counted": tuple(caller for caller in statistics.counted if caller not in gone),
+                "waiting": tuple(caller for caller in statistics.waiting if caller[0] not in gone),
             }
         )
 

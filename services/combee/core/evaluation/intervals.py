@@ -93,8 +93,8 @@ def paired(ours: Mapping[str, Points], theirs: Mapping[str, Points]) -> Interval
     places = sum(ours[question].places for question in both)
     if not places:
         return Interval(mean=0.0, low=-1.0, high=1.0, n=0)
-    n, each = len(both), places / len(both)
-    differences = [(ours[question].right - theirs[question].right) / each for question in both]
+    n, per_question = len(both), places / len(both)
+    differences = [(ours[question].right - theirs[question].right) / per_question for question in both]
     mean, seen = sum(differences) / n, n + 2
     centre = sum(differences) / seen
     squares = sum(difference**2 for difference in differences) + 1

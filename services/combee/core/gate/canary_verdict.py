@@ -1,4 +1,4 @@
-"""What follows from a canary, and how it is told; pure."""
+"""What follows from a canary, and the report on one; pure."""
 
 from collections.abc import Iterator
 from math import exp, log, sqrt
@@ -21,7 +21,7 @@ LARGEST_LOGARITHM = 700.0
 State = Literal["open", "accepted", "worse", "late"]
 
 
-class ToldArm(Value):
+class ArmReport(Value):
     """The callers of one arm."""
 
     version: int
@@ -34,15 +34,15 @@ class ToldArm(Value):
     """Score of the callers that are counted."""
 
 
-class ToldCanary(Value):
+class CanaryReport(Value):
     """How far a canary is."""
 
     state: State
     """accepted: not worse by the margin; worse: than control; late: not decided by the deadline."""
     missing: tuple[str, ...] = ()
     """What acceptance waits for."""
-    candidate: ToldArm
-    control: ToldArm
+    candidate: ArmReport
+    control: ArmReport
     share: float
     margin: float
     runs: int
@@ -60,7 +60,7 @@ class ToldCanary(Value):
     deadline_ms: int
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """In one line."""
         sides = (("candidate", self.candidate), ("control", self.control))
         arms = ", ".join(
@@ -75,13 +75,13 @@ class ToldCanary(Value):
         return f"{arms}; {evidence}{passed_over}"
 
 
-def canary_text(told: ToldCanary) -> str:
+def canary_text(report: CanaryReport) -> str:
     """Return in one line how far a canary is, and what it waits for."""
-    waits = f"; waits for {'; '.join(told.missing)}" if told.state == "open" else ""
-    return f"canary {told.state}: {told.told}{waits}"
+    waits = f"; waits for {'; '.join(report.missing)}" if report.state == "open" else ""
+    return f"canary {report.state}: {report.summary}{waits}"
 
 
-def told_canary(canary: Canary, now_ms: int) -> ToldCanary:
+def canary_report(canary: Canary, now_ms: int) -> CanaryReport:
     """Return how far a canary is; a candidate that is worse is closed whatever else is missing."""
     terms, bets, missing = canary.terms, canary.bets, tuple(_missing(canary))
     state: State = "open" if missing else "accepted"
@@ -89,11 +89,11 @@ def told_canary(canary: Canary, now_ms: int) -> ToldCanary:
         state = "worse"
     elif missing and is_over(terms, now_ms):
         state = "late"
-    return ToldCanary(
+    return CanaryReport(
         state=state,
         missing=missing,
-        candidate=_told_arm(canary.candidate, terms.candidate),
-        control=_told_arm(canary.control, terms.control),
+        candidate=_arm_report(canary.candidate, terms.candidate),
+        control=_arm_report(canary.control, terms.control),
         share=terms.share,
         margin=terms.margin,
         runs=terms.runs,
@@ -108,8 +108,8 @@ def told_canary(canary: Canary, now_ms: int) -> ToldCanary:
     )
 
 
-def _told_arm(arm: Arm, version: int) -> ToldArm:
-    return ToldArm(
+def _arm_report(arm: Arm, version: int) -> ArmReport:
+    return ArmReport(
         version=version,
         callers=arm.callers,
         counted=arm.counted,
@@ -121,13 +121,13 @@ def _told_arm(arm: Arm, version: int) -> ToldArm:
 
 def verdict_on(canary: Canary, now_ms: int) -> Verdict | None:
     """Return the verdict that follows from a canary; None: not yet."""
-    told, terms = told_canary(canary, now_ms), canary.terms
-    if told.state == "open":
+    report, terms = canary_report(canary, now_ms), canary.terms
+    if report.state == "open":
         return None
     reasons = {
         "accepted": f"not worse than version {terms.control} by {terms.margin:g} or more",
         "worse": f"worse than version {terms.control}",
-        "late": f"not decided by its deadline: {'; '.join(told.missing)}",
+        "late": f"not decided by its deadline: {'; '.join(report.missing)}",
     }
     figures: dict[str, float] = {
         "candidate": canary.candidate.mean,
@@ -135,8 +135,8 @@ def verdict_on(canary: Canary, now_ms: int) -> Verdict | None:
         "control": canary.control.mean,
         "control_callers": canary.control.counted,
         "runs": canary.candidate.runs + canary.control.runs,
-        "e_acceptance": told.e_acceptance,
-        "e_worse": told.e_worse,
+        "e_acceptance": report.e_acceptance,
+        "e_worse": report.e_worse,
         "margin": terms.margin,
         "alpha": terms.alpha,
     }
@@ -145,9 +145,9 @@ def verdict_on(canary: Canary, now_ms: int) -> Verdict | None:
         candidate=terms.candidate,
         production=terms.control,
         judge="canary",
-        accepts=told.state == "accepted",
-        undecided=told.state == "late",
-        reason=f"{reasons[told.state]}; {told.told}"[:2000],
+        accepts=report.state == "accepted",
+        undecided=report.state == "late",
+        reason=f"{reasons[report.state]}; {report.summary}"[:2000],
         figures=figures,
         judged_by="control",
         judged_at_ms=now_ms,

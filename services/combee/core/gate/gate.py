@@ -148,7 +148,7 @@ def judged(gate: Gate, verdict: Verdict) -> Gate | None:
     repeats = before is not None and before.accepts == verdict.accepts
     if not is_about_it or repeats or not (is_asked or is_veto):
         return None
-    others = tuple(each for each in candidate.verdicts if each.judge != verdict.judge)
+    others = tuple(earlier for earlier in candidate.verdicts if earlier.judge != verdict.judge)
     return replace(gate, candidate=candidate.model_copy(update={"verdicts": (*others, verdict)}))
 
 
@@ -202,7 +202,7 @@ def decided(
         gate,
         outcome,
         version=version,
-        reason=next((each.reason for each in candidate.verdicts if not each.accepts), last.reason),
+        reason=next((spoken.reason for spoken in candidate.verdicts if not spoken.accepts), last.reason),
         taken_back=taken_back,
         made=made,
         decided_by=last.judged_by,

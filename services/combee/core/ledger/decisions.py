@@ -62,7 +62,7 @@ class Decisions:
             if not label.gate:
                 continue
             known = self._known.get(name, ())
-            until = [each for each in known if each.decided_at_ms <= label.moved_at_ms]
+            until = [decision for decision in known if decision.decided_at_ms <= label.moved_at_ms]
             if not until:
                 self.findings.add("decision", f"{where}: no decision let {name} have this label")
             elif until[-1].version != label.version:

@@ -102,7 +102,9 @@ def after_batch(
     before, used = today(spend, now_ms), total(usages)
     tokens = used.tokens_in + used.tokens_out
     cost = policy.cost(used)
-    each = {"tokens_each": tokens / reflections, "cost_each": cost / reflections} if reflections else {}
+    per_reflection = (
+        {"tokens_each": tokens / reflections, "cost_each": cost / reflections} if reflections else {}
+    )
     return before.model_copy(
         update={
             "tokens": min(before.tokens + tokens, MOST),
@@ -110,7 +112,7 @@ def after_batch(
             "cap_tokens": policy.daily_tokens,
             "cap_cost": policy.daily_cost,
             # A batch without an answer says nothing about the next one.
-            **(each if tokens else {}),
+            **(per_reflection if tokens else {}),
         }
     )
 

@@ -70,12 +70,12 @@ class Estimate:
 def estimate(batches: Sequence[Sequence[Arrival]], settings: PlanSettings, before: Usage) -> Estimate:
     """Return what batches cost under these settings, at the tokens that a call took ``before``."""
     calls = sum(sum(shape_of([arrival.size for arrival in batch], 0, settings).widths) for batch in batches)
-    each = max(1, before.calls)
+    calls_before = max(1, before.calls)
     return Estimate(
         calls=calls,
-        tokens_in=calls * before.tokens_in // each,
-        tokens_out=calls * before.tokens_out // each,
-        cached_tokens=calls * before.cached_tokens // each,
+        tokens_in=calls * before.tokens_in // calls_before,
+        tokens_out=calls * before.tokens_out // calls_before,
+        cached_tokens=calls * before.cached_tokens // calls_before,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from combee.core.sizing import reasons
 from combee.core.sizing.keep_up import Pipeline, Step, arrivals_after, demand, measured_keeps_up, step
 from combee.core.sizing.plateau import (
-    PATIENCE,
+    MOST_UNFILLED,
     PowerLaw,
     fitted,
     missing,
@@ -70,7 +70,7 @@ def _profile(state: BatchSize, seen: Iteration, policy: SizingPolicy) -> BatchSi
     state = state.model_copy(update={"observations": observations, "unfilled": state.unfilled + is_missed})
     left = missing(state)
     is_enough = policy.kind == "keep-up" and measured_keeps_up(state, policy, below=min(left, default=0))
-    if not left or state.unfilled >= PATIENCE or is_enough:
+    if not left or state.unfilled >= MOST_UNFILLED or is_enough:
         return _settle(state, policy)
     return _candidate(state, left[0], reasons.profiling)
 

@@ -72,7 +72,7 @@ def plateau(fit: PowerLaw | None, *, smallest: int, most: int) -> int:
     return min(most, round(smallest * math.pow(1 / TAU_SHARE, 1 / (1 + fit.alpha))))
 
 
-PATIENCE = 3
+MOST_UNFILLED = 3
 """Batches in a row that may be no fair measurement of a candidate before it is given up, and larger ones too."""
 MEMORY = 0.9
 """Weight of what is known of the slowness against a new delay."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from combee.commands.playbook import Candidate
-from combee.core.gate.canary_verdict import ToldCanary, canary_text
+from combee.core.gate.canary_verdict import CanaryReport, canary_text
 from combee.core.gate.gate import Gate
-from combee.core.outcomes.told import ToldOutcomes
+from combee.core.outcomes.report import OutcomesReport
 from combee.core.playbook.versions import made_by
 from combee.core.redact import redacted
 from combee.dashboard.views.outcomes import outcome_rows
@@ -40,7 +40,7 @@ def waiting_rows(gates: Mapping[str, Gate]) -> list[Row]:
             )
             or "–",
         }
-        for candidate, gate, name in sorted(waiting, key=lambda each: (each[0].moved_at_ms, each[2]))
+        for candidate, gate, name in sorted(waiting, key=lambda row: (row[0].moved_at_ms, row[2]))
     ]
 
 
@@ -54,7 +54,7 @@ def _said(verdict: Verdict) -> str:
     return "accepts" if verdict.accepts else "rejects"
 
 
-def verdict_rows(candidate: Candidate, canary: ToldCanary | None) -> list[Row]:
+def verdict_rows(candidate: Candidate, canary: CanaryReport | None) -> list[Row]:
     """Return what each judge said of a candidate, and of those that are awaited how far they are."""
     said = [
         {
@@ -81,12 +81,12 @@ def verdict_rows(candidate: Candidate, canary: ToldCanary | None) -> list[Row]:
     return [*said, *awaited]
 
 
-def _canary_figures(canary: ToldCanary) -> str:
+def _canary_figures(canary: CanaryReport) -> str:
     share, deadline = f"{canary.share:.0%} of the callers", moment(canary.deadline_ms)
     return f"{share}, {canary.runs} scored runs each, margin {canary.margin:g}, until {deadline} UTC"
 
 
-def compared_rows(candidate: Candidate, outcomes: ToldOutcomes) -> Iterator[Row]:
+def compared_rows(candidate: Candidate, outcomes: OutcomesReport) -> Iterator[Row]:
     """Yield how runs went with a candidate, and with what agents read."""
     known = {row["version"]: row for row in outcome_rows([outcomes], {})}
     for which, number in (("candidate", candidate.version), ("production", candidate.production)):

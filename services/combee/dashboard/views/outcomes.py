@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from combee.core.outcomes.told import ToldOutcomes, changes_text, estimate_text, told
+from combee.core.outcomes.report import OutcomesReport, changes_text, estimate_text, outcomes_report
 from combee.dashboard.views.rows import Row
 from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.playbook import Change, Playbook
@@ -13,10 +13,12 @@ LINES, VERSIONS = 3, 6
 
 def newest_lines(
     statistics: Mapping[str, OutcomeStatistics], newest: Mapping[str, Playbook]
-) -> tuple[ToldOutcomes, ...]:
+) -> tuple[OutcomesReport, ...]:
     """Return the outcomes of the lines, of those that there are, whose runs were told last."""
-    known = sorted(statistics.values(), key=lambda each: (-each.updated_at_ms, each.line))
-    lines = (told(each.line, each, newest[each.line].version) for each in known if each.line in newest)
+    known = sorted(statistics.values(), key=lambda line: (-line.updated_at_ms, line.line))
+    lines = (
+        outcomes_report(line.line, line, newest[line.line].version) for line in known if line.line in newest
+    )
     rows = (
         line.model_copy(update={"versions": line.versions[-VERSIONS:]}) for line in lines if line.versions
     )
@@ -24,7 +26,7 @@ def newest_lines(
 
 
 def outcome_rows(
-    lines: Sequence[ToldOutcomes], changes: Mapping[tuple[str, int], Iterable[Change]]
+    lines: Sequence[OutcomesReport], changes: Mapping[tuple[str, int], Iterable[Change]]
 ) -> list[Row]:
     """Return a row for each version, the newest of each line first."""
     return [

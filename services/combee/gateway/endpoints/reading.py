@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from combee.commands.playbook import Candidate
 from combee.core.commands import RefusedError
 from combee.core.formats.files import Format, write_playbook
-from combee.core.outcomes.told import ToldOutcomes, told
+from combee.core.outcomes.report import OutcomesReport, outcomes_report
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.versions import empty
 from combee.gateway import playbooks
@@ -197,11 +197,11 @@ class Reading:
         except RefusedError as error:
             raise not_found(str(error)) from error
 
-    async def outcomes(self, caller: Reader, name: Name) -> ToldOutcomes:
+    async def outcomes(self, caller: Reader, name: Name) -> OutcomesReport:
         """Return how runs went with each version and entry, with 95 % intervals."""
         newest = await playbooks.find_version(self._context, caller, name)
         statistics = (await self._context.outcomes.by_line()).get(name)
-        return told(name, statistics, newest.version, await self._context.outcomes.canary(name))
+        return outcomes_report(name, statistics, newest.version, await self._context.outcomes.canary(name))
 
 
 def matches(if_none_match: str | None, etag: str) -> bool:
@@ -231,7 +231,7 @@ def router(context: Context) -> APIRouter:
     add(
         f"{below}/{{name:playbook}}/outcomes",
         reading.outcomes,
-        response_model=ToldOutcomes,
+        response_model=OutcomesReport,
         responses=problems(404),
     )
     add(

@@ -8,7 +8,7 @@ import pytest
 from combee.core.gate import canary_fold
 from combee.core.gate.canary import place_of, version_for
 from combee.core.gate.canary_fold import Canary, CanaryFold, resumed
-from combee.core.gate.canary_verdict import told_canary, verdict_on
+from combee.core.gate.canary_verdict import canary_report, verdict_on
 from combee.core.gate.policy import CanaryPolicy
 from combee_schemas.base import Shown
 from combee_schemas.canary import CanaryStatistics, CanaryTerms
@@ -233,7 +233,7 @@ def test_a_worse_candidate_is_closed_by_itself() -> None:
 def test_too_few_callers_decide_nothing_and_say_what_is_missing() -> None:
     canary = tried(0.8, 0.8, count=20)
     assert verdict_on(canary, 999) is None
-    (missing,) = told_canary(canary, 999).missing
+    (missing,) = canary_report(canary, 999).missing
     assert "more callers" in missing
 
 
@@ -247,10 +247,10 @@ def test_after_its_deadline_a_candidate_stays_closed_and_the_verdict_says_so() -
 def test_failures_that_are_not_told_block_acceptance() -> None:
     """A candidate that fails more often and says nothing of it looks better than control."""
     canary = tried(0.75, 0.8, hidden=0.6)
-    told = told_canary(canary, 0)
-    assert told.e_acceptance >= told.e_needed
-    assert told.state == "open"
-    assert told.missing[0].startswith("equal shares of unscored runs")
+    report = canary_report(canary, 0)
+    assert report.e_acceptance >= report.e_needed
+    assert report.state == "open"
+    assert report.missing[0].startswith("equal shares of unscored runs")
 
 
 def test_equal_shares_of_unscored_runs_block_nothing() -> None:
@@ -261,7 +261,7 @@ def test_equal_shares_of_unscored_runs_block_nothing() -> None:
         for caller in callers_of(version, 1_500)
     ]
     rng.shuffle(runs)
-    assert told_canary(folded(*runs), 0).state == "accepted"
+    assert canary_report(folded(*runs), 0).state == "accepted"
 
 
 def test_callers_that_vanish_from_one_arm_block_acceptance() -> None:
@@ -272,9 +272,9 @@ def test_callers_that_vanish_from_one_arm_block_acceptance() -> None:
         *runs_of(0.8, callers_of(1, 1_500), rng),
     ]
     rng.shuffle(runs)
-    told = told_canary(folded(*runs), 0)
-    assert told.e_acceptance >= told.e_needed
-    assert (told.state, told.missing) == (
+    report = canary_report(folded(*runs), 0)
+    assert report.e_acceptance >= report.e_needed
+    assert (report.state, report.missing) == (
         "open",
         ("scores of 50% of the callers from the candidate's: 900 of 2400",),
     )

@@ -1,17 +1,17 @@
-"""Outcomes as they are told: success and scores with their intervals, per version and entry; pure."""
+"""The report on outcomes: success and scores with their intervals, per version and entry; pure."""
 
 from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
 from combee.core.evaluation.intervals import Interval, of_mean, wilson
-from combee.core.gate.canary_verdict import ToldCanary
+from combee.core.gate.canary_verdict import CanaryReport
 from combee_schemas.base import Value
 from combee_schemas.outcome import Figures, Measure, OutcomeStatistics, VersionOutcomes
 from combee_schemas.playbook import Change
 
 CHANGE_SIGNS: Mapping[str, str] = {"add": "+", "import": "+", "promote": "+", "update": "~"}
-"""What left has ``-``; what changed nothing that is shown is not told."""
+"""What left has ``-``; what changed nothing that is shown is left out."""
 GONE = ("remove", "merge", "evict", "expire", "delete")
 
 
@@ -24,7 +24,7 @@ class Estimate(Value):
     n: int
 
 
-class ToldFigures(Value):
+class FiguresReport(Value):
     """How a number of runs went."""
 
     runs: int
@@ -35,33 +35,33 @@ class ToldFigures(Value):
     scores: dict[str, Estimate] = Field(default_factory=dict)
 
 
-class ToldVersion(ToldFigures):
+class VersionReport(FiguresReport):
     """How the runs went that were shown one version."""
 
     version: int
     last_at_ms: int = 0
 
 
-class ToldEntry(Value):
+class EntryReport(Value):
     """How the runs went that used one entry; and how many were shown it."""
 
     entry_id: str
     shown: int
-    used: ToldFigures
+    used: FiguresReport
 
 
-class ToldOutcomes(Value):
+class OutcomesReport(Value):
     """Does it help? The outcomes of a playbook, or of a branch."""
 
     name: str
-    versions: tuple[ToldVersion, ...] = ()
+    versions: tuple[VersionReport, ...] = ()
     """Newest last."""
-    earlier: ToldFigures | None = None
+    earlier: FiguresReport | None = None
     """All versions before those, together."""
-    entries: tuple[ToldEntry, ...] = ()
+    entries: tuple[EntryReport, ...] = ()
     unplaced: int = 0
     """Runs that did not say which version they were shown."""
-    canary: ToldCanary | None = None
+    canary: CanaryReport | None = None
     """How far the candidate's canary is; None: there is none under way."""
 
 
@@ -82,9 +82,9 @@ def _score(measure: Measure) -> Estimate:
     return Estimate(mean=measure.mean, n=measure.n, **bounds)
 
 
-def told_figures(figures: Figures) -> ToldFigures:
+def figures_report(figures: Figures) -> FiguresReport:
     """Return figures with their intervals."""
-    return ToldFigures(
+    return FiguresReport(
         runs=figures.runs,
         unscored=figures.unscored,
         success=_success(figures),
@@ -92,32 +92,32 @@ def told_figures(figures: Figures) -> ToldFigures:
     )
 
 
-def told(
+def outcomes_report(
     name: str,
     statistics: OutcomeStatistics | None,
     newest: int | None = None,
-    canary: ToldCanary | None = None,
-) -> ToldOutcomes:
-    """Return the outcomes of a line as they are told; without statistics there are none.
+    canary: CanaryReport | None = None,
+) -> OutcomesReport:
+    """Return the report on the outcomes of a line; without statistics it is empty.
 
-    Of versions after the ``newest`` nothing is told: anybody can name one.
+    Of versions after the ``newest`` nothing is in it: anybody can name one.
     """
     if statistics is None:
-        return ToldOutcomes(name=name, canary=canary)
-    return ToldOutcomes(
+        return OutcomesReport(name=name, canary=canary)
+    return OutcomesReport(
         name=name,
         versions=tuple(
-            ToldVersion(
+            VersionReport(
                 version=outcomes.version,
                 last_at_ms=outcomes.last_at_ms,
-                **dict(told_figures(outcomes.figures)),
+                **dict(figures_report(outcomes.figures)),
             )
             for outcomes in statistics.versions
             if newest is None or outcomes.version <= newest
         ),
-        earlier=told_figures(statistics.earlier) if statistics.earlier.runs else None,
+        earlier=figures_report(statistics.earlier) if statistics.earlier.runs else None,
         entries=tuple(
-            ToldEntry(entry_id=entry.entry_id, shown=entry.shown, used=told_figures(entry.used))
+            EntryReport(entry_id=entry.entry_id, shown=entry.shown, used=figures_report(entry.used))
             for entry in statistics.entries
         ),
         unplaced=statistics.unplaced,
@@ -125,7 +125,7 @@ def told(
     )
 
 
-def newest_told(statistics: OutcomeStatistics) -> VersionOutcomes | None:
+def newest_outcomes(statistics: OutcomeStatistics) -> VersionOutcomes | None:
     """Return the outcomes of the newest version that a run was shown."""
     return statistics.versions[-1] if statistics.versions else None
 
@@ -144,7 +144,7 @@ def estimate_text(estimate: Estimate | None, *, as_percent: bool = False) -> str
     return f"{mean} ({estimate.low * factor:.{digits}f} to {estimate.high * factor:.{digits}f})"
 
 
-def figures_text(figures: ToldFigures) -> str:
+def figures_text(figures: FiguresReport) -> str:
     """Return how runs went in one line."""
     parts = [f"{figures.runs} runs"]
     if figures.success:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from combee.core.outcomes.told import changes_text, figures_text, told
+from combee.core.outcomes.report import changes_text, figures_text, outcomes_report
 from combee_schemas.outcome import EntryOutcomes, Figures, Measure, OutcomeStatistics, VersionOutcomes
 from combee_schemas.playbook import Change
 
@@ -12,7 +12,7 @@ FIGURES = Figures(
 
 
 def test_success_has_wilsons_interval_and_a_score_students() -> None:
-    (version,) = told(
+    (version,) = outcomes_report(
         "a",
         OutcomeStatistics(line="a", versions=(VersionOutcomes(version=3, figures=FIGURES, last_at_ms=7),)),
     ).versions
@@ -26,20 +26,20 @@ def test_success_has_wilsons_interval_and_a_score_students() -> None:
 
 
 def test_what_is_not_known_is_not_told_as_a_number() -> None:
-    nothing = told("a", None)
+    nothing = outcomes_report("a", None)
     assert (nothing.versions, nothing.earlier, nothing.unplaced) == ((), None, 0)
-    unscored = told("a", OutcomeStatistics(line="a", earlier=Figures(runs=2, unscored=2))).earlier
+    unscored = outcomes_report("a", OutcomeStatistics(line="a", earlier=Figures(runs=2, unscored=2))).earlier
     assert unscored is not None
     assert unscored.success is None
     single = Figures(runs=1, scores=(Measure(name="x", n=1, mean=2.0),))
-    (entry,) = told(
+    (entry,) = outcomes_report(
         "a", OutcomeStatistics(line="a", entries=(EntryOutcomes(entry_id="e", shown=4, used=single),))
     ).entries
     assert (entry.shown, entry.used.scores["x"].low) == (4, None)
 
 
 def test_figures_in_words() -> None:
-    (version,) = told(
+    (version,) = outcomes_report(
         "a", OutcomeStatistics(line="a", versions=(VersionOutcomes(version=3, figures=FIGURES),))
     ).versions
     assert (
