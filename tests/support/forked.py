@@ -106,20 +106,28 @@ async def _fill(reader: asyncio.StreamReader, pipe: Connection) -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, source)
 
 
+async def logged(*arguments: str, env: Mapping[str, str], log: Path) -> Forked:
+    """Start ``combee``; what it says is added to a file."""
+    return Forked(await _start(arguments, env, (_nothing(), _appended(log), _appended(log))))
+
+
 class ForkingSupervisor(Supervisor):
     """Starts its processes from the server."""
 
     async def _spawn(self, process: Process) -> asyncio.subprocess.Process:
-        stdin = Connection(os.open(os.devnull, os.O_RDONLY), writable=False)
-        out = _appended(self.log_file(process.name))
-        heard, err = (
-            CONTEXT.Pipe(duplex=False) if self._on_line else (None, _appended(self.log_file(process.name)))
-        )
+        arguments = (*process.arguments, "--die-with-parent")
         env = {**process.env, "COMBEE_READY_FILE": str(process.ready_file)}
-        forked = Forked(await _start((*process.arguments, "--die-with-parent"), env, (stdin, out, err)))
-        if heard:
-            await _fill(forked.stderr, heard)
+        log = self.log_file(process.name)
+        if self._on_line is None:
+            return cast("asyncio.subprocess.Process", await logged(*arguments, env=env, log=log))
+        heard, err = CONTEXT.Pipe(duplex=False)
+        forked = Forked(await _start(arguments, env, (_nothing(), _appended(log), err)))
+        await _fill(forked.stderr, heard)
         return cast("asyncio.subprocess.Process", forked)
+
+
+def _nothing() -> Connection:
+    return Connection(os.open(os.devnull, os.O_RDONLY), writable=False)
 
 
 def _appended(file: Path) -> Connection:
