@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from support import lanes
 
@@ -110,6 +111,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if reason := lanes.refusal(lanes.lane_of(item.path, TESTS), fixtures_of(item)):
         pytest.fail(reason, pytrace=False)
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Send of a test only what is shown: to read the rest took the first process of a run half of its time."""
+    asked = item.config.option
+    if not hasattr(item.config, "workerinput") or asked.verbose > 0 or asked.durations is not None:
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if lanes.is_shown(report.when, report.outcome):
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def fixtures_of(item: pytest.Item) -> list[str]:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from support.broker import Broker
-from support.cli import Ended, combee, start_anew
+from support.cli import Ended, combee, start
 
 SIMULATED = ("--simulated", "--json")
 OURS = (*SIMULATED, "--start-workers")
+ACE = "## OTHERS\n[misc-00001] helpful=1 harmful=0 :: look twice\n"
 
 
 @pytest.fixture
@@ -28,11 +29,13 @@ def _counts(ended: Ended) -> dict[str, int]:
 
 @pytest.mark.shared
 @pytest.mark.timeout(300)
-async def test_equations_are_all_applied_and_the_ledger_agrees_tomorrow(shared: Path, tmp_path: Path) -> None:
+async def test_equations_are_all_applied_once_and_the_ledger_agrees(
+    shared: Path, tmp_path: Path, cluster: dict[str, str]
+) -> None:
     file = str(shared / "data" / "traces_equation_balancer.jsonl")
-    learned = await combee("learn", file, "--playbook", "math/equations", *SIMULATED, data_dir=tmp_path)
-    again = await combee("learn", file, "--playbook", "math/equations", *SIMULATED, data_dir=tmp_path)
-    ledger = await combee("ledger", "--json", data_dir=tmp_path)
+    verb = ("learn", file, "--playbook", "math/equations", *OURS)
+    learned, again = [await combee(*verb, data_dir=tmp_path, **cluster) for _ in range(2)]
+    ledger = await combee("ledger", "--json", data_dir=tmp_path, **cluster)
 
     assert learned.code == 0, learned.err
     assert _counts(learned) == {
@@ -54,6 +57,22 @@ async def test_equations_are_all_applied_and_the_ledger_agrees_tomorrow(shared: 
         "lost": 0,
         "double": 0,
     }
+
+
+@pytest.mark.timeout(300)
+async def test_without_a_cluster_what_was_imported_and_learned_is_found_again_tomorrow(
+    tmp_path: Path,
+) -> None:
+    out, lesson = tmp_path / "playbook.txt", json.dumps({"key_insight": "When lost, look at the signs."})
+    imported = await combee("playbook", "import", "mine", "-", "--json", data_dir=tmp_path, stdin=ACE)
+    verb = ("learn", "-", "--playbook", "mine", "--out", str(out), *SIMULATED)
+    learned = await combee(*verb, data_dir=tmp_path, stdin=lesson)
+    ledger = await combee("ledger", "--json", data_dir=tmp_path)
+
+    assert (imported.code, imported.json()["version"]) == (0, 1), imported.err
+    assert (learned.code, learned.json()["version"]) == (0, 2), learned.err
+    assert ACE in out.read_text("utf-8")
+    assert (ledger.code, ledger.json()["applied"], ledger.json()["violations"]) == (0, 1, [])
 
 
 @pytest.mark.shared
@@ -93,8 +112,7 @@ async def test_beside_a_simulated_deployment_learn_uses_its_stand_in_with_the_fl
     tmp_path: Path,
 ) -> None:
     runs = json.dumps({"context": "What is 2 + 2?", "target": "4"})  # answered by learn itself, too
-    up = await start_anew("up", "--simulated", data_dir=tmp_path, COMBEE_GATEWAY_PORT="0")
-    assert up.stderr is not None
+    up = await start("up", "--simulated", data_dir=tmp_path, COMBEE_GATEWAY_PORT="0")
     try:
         async with asyncio.timeout(120):
             shown = [line.decode() async for line in up_to(up.stderr, b"health, metrics")]
@@ -105,7 +123,7 @@ async def test_beside_a_simulated_deployment_learn_uses_its_stand_in_with_the_fl
         other = await combee("learn", "-", "--model", "gpt-x", data_dir=tmp_path, stdin=runs)
     finally:
         up.send_signal(signal.SIGINT)
-        await up.wait()
+        await up.communicate()
 
     assert [one.err for one in beside if one.code] == []
     assert [_counts(one)["applied"] for one in beside] == [1, 1]

@@ -3,7 +3,7 @@
 README.md's are typed into one shell, beside the ``combee up`` that the page starts; those of the guide's first pages,
 which go on from one to the next, into another. A section that says "a deployment of its own" is run alone, in a new
 shell. Only there is something put in the place of what nobody else has: a model, a key, two brokers. The stand-in
-model (a simulation) answers in the place of real ones.
+model (a simulation) answers in the place of real ones. README.md's processes start anew; those of other pages fork.
 """
 
 import re
@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from filelock import FileLock
 from combee.sim.server.server import running
 from combee.sim.server.standin import SimOptions
 from support.broker import Broker
+from support.forked import typed
 from support.shown import ROOT, blocks, command_lines
 from support.terminal import terminal
 
@@ -73,7 +75,8 @@ def clone(tmp_path: Path) -> Iterator[Path]:
 async def test_pages_work_literally_from_top_to_bottom_in_one_shell_beside_what_they_start(
     walk: str, at_least: int, clone: Path, tmp_path: Path
 ) -> None:
-    async with terminal(clone, COMBEE_DATA_DIR=str(tmp_path / "data")) as shell:
+    forked = nullcontext("") if walk == "README" else typed()
+    async with forked as words, terminal(clone, words, COMBEE_DATA_DIR=str(tmp_path / "data")) as shell:
         for section in BESIDE[walk]:
             for line in section.commands:
                 await shell.run(line)
@@ -103,7 +106,7 @@ async def test_a_section_that_needs_a_deployment_of_its_own_works_alone(
             "COMBEE_LOG_JSON": "true",
             "OPENAI_BASE_URL": stand_in,
         }
-        async with terminal(clone, **env) as shell:
+        async with typed() as words, terminal(clone, words, **env) as shell:
             await shell.run("source .venv/bin/activate")
             for line in section.commands:
                 for shown, placed in places.items():

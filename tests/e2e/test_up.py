@@ -17,7 +17,7 @@ from combee.adapters.embedded_kafka.data_dir import RunState
 from support.cli import all_gone, combee, descendants, start_anew
 
 READY_S = 120.0
-UP = "combee is up; "
+UP, HEALTH = "combee is up; ", "health, metrics"
 BACK = "Kafka answers again at "
 
 
@@ -47,7 +47,7 @@ async def up(data_dir: Path) -> AsyncIterator[Running]:
     running = Running(process)
     family: list[psutil.Process] = []
     try:
-        await running.says(UP)
+        await running.says(HEALTH)
         family = descendants(process.pid)
         yield running
     finally:
@@ -77,6 +77,10 @@ async def test_up_brings_its_killed_broker_back_refuses_a_second_up_and_leaves_n
     tmp_path: Path,
 ) -> None:
     async with up(tmp_path) as running:
+        # So it does where all of its libraries are loaded just then.
+        assert running.lines[1].startswith(UP)
+        assert all(line.startswith("  ") for line in running.lines[2:])
+
         second = await combee("up", "--simulated", data_dir=tmp_path)
         assert second.code == 2
         assert f"combee up (process {running.process.pid}, 127.0.0.1:" in second.err

@@ -212,13 +212,6 @@ async def test_ctrl_c_ends_a_watch_well(site: Site) -> None:
     assert (watch.returncode, err) == (0, b"")
 
 
-async def test_a_user_without_a_cluster_imports_and_finds_it_again(tmp_path: Path) -> None:
-    first = await combee("playbook", "import", "mine", "-", "--json", data_dir=tmp_path, stdin=ACE)
-    assert (first.code, first.json()["version"]) == (0, 1), first.err
-    again = await combee("playbook", "export", "mine", data_dir=tmp_path)
-    assert (again.code, again.out) == (0, ACE)
-
-
 async def test_the_ledger_reads_on_where_it_ended(site: Site, tmp_path: Path) -> None:
     file = tmp_path / "checkpoint"
     verb = ("ledger", "--json", "--checkpoint", str(file))

@@ -13,7 +13,7 @@ import tarfile
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.topics import AnyTopic
 from support.broker import Broker
+from support.forked import Forked, logged, piped
 
 OLD = "1c023247d2c70b8614790368ef5bec68cacff3b3"
 """The commit before messages of version 2."""
@@ -35,6 +36,8 @@ ROOT = Path(__file__).parents[2]
 ORDER = ("publish", "scan", "shuffle", "control", "reflect")
 """As docs/guide/cluster.md says: readers first."""
 PLAYBOOK, CHUNK, READY_S, DONE_S = "support/refunds", 20, 60.0, 120.0
+
+Process = asyncio.subprocess.Process | Forked
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -56,41 +59,48 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+async def _logged_anew(*arguments: str, env: Mapping[str, str], log: Path) -> Process:
+    with log.open("ab") as file:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "combee.cli", *arguments),
+            env=env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+
+
+async def _piped_anew(*arguments: str, env: Mapping[str, str]) -> Process:
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "combee.cli", *arguments)
+    return await asyncio.create_subprocess_exec(*command, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
     """One version of the code, with its own stand-in model: prompts belong to the version that writes them."""
 
     env: Mapping[str, str]
     folder: Path
+    is_old: bool
+    """Ours forks from a server that has imported it."""
 
-    async def start(self, name: str, *arguments: str) -> asyncio.subprocess.Process:
+    async def start(self, name: str, *arguments: str) -> Process:
         """Start a process and wait until it is ready."""
-        ready = self.folder / f"{name}.ready"
-        with (self.folder / f"{name}.log").open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "combee.cli", *arguments),
-                env={**self.env, "COMBEE_READY_FILE": str(ready)},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        ready, log = self.folder / f"{name}.ready", self.folder / f"{name}.log"
+        env = {**self.env, "COMBEE_READY_FILE": str(ready)}
+        process = await (_logged_anew if self.is_old else logged)(*arguments, env=env, log=log)
         async with asyncio.timeout(READY_S):
             while not ready.exists():
-                assert process.returncode is None, (self.folder / f"{name}.log").read_text()
+                assert process.returncode is None, log.read_text()
                 await asyncio.sleep(0.1)
         return process
 
     async def run(self, *arguments: str, stdin: str = "") -> None:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "combee.cli", *arguments),
-            env=self.env,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await process.communicate(stdin.encode())
-        assert process.returncode == 0, out.decode()
+        process = await (_piped_anew if self.is_old else piped)(*arguments, env=self.env)
+        said = await process.communicate(stdin.encode())
+        assert process.returncode == 0, said
 
     async def publish(self, number: int) -> None:
         """Publish the ``number``-th chunk: half of it runs, half of it reflections."""
@@ -111,7 +121,7 @@ def _line(number: int) -> str:
     return json.dumps(run)
 
 
-async def ended(process: asyncio.subprocess.Process) -> None:
+async def ended(process: Process) -> None:
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(READY_S):
@@ -124,12 +134,12 @@ async def version(env: Mapping[str, str], folder: Path, code: Path | None = None
     folder.mkdir()  # noqa: ASYNC240 - a moment
     paths = {"PYTHONPATH": f"{code / 'services'}:{code / 'schemas'}"} if code else {}
     inherited = dict(os.environ)  # noqa: TID251 - a child needs a PATH
-    alone = Version(env={**inherited, **env, **paths}, folder=folder)
+    alone = Version(env={**inherited, **env, **paths}, folder=folder, is_old=code is not None)
     model = await alone.start("sim", "sim", "serve", "--latency", "0.05")
     address = (folder / "sim.ready").read_text().strip()
     asks = {"COMBEE_MODEL": "simulated", "COMBEE_BASE_URL": address, "COMBEE_API_KEY": "simulated"}
     try:
-        yield Version(env={**alone.env, **asks}, folder=folder)
+        yield replace(alone, env={**alone.env, **asks})
     finally:
         await ended(model)
 
@@ -156,7 +166,7 @@ async def test_old_services_are_replaced_one_by_one_under_load_and_nothing_is_lo
     }
     settings = load_settings(bootstrap_servers=kafka.bootstrap_servers, topic_prefix=topic_prefix)
     log = KafkaLog(connection(settings, kafka.bootstrap_servers))
-    running: dict[str, asyncio.subprocess.Process] = {}
+    running: dict[str, Process] = {}
     try:
         async with (
             version(env, tmp_path / "before", old) as before,

@@ -33,8 +33,14 @@ FOR_TESTS = {
     # Two files of 10 MiB a partition are most of what a test reads that searches the broker's files.
     "log.index.size.max.bytes": "131072",
 }
-# Nobody kills this broker, and on a busy machine it must not be given up: Kafka's own default.
-FOR_ALL = {**FOR_TESTS, "broker.session.timeout.ms": "9000"}
+FOR_ALL = {
+    **FOR_TESTS,
+    # Kafka's own defaults: it comes to hold thousands of partitions, through which it would look all the time.
+    "log.cleaner.backoff.ms": "15000",
+    "log.retention.check.interval.ms": "300000",
+    # Nobody kills this broker, and on a busy machine it must not be given up: the default, too.
+    "broker.session.timeout.ms": "9000",
+}
 
 
 class Broker(Protocol):

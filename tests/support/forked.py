@@ -8,19 +8,25 @@ server.
 import asyncio
 import multiprocessing
 import os
+import shlex
 import signal
+import socket
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from multiprocessing import current_process, forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from combee.cli.verbs import VERBS
 from combee.local.supervisor import Process, Supervisor
+from support import forked_verb
 
-MOST_FILES = 256
+MOST_FILES, MOST_BYTES = 256, 1 << 18
+SEQUENCED = (socket.AF_UNIX, socket.SOCK_SEQPACKET)
 SERVER: Any = forkserver._forkserver
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
@@ -88,39 +94,100 @@ async def piped(*arguments: str, env: Mapping[str, str]) -> Forked:
     """Start ``combee``; its streams are pipes."""
     (stdin, our_in), (our_out, stdout), (our_err, stderr) = (CONTEXT.Pipe(duplex=False) for _ in range(3))
     forked = Forked(await _start(arguments, env, (stdin, stdout, stderr)), our_in)
-    for reader, pipe in ((forked.stdout, our_out), (forked.stderr, our_err)):
-        protocol = asyncio.StreamReaderProtocol(reader)
-        with pipe:
-            source = os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0)
-        await asyncio.get_running_loop().connect_read_pipe(lambda it=protocol: it, source)  # type: ignore[misc]
+    await _fill(forked.stdout, our_out)
+    await _fill(forked.stderr, our_err)
     return forked
 
 
-SPAWN = Supervisor._spawn
+async def _fill(reader: asyncio.StreamReader, pipe: Connection) -> None:
+    protocol = asyncio.StreamReaderProtocol(reader)
+    with pipe:
+        source = os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, source)
+
+
+async def logged(*arguments: str, env: Mapping[str, str], log: Path) -> Forked:
+    """Start ``combee``; what it says is added to a file."""
+    return Forked(await _start(arguments, env, (_nothing(), _appended(log), _appended(log))))
 
 
 class ForkingSupervisor(Supervisor):
-    """Starts its processes from the server, unless somebody listens to them."""
+    """Starts its processes from the server."""
 
     async def _spawn(self, process: Process) -> asyncio.subprocess.Process:
-        if self._on_line:
-            return await SPAWN(self, process)
-        stdin = Connection(os.open(os.devnull, os.O_RDONLY), writable=False)
-        log = self.log_file(process.name)
-        outputs = [
-            Connection(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), readable=False) for _ in "oe"
-        ]
+        arguments = (*process.arguments, "--die-with-parent")
         env = {**process.env, "COMBEE_READY_FILE": str(process.ready_file)}
-        started = await _start((*process.arguments, "--die-with-parent"), env, (stdin, *outputs))
-        return cast("asyncio.subprocess.Process", Forked(started))
+        log = self.log_file(process.name)
+        if self._on_line is None:
+            return cast("asyncio.subprocess.Process", await logged(*arguments, env=env, log=log))
+        heard, err = CONTEXT.Pipe(duplex=False)
+        forked = Forked(await _start(arguments, env, (_nothing(), _appended(log), err)))
+        await _fill(forked.stderr, heard)
+        return cast("asyncio.subprocess.Process", forked)
+
+
+def _nothing() -> Connection:
+    return Connection(os.open(os.devnull, os.O_RDONLY), writable=False)
+
+
+def _appended(file: Path) -> Connection:
+    return Connection(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT), readable=False)
+
+
+@asynccontextmanager
+async def typed() -> AsyncIterator[str]:
+    """Yield the words of a shell that make ``combee`` one of its functions, which forks what is typed."""
+    loop, running = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+
+    def accept() -> None:
+        verb, _ = door.accept()
+        task = loop.create_task(_run_typed(verb))
+        running.add(task)
+
+    with TemporaryDirectory(prefix="combee-typed-") as folder, socket.socket(*SEQUENCED) as door:
+        door.bind(f"{folder}/door")
+        door.listen()
+        loop.add_reader(door, accept)
+        try:
+            command = shlex.join([sys.executable, "-I", "-S", forked_verb.__file__, f"{folder}/door"])
+            yield f'combee() {{ {command} "$@"; }}'
+        finally:
+            loop.remove_reader(door)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _run_typed(verb: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    with verb:
+        text, files, _, _ = await asyncio.to_thread(socket.recv_fds, verb, MOST_BYTES, len("ioe"))
+        folder, count, *words = text.decode().split("\0")
+        arguments, env = words[: int(count)], dict(word.split("=", 1) for word in words[int(count) :])
+        streams = [Connection(files[0], writable=False), *(Connection(n, readable=False) for n in files[1:])]
+        forked = Forked(await _start(arguments, env, streams, folder))
+
+        def pass_on() -> None:
+            if sign := verb.recv(1):
+                forked.send_signal(sign[0])
+            else:
+                loop.remove_reader(verb)
+
+        loop.add_reader(verb, pass_on)
+        try:
+            code = await forked.wait() or 0
+        finally:
+            loop.remove_reader(verb)
+            forked.terminate()
+        verb.send(str(code if code >= 0 else 128 - code).encode())  # as a shell tells of a signal
 
 
 async def _start(
-    arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[Connection]
+    arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[Connection], folder: str = "."
 ) -> ForkServerProcess:
     await asyncio.to_thread(forkserver.ensure_running)
     address = SERVER._forkserver_address
-    started = CONTEXT.Process(target=_run, args=(arguments, dict(env), streams, address), daemon=True)
+    started = CONTEXT.Process(target=_run, args=(arguments, dict(env), streams, folder, address), daemon=True)
     await asyncio.to_thread(started.start)  # the first one waits for the server
     for stream in streams:
         stream.close()
@@ -128,11 +195,12 @@ async def _start(
 
 
 def _run(
-    arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[Connection], address: str
+    arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[Connection], folder: str, address: str
 ) -> None:
     from combee.cli.__main__ import main  # noqa: PLC0415 - in the forked process only
 
     os.setsid()
+    os.chdir(folder)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)

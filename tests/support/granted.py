@@ -17,12 +17,13 @@ from combee.clock import SystemClock
 from combee.compose import FRONTS, JUDGES, ROLES
 from combee.core import rights
 from combee.core.rights import Granted, Right, granted
-from combee.local.supervisor import Process, Supervisor
+from combee.local.supervisor import Process
 from combee.ports import ConfigurationError, FatalError, Outgoing, TopicPartition
 from combee.settings.loading import environment
 from combee_schemas.topics import TOPICS
 from support import exam
 from support.cli import Ended, combee
+from support.forked import ForkingSupervisor
 from support.secured import Grant, SecuredKafka, Way, secured_kafka
 
 PREFIX = "combee"
@@ -147,7 +148,7 @@ async def services(
     secured: SecuredKafka, folder: Path, latency: str, **settings: str
 ) -> AsyncIterator[dict[str, str]]:
     """Run every service under its own principal, with a simulated model; yield the settings that name it."""
-    supervisor = Supervisor(folder, SystemClock())
+    supervisor = ForkingSupervisor(folder, SystemClock())
 
     async def start(name: str, *arguments: str, **env: str) -> None:
         await supervisor.start(

@@ -30,6 +30,11 @@ def refusal(lane: str, fixtures: Collection[str]) -> str | None:
     return None
 
 
+def is_shown(phase: str | None, outcome: str) -> bool:
+    """Return whether a run tells of this part of a test where nobody asked for more."""
+    return phase == "call" or outcome != "passed"
+
+
 def wants(lane: str, arguments: Iterable[str], mark_expression: str, tests: Path) -> bool:
     named = any(
         Path(argument.partition("::")[0]).absolute().is_relative_to(tests / lane) for argument in arguments

@@ -72,8 +72,8 @@ class Terminal:
 
 
 @asynccontextmanager
-async def terminal(folder: Path, **env: str) -> AsyncIterator[Terminal]:
-    """Open a shell in a folder; whatever it started ends with it."""
+async def terminal(folder: Path, *words: str, **env: str) -> AsyncIterator[Terminal]:
+    """Open a shell in a folder, which is told these words first; whatever it started ends with it."""
     shell = await asyncio.create_subprocess_exec(
         *("bash", "--norc", "--noprofile"),
         cwd=folder,
@@ -86,7 +86,8 @@ async def terminal(folder: Path, **env: str) -> AsyncIterator[Terminal]:
     )
     opened = Terminal(shell, folder)
     try:
-        await opened._type("set -m", COMMAND_TIMEOUT_S)  # each command a group of its own, as at a keyboard
+        # Each command is a group of its own, as at a keyboard.
+        await opened._type("\n".join(["set -m", *words]), COMMAND_TIMEOUT_S)
         yield opened
         await opened.close()
     finally:

@@ -32,6 +32,7 @@ from combee_schemas.archive import (
 )
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.records import Record
+from support.rows import each_row
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "archive-v1.gz"
 BYTES = st.none() | st.binary(max_size=50)
@@ -246,7 +247,7 @@ def test_a_file_without_topics_that_others_name_places_in_is_refused(tmp_path: P
         read_contents(path)
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@each_row("what", HOSTILE)
 def test_a_hostile_file_is_refused(tmp_path: Path, what: str) -> None:
     refused(tmp_path / "a", HOSTILE[what])
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.reading import run, run_json
+from support.rows import each_row
 
 ACE = "## A\n[a-00001] helpful=1 harmful=0 :: one\n\n## B\n[b-00002] helpful=0 harmful=2 :: zwei ✓\n"
 
@@ -53,7 +54,7 @@ def test_windows_line_ends_and_byte_order_marks_do_no_harm() -> None:
     assert run("playbook", "convert", "-", "--to", "ace", stdin=raw).stdout == ACE
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "words"),
     [
         (b"hello\n", "standard input: line 1: expected"),

@@ -50,7 +50,7 @@ def without(number: int) -> dict[int, int]:
     return {key: newest for key, newest in MODERN.items() if key != number}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("requests", "verdict", "told"),
     [
         (MODERN, "ok", "Kafka 4.1 or newer at a:1"),
@@ -108,7 +108,7 @@ def test_a_fresh_embedded_broker_is_no_failure() -> None:
     assert check.verdict == "warn"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("skew_ms", "within_ms", "verdict"),
     [
         (3.0, 1.0, "ok"),
@@ -124,7 +124,7 @@ def test_clocks_may_differ_by_what_is_not_known(skew_ms: float, within_ms: float
     assert ("ahead of" if skew_ms > 0 else "behind") in check.says
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("records", "oldest_s", "members", "verdict"),
     [(0, None, 0, "ok"), (5, 2.0, 0, "fail"), (5, 2.0, 1, "ok"), (5, 400.0, 1, "warn")],
 )
@@ -154,7 +154,7 @@ def test_a_batch_is_late_after_its_time_and_stuck_after_all_repeats(age_s: float
     assert "q #1" not in check.says
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("works", "trouble", "verdict", "told"),
     [
         (["JSON schema", "JSON mode", "plain text"], None, "ok", "JSON schema, JSON mode, plain text"),

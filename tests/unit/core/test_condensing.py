@@ -1,11 +1,11 @@
 """A run that is too long keeps what failed, how it began and how it ended."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.condensing import Step, condensed, excerpt, trajectory_text
 from combee.core.shortening import size
+from support.rows import each_row
 
 CALM = [Step("tool", f"listing {number}: " + "all is well " * 20) for number in range(60)]
 
@@ -49,7 +49,7 @@ def test_a_step_that_its_format_calls_failed_is_a_failure_whatever_it_says() -> 
     assert Step("tool", "nope", has_failed=True).failure == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Traceback (most recent call last):",

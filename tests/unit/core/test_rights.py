@@ -67,7 +67,7 @@ def test_for_strimzi_a_subject_of_a_certificate_is_a_user_with_one() -> None:
     assert {user["apiVersion"] for user in users} == {"kafka.strimzi.io/v1"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "principal", ["User:CN=support,OU=agents", "User:Support", "User:*", "User:CN=", f"User:CN={'x' * 63}.yz"]
 )
 def test_a_principal_that_strimzi_cannot_have_is_refused(principal: str) -> None:

@@ -1,7 +1,5 @@
 """What proves a source: a forged, borrowed or missing proof proves nothing, and names count as the setting says."""
 
-import pytest
-
 from combee.adapters.ed25519 import key_proof, with_public_key
 from combee.core.sources import (
     NOBODY,
@@ -24,6 +22,7 @@ from combee_schemas.base import Source
 from combee_schemas.records import PROOF_HEADER
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Seen
+from support.rows import each_row
 
 SECRET, OTHER, OURS = b"the secret of shop", b"the secret of desk", b"what services share"
 TOPIC, VALUE = "reflections", b"the record's bytes"
@@ -55,7 +54,7 @@ def test_a_secret_a_key_pair_and_the_services_prove_a_name() -> None:
     assert proven(vouched, source=gateway_source("web", proven=True)) == "gateway"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "header",
     [
         secret_proof(OTHER, TOPIC, "shop", VALUE),  # somebody else's secret

@@ -7,6 +7,7 @@ from combee.core.tenants import IN_BATCHES_S, Limits, Tenants, tenant_of
 from combee.settings.group import SettingsError
 from combee.settings.loading import load_settings
 from combee_schemas.playbook import Playbook, Spend
+from support.rows import each_row
 
 DAY = 20_000
 NOON_MS = DAY * DAY_MS + DAY_MS // 2
@@ -16,7 +17,7 @@ def snapshot(name: str, tokens: int, *, day: int = DAY, cost: float = 0.0, versi
     return Playbook(name=name, version=version, spend=Spend(day=day, tokens=tokens, cost=cost))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "tenant"),
     [
         ("support/refunds", "support"),

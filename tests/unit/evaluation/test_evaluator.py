@@ -85,7 +85,7 @@ async def test_what_was_asked_is_not_paid_for_again_by_whoever_asks() -> None:
     assert (await exam(renamed)).known == 6, "the same content"
 
 
-@pytest.mark.parametrize("change", ["content", "question", "target", "scorer", "model"])
+@each_row("change", ["content", "question", "target", "scorer", "model"])
 async def test_whatever_changes_an_answer_or_its_score_is_asked_anew(change: str) -> None:
     exam = Exam()
     await exam(OTHER, QUESTIONS[:1])

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from combee_schemas.topics import TOPICS, AnyTopic
+from support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "asyncapi.yaml"
@@ -67,7 +68,7 @@ def test_every_topic_is_in_it_with_who_writes_and_reads(document: dict[str, Any]
             assert {part for done, part, where in told if (done, where) == (action, channel)} == set(parts)
 
 
-@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
+@each_row("topic", TOPICS, ids=lambda topic: topic.name)
 def test_the_frozen_examples_are_as_it_says(topic: AnyTopic, document: dict[str, Any]) -> None:
     payload = document["components"]["messages"][topic.name]["payload"]
     validator = jsonschema_rs.validator_for({**payload, "components": document["components"]})

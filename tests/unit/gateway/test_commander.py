@@ -5,6 +5,7 @@ import pytest
 from combee.gateway.access.access import commander
 from combee.gateway.access.keys import ANYBODY, SCOPES, Caller, Keyring
 from combee.gateway.problems import Refusal
+from support.rows import each_row
 
 OPERATOR = Caller(name="operators", scopes=frozenset(SCOPES), namespaces=("support/",), expires_ms=100)
 READER = Caller(name="readers", scopes=frozenset({"playbooks:read"}))
@@ -15,7 +16,7 @@ def test_a_key_with_the_scope_may_command_the_playbooks_of_its_name_spaces() -> 
     assert commander(KEYS, OPERATOR, "support/refunds", 50) is OPERATOR
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("caller", "playbook", "now_ms", "why"),
     [
         (None, "support/refunds", 50, "a key with the scope playbooks:admin is needed"),

@@ -133,7 +133,7 @@ def test_a_name_space_ends_at_a_slash(namespace: str, holds: list[str], holds_no
     assert [name for name in (*holds, *holds_not) if caller.may_touch(name)] == holds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("namespace", "says"),
     [
         ("support/*", "write 'support/'"),

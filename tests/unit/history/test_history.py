@@ -23,6 +23,7 @@ from combee_schemas.command import Command
 from combee_schemas.playbook import Label, Playbook
 from support import ledger
 from support.gateway import SharedApplication, asked, published, version
+from support.rows import each_row
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -161,7 +162,7 @@ async def test_a_version_that_there_never_was_is_not_found(ask: Ask, number: int
     assert await ask(await filled(*THREE), number) is None
 
 
-@pytest.mark.parametrize("ask", ASKERS)
+@each_row("ask", ASKERS)
 async def test_a_version_that_cannot_be_read_is_passed_over(ask: Ask) -> None:
     log = await filled(version(NAME, 1))
     await log.produce(Outgoing(topic=topics.HISTORY.name, key=NAME.encode(), value=b"\x00"))
@@ -169,7 +170,7 @@ async def test_a_version_that_cannot_be_read_is_passed_over(ask: Ask) -> None:
     assert await ask(log, 2) is None
 
 
-@pytest.mark.parametrize("ask", ASKERS)
+@each_row("ask", ASKERS)
 async def test_a_version_that_is_no_longer_retained_is_not_found(ask: Ask) -> None:
     log = await filled(*THREE)
     log.expire(TopicPartition(topic=topics.HISTORY.name, partition=0), 3)

@@ -7,6 +7,8 @@ import pytest
 from benchmarks.paired import estimate, exceeds, interval
 from benchmarks.sides import foreign
 
+from support.rows import each_row
+
 LIMIT = 1.05
 
 
@@ -38,7 +40,7 @@ def test_one_wild_reading_does_not_hide_what_the_others_show() -> None:
     assert exceeds([1.2, 1.21, 1.19, 1.2, 1.22, 1.18, 1.2, 1.0], LIMIT)
 
 
-@pytest.mark.parametrize(("pairs", "outside"), [(6, 0), (7, 2), (8, 3), (10, 8)])
+@each_row(("pairs", "outside"), [(6, 0), (7, 2), (8, 3), (10, 8)])
 def test_the_interval_is_that_of_the_tables(pairs: int, outside: int) -> None:
     ratios = noisy(1.0, 0.5, pairs, 3)
     averages = sorted((a * b) ** 0.5 for n, a in enumerate(ratios) for b in ratios[n:])

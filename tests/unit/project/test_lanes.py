@@ -1,10 +1,11 @@
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 from hypothesis.internal import charmap
 
-from support.lanes import lane_of, marks, refusal, shared_out, wants
+from support.lanes import is_shown, lane_of, marks, refusal, shared_out, wants
 from support.rows import each_row
 
 TESTS = Path(__file__).parents[2]
@@ -41,6 +42,12 @@ def test_each_process_begins_with_its_share_of_the_files_whose_tests_wait() -> N
     assert names == ["d", "f", "f", "f", "a", "e", "a", "b", "c", "c"]
     assert shared_out(files[:5], TESTS, 3) == [0, 1, 2, 3, 4]
     assert sorted(shared_out(files, TESTS, 9)) == list(range(10))
+
+
+def test_of_what_surrounds_a_test_only_what_went_wrong_is_shown() -> None:
+    phases, outcomes = ("setup", "call", "teardown"), ("passed", "skipped", "failed")
+    hidden = [pair for pair in product(phases, outcomes) if not is_shown(*pair)]
+    assert hidden == [("setup", "passed"), ("teardown", "passed")]
 
 
 @each_row(

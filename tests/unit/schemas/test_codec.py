@@ -66,15 +66,16 @@ def outcome(raw: bytes, kind: type[Message]) -> Message | str:
         return str(error)
 
 
-@pytest.mark.parametrize("example", OF_PARTS, ids=str)
+@each_row("example", OF_PARTS, ids=str)
 def test_writing_by_parts_gives_the_same_bytes_whether_or_not_they_are_known(
     example: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = example.message
     again = message.model_copy()
     first, known = encode(message), encode(again)
-    monkeypatch.setattr(example.kind, "PARTS", {})
-    assert first == known == encode(message)
+    with monkeypatch.context() as patch:
+        patch.setattr(example.kind, "PARTS", {})
+        assert first == known == encode(message)
 
 
 def test_an_entry_that_a_version_before_has_is_read_once() -> None:
@@ -140,7 +141,7 @@ def test_a_version_is_a_number_that_this_reader_knows(version: object) -> None:
         decode(msgpack.packb(fields), Reflection)
 
 
-@pytest.mark.parametrize("score", [{"a": math.nan}, {"": 1}, {"x" * 41: 1}, {str(n): 1 for n in range(11)}])
+@each_row("score", [{"a": math.nan}, {"": 1}, {"x" * 41: 1}, {str(n): 1 for n in range(11)}])
 def test_scores_are_few_plain_numbers_with_short_names(score: dict[str, float]) -> None:
     with pytest.raises(CodecError, match="score"):
         decode(body(Reflection, reflection_id="r", playbook="p", score=score), Reflection)
@@ -165,7 +166,7 @@ def test_a_playbook_has_a_plain_name(name: str) -> None:
         decode(body(Reflection, reflection_id="r", playbook=name), Reflection)
 
 
-@pytest.mark.parametrize("name", ["a", "support/refunds", "A.b-c_d/0", "a" * 200])
+@each_row("name", ["a", "support/refunds", "A.b-c_d/0", "a" * 200])
 def test_plain_names_are_accepted(name: str) -> None:
     assert decode(body(Reflection, reflection_id="r", playbook=name), Reflection).playbook == name
 

@@ -1,16 +1,16 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-import pytest
 from pydantic import BaseModel
 
 from combee_schemas.base import Message
 from combee_schemas.codec import decode, encode
 from support.examples import FOLDER, HOW, KINDS, Example, examples
+from support.rows import each_row
 
 EXAMPLES = list(examples())
 OLD = [example for example in EXAMPLES if example.version < example.kind.version_number]
-each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+each_kind = each_row("kind", KINDS.values(), ids=KINDS.keys())
 
 
 def of(kind: type[Message]) -> list[Example]:

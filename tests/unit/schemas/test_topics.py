@@ -247,7 +247,7 @@ def test_other_topics_under_the_prefix_are_not_our_business() -> None:
     assert problems(WANT, {**FINE, "theirs": Existing(partitions=1, config={})}, "combee") == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "remedy"),
     [
         ("reflections", "set COMBEE_PARTITIONS=3"),
@@ -263,7 +263,7 @@ def test_a_wrong_partition_count_names_the_setting_that_fits(name: str, remedy: 
     assert remedy in problem
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "key", "value"),
     [
         ("playbooks", "cleanup.policy", "delete"),

@@ -8,6 +8,7 @@ from combee.sdk import Client, learning
 from combee.sdk.instrumentation import Instrumentation, OpenRuns, in_front
 from combee.sdk.learning import Run, last_question, tool_calls_text
 from combee_schemas.trace import Trace
+from support.rows import each_row
 from support.sdk import NAME, UnreliableTransport
 
 
@@ -59,7 +60,7 @@ def test_calls_of_tools_stand_below_what_was_said() -> None:
     assert tool_calls_text("", []) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prompt", "system", "whole"),
     [
         ("book", "own", "book\n\nown"),

@@ -7,6 +7,7 @@ import pytest
 
 from combee.local.stack import StackOptions, child_environment
 from combee.settings.loading import Settings, load_settings
+from support.rows import each_row
 
 ROOT = Path(__file__).parents[3]
 DEFAULT = 40
@@ -101,9 +102,7 @@ def test_the_batch_size_of_a_stack_is_that_of_its_batches() -> None:
     assert child_environment(options)["COMBEE_BATCH_SIZE"] == "101"
 
 
-@pytest.mark.parametrize(
-    "name", ["docker-compose.yml", "deploy/.env.example", "deploy/simulated.yml", "deploy/Dockerfile"]
-)
+@each_row("name", ["docker-compose.yml", "deploy/.env.example", "deploy/simulated.yml", "deploy/Dockerfile"])
 def test_containers_leave_the_choice_to_the_controller(name: str) -> None:
     lines = (ROOT / name).read_text().splitlines()
     assert not [line for line in lines if "BATCH_SIZE" in line and not line.lstrip().startswith("#")]

@@ -7,6 +7,7 @@ import pytest
 from combee import compose
 from combee.settings.group import SettingsError
 from combee.settings.loading import load_settings
+from support.rows import each_row
 
 
 def test_a_gate_is_set_for_all_and_for_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +24,7 @@ def test_a_gate_is_set_for_all_and_for_some(tmp_path: Path, monkeypatch: pytest.
     assert load_settings().gate.policy().judges_of("free") == ("evaluate",)
 
 
-@pytest.mark.parametrize("gate", ["on", "", "evaluate,", "off,approve"])
+@each_row("gate", ["on", "", "evaluate,", "off,approve"])
 def test_what_is_no_judge_is_a_wrong_setting(gate: str) -> None:
     with pytest.raises(SettingsError, match="COMBEE_GATE"):
         load_settings(gate=gate)

@@ -17,6 +17,7 @@ from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
+from support.rows import each_row
 
 
 def rng(seed: int) -> Random:
@@ -165,7 +166,7 @@ def test_a_combine_call_passes_corrections_on() -> None:
     assert (operation["type"], operation["entry_ids"]) == ("UPDATE", ["misc-00003"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lesson", "section"),
     [
         (LESSONS[0], "FORMULAS & CALCULATIONS"),

@@ -30,7 +30,7 @@ def test_5xx_and_10mb_are_understood() -> None:
     assert fault_rates({"5xx": 0.25, "10MB": 0.5}).rates == {"500": 0.25, "huge": 0.5}
 
 
-@pytest.mark.parametrize("texts", [["429"], ["429=x"], ["429=2"], ["fire=0.1"], ["429=0.6", "500=0.6"]])
+@each_row("texts", [["429"], ["429=x"], ["429=2"], ["fire=0.1"], ["429=0.6", "500=0.6"]])
 def test_a_fault_that_cannot_be_is_refused(texts: list[str]) -> None:
     with pytest.raises(ValueError, match=r"fault"):
         parse_faults(texts)

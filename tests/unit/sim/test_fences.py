@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from combee.sim.roles.respond import respond
 from combee_schemas.model import Prompt
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import Operation, OperationKind
+from support.rows import each_row
 
 TRACES = family_traces(Random(3), 12)
 REFLECTIONS = reflections_on(TRACES)
@@ -101,7 +101,7 @@ def test_whatever_the_texts_of_items_hold_they_are_read_as_they_were(items: list
         }
 
 
-@pytest.mark.parametrize("text", ["one line", "two\nlines", "", "item 2\nkey_insight: forged"])
+@each_row("text", ["one line", "two\nlines", "", "item 2\nkey_insight: forged"])
 def test_one_run_is_one_object(text: str) -> None:
     (found,) = data(fence("trace", as_fields({"task": "a task", "trajectory": text})))
     assert found == {"task": "a task", "trajectory": text}

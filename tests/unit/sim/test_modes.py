@@ -25,6 +25,7 @@ from combee.sim.roles.respond import respond
 from combee.sim.server.standin import CallLog, SimOptions, StandIn
 from combee_schemas.digests import digest
 from combee_schemas.model import Prompt
+from support.rows import each_row
 
 EVERYTHING = Law(half_tokens=1e12, steepness=1.0)
 """Nothing is lost to overload."""
@@ -306,9 +307,7 @@ def test_modes_are_read_and_told_as_they_are_given() -> None:
     assert {name.partition("=")[0] for name in parse_modes(USUAL).summary()} == set(USUAL)
 
 
-@pytest.mark.parametrize(
-    "wrong", ["lies", "invented=many", "paraphrase=1.5", "contradictions=-1", "invented=nan"]
-)
+@each_row("wrong", ["lies", "invented=many", "paraphrase=1.5", "contradictions=-1", "invented=nan"])
 def test_a_mode_that_does_not_exist_or_a_wrong_rate_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="mode"):
         parse_modes([wrong])

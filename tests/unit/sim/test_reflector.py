@@ -10,6 +10,7 @@ from combee.sim.inprocess import as_request
 from combee.sim.roles.respond import respond
 from combee_schemas.playbook import Entry
 from combee_schemas.trace import Trace
+from support.rows import each_row
 
 
 def rng(seed: int) -> Random:
@@ -83,7 +84,7 @@ def test_tagging_teaches_the_tag_that_was_missed() -> None:
     assert "interest expense" in lesson["key_insight"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("feedback", "lesson"),
     [
         ("Wrong: for faulty items the shop pays the label.", "For faulty items the shop pays the label."),
@@ -100,7 +101,7 @@ def test_the_lesson_of_any_other_run_is_the_reason_that_its_feedback_gives(
     assert said["key_insight"] == lesson
 
 
-@pytest.mark.parametrize(
+@each_row(
     "feedback",
     [
         "",

@@ -15,6 +15,7 @@ from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
+from support.rows import each_row
 
 
 def rng(seed: int) -> Random:
@@ -33,12 +34,12 @@ PROMPTS = {
 }
 
 
-@pytest.mark.parametrize("name", PROMPTS)
+@each_row("name", PROMPTS)
 def test_the_role_follows_from_the_schema_of_the_reply(name: str) -> None:
     assert read(as_request(PROMPTS[name])).role == name.split(maxsplit=1)[0]
 
 
-@pytest.mark.parametrize("name", PROMPTS)
+@each_row("name", PROMPTS)
 def test_without_a_schema_the_role_follows_from_the_keys_the_text_asks_for(name: str) -> None:
     request = as_request(PROMPTS[name])
     del request["response_format"]
@@ -46,7 +47,7 @@ def test_without_a_schema_the_role_follows_from_the_keys_the_text_asks_for(name:
     assert respond(request, 1).reply == respond(as_request(PROMPTS[name]), 1).reply
 
 
-@pytest.mark.parametrize("name", PROMPTS)
+@each_row("name", PROMPTS)
 def test_reworded_instructions_change_nothing(name: str) -> None:
     prompt = PROMPTS[name]
     playbook = prompt.system.partition("<playbook ")

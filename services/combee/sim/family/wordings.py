@@ -66,6 +66,7 @@ def _pattern(way: str) -> re.Pattern[str]:
     return re.compile("".join(said), re.IGNORECASE)
 
 
+@lru_cache(maxsize=256)
 def _places(way: str) -> int:
     return len(set(re.findall(r"\{(\d)\}", way)))
 

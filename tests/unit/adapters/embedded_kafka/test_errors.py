@@ -11,9 +11,10 @@ from combee.adapters.embedded_kafka import (
     PortTakenError,
 )
 from combee.adapters.embedded_kafka.errors import TAIL_CHARACTERS, diagnose, storage_errors
+from support.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "kind", "remedy"),
     [
         ("Caused by: java.net.BindException: Address already in use", PortTakenError, "end the process"),

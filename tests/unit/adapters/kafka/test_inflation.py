@@ -14,6 +14,7 @@ from combee.adapters.kafka import KafkaLog, inflation
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.inflation import MAX_INFLATED_BYTES, BoundedRecords, Unread
 from combee_schemas.records import UNREAD_HEADER
+from support.rows import each_row
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 MIB = 1024 * 1024
@@ -49,7 +50,7 @@ def test_a_bomb_becomes_one_record_that_holds_it_as_it_lies(codec: int, sizes: S
     assert read(raw) == [(0, GOOD), (last, bomb), (last + 1, GOOD)]
 
 
-@pytest.mark.parametrize("codec", [0, *CODECS.values()], ids=["none", *CODECS])
+@each_row("codec", [0, *CODECS.values()], ids=["none", *CODECS])
 def test_what_stays_below_the_bound_is_read_as_ever(codec: int) -> None:
     values = [b"value %d" % n * 50 for n in range(200)]
     raw = batch(*values, codec=codec) + batch(GOOD, codec=codec, first=200)
@@ -80,7 +81,7 @@ def test_a_header_that_is_no_text_does_not_stop_the_partition() -> None:
         list(MemoryRecords(bytes(broken)).next_batch())
 
 
-@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+@each_row("codec", CODECS.values(), ids=CODECS)
 def test_a_batch_that_does_not_inflate_does_not_stop_the_partition(codec: int) -> None:
     whole = batch(b"value" * 1_000, codec=codec)
     broken = whole[: inflation.HEADER_BYTES] + b"\x00\x01\x02" * (len(whole) - inflation.HEADER_BYTES)

@@ -122,9 +122,7 @@ def test_an_alert_about_a_certificate_is_told_apart_from_other_trouble(reason: s
 # ---- tokens
 
 
-@pytest.mark.parametrize(
-    "url", ["http://tokens.test/", "tokens.test", "ftp://x/", "https://", "file:///etc/passwd"]
-)
+@each_row("url", ["http://tokens.test/", "tokens.test", "ftp://x/", "https://", "file:///etc/passwd"])
 def test_a_secret_goes_over_tls_or_stays_on_this_machine(url: str) -> None:
     with pytest.raises(ConfigurationError, match="COMBEE_OAUTH_TOKEN_URL must begin with https://"):
         security_options(replace(WHOLE, sasl_mechanism="OAUTHBEARER", oauth_token_url=url))

@@ -52,16 +52,12 @@ def test_a_weak_models_reply_is_helped(text: str) -> None:
     assert read_reply(answer(text), PROMPT) == GOOD
 
 
-@pytest.mark.parametrize(
-    "text", [TEXT, f"\n {TEXT}\n", f"<think>maybe</think>{TEXT}", '{"why": "\\ud800", "items": []}']
-)
+@each_row("text", [TEXT, f"\n {TEXT}\n", f"<think>maybe</think>{TEXT}", '{"why": "\\ud800", "items": []}'])
 def test_a_small_reply_that_is_in_order_is_read_as_any_other(text: str) -> None:
     assert read_small_reply(answer(text), PROMPT) == read_reply(answer(text), PROMPT)
 
 
-@pytest.mark.parametrize(
-    "text", ["", f"Here: {TEXT}", TEXT[:-1], '{"why": "no items"}', TEXT + " " * REPAIRABLE_CHARS]
-)
+@each_row("text", ["", f"Here: {TEXT}", TEXT[:-1], '{"why": "no items"}', TEXT + " " * REPAIRABLE_CHARS])
 def test_what_is_large_or_may_need_repair_is_not_read_at_once(text: str) -> None:
     assert read_small_reply(answer(text), PROMPT) is None
 

@@ -85,7 +85,7 @@ def test_there_are_as_many_groups_as_the_paper_says(count: int, groups: int) -> 
     assert shuffle.group_count(count) == groups
 
 
-@pytest.mark.parametrize(("count", "copies"), [(1, 1), (3, 1), (4, 2), (40, 2)])
+@each_row(("count", "copies"), [(1, 1), (3, 1), (4, 2), (40, 2)])
 def test_fewer_than_four_reflections_are_not_copied(count: int, copies: int) -> None:
     assert shuffle.effective_copies(count, 2, shuffle.group_count(count)) == copies
 

@@ -15,6 +15,7 @@ from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Asked, Change, Entry, Playbook, Retired, Revocation
 from combee_schemas.records import Outgoing, Record
 from combee_schemas.topics import AnyTopic
+from support.rows import each_row
 
 NAME, SUBJECT = "support/refunds", "jane@example.com"
 
@@ -52,9 +53,7 @@ def after(made: Lessons, playbook: Playbook) -> Playbook:
     return topics.HISTORY.read(record)
 
 
-@pytest.mark.parametrize(
-    ("evidence", "goes"), [(("a",), True), (("a", "b"), False), ((), False), (("b",), False)]
-)
+@each_row(("evidence", "goes"), [(("a",), True), (("a", "b"), False), ((), False), (("b",), False)])
 def test_a_lesson_goes_that_rests_on_erased_runs_alone(evidence: tuple[str, ...], *, goes: bool) -> None:
     taught = version(entry("x", evidence=evidence, evidence_count=len(evidence)))
     assert after(lessons(taught, erased=("a",)), taught).entries == (() if goes else taught.entries)

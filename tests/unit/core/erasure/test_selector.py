@@ -7,11 +7,12 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from combee.core.erasure.selector import Marker, Selector, Subjects
+from support.rows import each_row
 
 NAME = "Jürgen Groß"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         f"ask {NAME} first",
@@ -27,7 +28,7 @@ def test_a_name_is_found_however_it_is_written(text: str) -> None:
     assert Subjects((NAME,)).named_in_bytes(b"\xd9\x20" + text.encode())
 
 
-@pytest.mark.parametrize("text", ["ask Jürgen first", "", "GroB", "J"])
+@each_row("text", ["ask Jürgen first", "", "GroB", "J"])
 def test_what_is_another_name_is_not(text: str) -> None:
     assert not Subjects((NAME,)).named_in(text)
 

@@ -17,7 +17,7 @@ def right_of(right: int, n: int) -> dict[str, Points]:
     return {f"q{i:03}": Points(right=float(i < right)) for i in range(n)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("right", "n", "low", "high"),
     # Newcombe (Statistics in Medicine 17, 1998), table I, method 3: Wilson's without continuity correction.
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],

@@ -52,7 +52,7 @@ def test_a_bad_pattern_is_told_before_anybody_is_asked() -> None:
     assert bad_pattern(question(r"\d+")) == ""
 
 
-@pytest.mark.parametrize("body", [{}, {"is_right": "true"}, {"is_right": 1}, {"is_right": None}])
+@each_row("body", [{}, {"is_right": "true"}, {"is_right": 1}, {"is_right": None}])
 def test_a_judge_says_true_or_false(body: dict[str, object]) -> None:
     assert read_judgement({"is_right": True}) == Points(right=1)
     assert read_judgement({"is_right": False}) == Points(right=0)

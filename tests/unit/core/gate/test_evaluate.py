@@ -7,6 +7,7 @@ from combee.core.gate.evaluate import verdict
 from combee.core.gate.gate import Gate
 from combee_schemas.gate import Verdict
 from combee_schemas.playbook import Label
+from support.rows import each_row
 
 NAME = "support/refunds"
 GATE = Gate(
@@ -23,7 +24,7 @@ def said(candidate: dict[str, Points], production: dict[str, Points], margin: fl
     return verdict(GATE, candidate, production, margin=margin, judged_by="me", now_ms=7)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("right", "before", "of", "accepts", "word"),
     [
         (60, 60, 100, True, "not worse"),

@@ -1,10 +1,9 @@
 """Decisions at gates: every wrong one is planted once; the same facts without it are clean."""
 
-import pytest
-
 from combee.core.ledger import NOTHING, Ledger, checkpoint
 from combee_schemas.gate import Decision
 from combee_schemas.playbook import Label
+from support.rows import each_row
 
 NAME = "support/refunds"
 GOOD = [
@@ -39,7 +38,7 @@ def test_a_label_that_was_read_before_a_later_decision_is_compared_with_its_own(
     assert judged(GOOD, production(1, 3)).report().good
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("decisions", "label", "told"),
     [
         ([*GOOD[:2], GOOD[1]], production(1, 2), "decides about version 1 of support/refunds, and 1 was"),

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations, takewhile
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -471,6 +470,6 @@ def test_of_a_small_model_only_additions_count_and_never_the_worked_example() ->
     assert ace.EXAMPLE in ASKED["small aggregate"].system
 
 
-@pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2)])
+@each_row(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2)])
 def test_tokens_are_estimated_upwards(text: str, tokens: int) -> None:
     assert estimate_tokens(text) == tokens

@@ -11,6 +11,7 @@ from combee.core.outcomes.fold import MOST_ENTRIES, MOST_MEASURES, MOST_VERSIONS
 from combee_schemas.base import Shown
 from combee_schemas.codec import encode
 from combee_schemas.outcome import Figures, Outcome, OutcomeStatistics
+from support.rows import each_row
 
 NAME = "support/refunds"
 
@@ -92,7 +93,7 @@ def test_a_run_that_names_no_version_is_counted_as_such() -> None:
     assert folded(outcome("a", None, success=True))[NAME].unplaced == 1
 
 
-@pytest.mark.parametrize("line", ["other", "other@short", f"{NAME}@no name", "?"])
+@each_row("line", ["other", "other@short", f"{NAME}@no name", "?"])
 def test_a_run_that_names_a_line_of_another_playbook_is_not_placed(line: str) -> None:
     found = folded(outcome("a", 1, line=line, success=True))
     assert (set(found), found[NAME].unplaced) == ({NAME}, 1)

@@ -44,7 +44,7 @@ def test_anything_else_is_refused_with_what_is_known(rule: str) -> None:
 DAY = 86_400_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "meant"),
     [
         ("since:1970-01-02", (False, True, True)),

@@ -4,6 +4,7 @@ import pytest
 
 from combee.core.replaying.variant import SETTINGS, Variant, parse
 from combee.settings.loading import GROUPS
+from support.rows import each_row
 
 
 def test_a_variant_names_what_it_does_otherwise() -> None:
@@ -22,7 +23,7 @@ def test_only_another_size_or_wait_cuts_batches_anew() -> None:
     assert not parse("a:copies=3,without=id:x").cuts_anew
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "says"),
     [
         ("", "no name of a variant"),

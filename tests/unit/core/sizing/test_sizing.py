@@ -90,7 +90,7 @@ def test_a_version_tells_of_its_batch() -> None:
     assert not iteration_of(changed(VERSION, reason="branch", reflections=0)).is_batch, "a fork took no time"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [{"reason": "flush"}, {"reflections": 4}, {"degraded": True}, {"created_at_ms": 1000}],
     ids=lambda other: next(iter(other)),
