@@ -7,6 +7,7 @@ nor repeats a reflection.
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -57,17 +58,19 @@ HOLDS_BACK = ("source", "tenant", "spend")
 """A source's share of a batch, a tenant's limits, a cap on spending."""
 DELIVERED_BYTES = 512 << 10
 """Of delivered records kept for the next turn, per partition; the rest is read from the log."""
+RECORD_BYTES = 200
+"""About what a record takes beside its value."""
 TAKEN_AT_ONCE = 100
 """Records between two chances for everything else on the event loop."""
 
 
 @dataclass(slots=True)
 class _News:
-    """What was delivered of one partition since the last turn."""
+    """What was delivered of one partition and has not been worked in."""
 
     newest: dict[str, int] = field(default_factory=dict)
     """Last offset delivered, per input topic."""
-    records: list[Record] = field(default_factory=list)
+    records: deque[Record] = field(default_factory=deque)
     size: int = 0
 
     def add(self, records: Sequence[Record]) -> None:
@@ -76,12 +79,17 @@ class _News:
         self.newest[last.topic] = max(self.newest.get(last.topic, -1), last.offset)
         if self.size < DELIVERED_BYTES:
             self.records += records
-            self.size += sum(len(record.value or b"") for record in records)
+            self.size += sum(map(_size, records))
 
-    def take(self) -> list[Record]:
-        """Return the records kept, once."""
-        taken, self.records, self.size = self.records, [], 0
-        return taken
+    def take(self) -> Record:
+        """Return the next of the records kept, once."""
+        record = self.records.popleft()
+        self.size -= _size(record)
+        return record
+
+
+def _size(record: Record) -> int:
+    return RECORD_BYTES + len(record.value or b"")
 
 
 class Shuffler:
@@ -261,8 +269,7 @@ class Shuffler:
                 names &= {name for name in names if await self._partition(name) == number}
             # First: a command waits for the end of a batch, and the next one must not take its turn.
             await self._close_due(state)
-            while news.records:
-                await self._work_in_all(state, news.take())
+            await self._work_in_all(state, news)
             for topic, newest in list(news.newest.items()):
                 if newest > state.seen[topic]:
                     async with self._reading_log:
@@ -286,13 +293,15 @@ class Shuffler:
         while await self._refill(state, lines):
             lines = await self._closer.close_due(state)
 
-    async def _work_in_all(self, state: PartitionState, records: Iterable[Record]) -> None:
+    async def _work_in_all(self, state: PartitionState, news: _News) -> None:
         """Work in what was delivered, as far as each record follows the one before; the log has the others."""
-        for count, record in enumerate(records, 1):
-            if self._states.get(state.number) is not state:
-                return  # the partition was given up, or dealt anew, which waits for this turn
+        count = 0
+        while news.records and self._states.get(state.number) is state:
+            # One by one, so that each leaves the memory. What is given up, or dealt anew, waits for this turn.
+            record = news.take()
             if record.offset == state.seen[record.topic] + 1:
                 await self._work_in(state, record)
+            count += 1
             if count % TAKEN_AT_ONCE == 0:
                 await asyncio.sleep(0)
 

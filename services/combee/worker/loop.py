@@ -31,6 +31,8 @@ from combee_schemas.codec import CodecError
 logger = structlog.get_logger()
 
 POLL_S = 0.2
+COMMIT_S = 0.1
+"""At least so long between two commits while records are open: the next records wait for each."""
 IDLE_POLL_S = 0.5
 """While nothing is open: then a turn has nothing to do but to see records, and to be told to stop."""
 
@@ -89,6 +91,7 @@ class Loop:
         self._marks: dict[TopicPartition, Watermark] = {}
         self._tasks: dict[asyncio.Task[None], Record] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._committed_at = float("-inf")
         self._suspended: set[TopicPartition] = set()
         self._fatal: BaseException | None = None
         self._consumer: Consumer | None = None
@@ -123,7 +126,8 @@ class Loop:
             await self._release()
             await self._announce_pauses()
             self._balance(consumer)
-            await self._commit(consumer)
+            if not self._tasks or self._now() >= self._committed_at + COMMIT_S:
+                await self._commit(consumer)
             self._on_turn({tp: mark.open for tp, mark in self._marks.items()})
         except RETRIABLE as error:
             logger.warning("log_unavailable", service=self._handler.service, error=str(error))
@@ -261,6 +265,10 @@ class Loop:
         if news:
             await consumer.commit(news)
             self._committed |= news
+            self._committed_at = self._now()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def _drain(self, consumer: Consumer, drain_s: float) -> None:
         """Finish what is with the model; what waits for siblings or a slot is the next worker's."""

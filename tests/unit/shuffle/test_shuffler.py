@@ -274,6 +274,24 @@ async def test_what_is_delivered_beyond_the_memory_for_it_is_read_from_the_log(
     assert members(log) == [list(range(5)), list(range(5, 10)), list(range(10, 15))]
 
 
+async def test_what_waits_to_be_worked_in_takes_no_more_memory_than_it_may(
+    log: MemoryLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shuffling(log, clock, max_inflight_batches=9) as rig:
+        await rig.step()
+        await publish(log, *(reflection(n) for n in range(20)))
+        records = [record for record in await rig.undelivered() if record.partition == HOME]
+        sizes = [shuffler.RECORD_BYTES + len(record.value or b"") for record in records]
+        monkeypatch.setattr(shuffler, "DELIVERED_BYTES", sum(sizes[:7]))
+        for record in records:
+            rig.shuffler.deliver([record])
+        news = rig.shuffler._news[HOME]
+        assert list(news.records) == records[:7]
+        await rig.shuffler.turn()
+        assert (len(news.records), news.size) == (0, 0)
+    assert sum(map(len, members(log))) == 20
+
+
 class Reads(MemoryLog):
     """Counts what is read."""
 

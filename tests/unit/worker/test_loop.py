@@ -1,6 +1,7 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 import stamina
@@ -17,7 +18,7 @@ from combee.ports import (
     TopicPartition,
     TransientError,
 )
-from combee.worker.loop import Loop
+from combee.worker.loop import COMMIT_S, Loop
 from support.clock import ManualClock
 from support.ledger import dead_letters
 
@@ -123,6 +124,30 @@ async def test_records_are_handled_at_once_and_committed_when_all_before_them_ar
         handler.release(2)
         await until_committed(handler, 4)
     assert sorted(handler.begun) == [0, 1, 2, 3]
+
+
+async def test_while_records_are_open_commits_keep_a_distance(
+    handler: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = list[float]()
+    commit = MemoryConsumer.commit
+
+    async def noted(self: MemoryConsumer, offsets: Mapping[TopicPartition, int]) -> None:
+        times.append(asyncio.get_running_loop().time())
+        await commit(self, offsets)
+
+    monkeypatch.setattr(MemoryConsumer, "commit", noted)
+    handler.hold(*range(40))
+    await produce(handler, 40)
+    async with running(handler):
+        await until(lambda: len(handler.begun) == 40)
+        for offset in range(40):
+            handler.release(offset)
+            await asyncio.sleep(COMMIT_S / 10)
+        await until_committed(handler, 40)
+    assert len(times) > 2
+    # The last one need not: nothing is open any more.
+    assert all(after - before >= COMMIT_S for before, after in pairwise(times[:-1]))
 
 
 async def test_what_was_not_committed_comes_again_after_a_crash(handler: Recording) -> None:

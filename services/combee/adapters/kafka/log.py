@@ -10,7 +10,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import TopicAuthorizationFailedError
 
 from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection, named_topics
-from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
+from combee.adapters.kafka.consumer import FETCH_BYTES, MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, is_denied, translated
 from combee.adapters.kafka.fetch_waits import look_seldom
 from combee.adapters.kafka.inflation import bound_inflation
@@ -118,6 +118,8 @@ class KafkaLog:
             auto_offset_reset="earliest",
             isolation_level=isolation,
             fetch_max_wait_ms=wait_ms,
+            # A fetch is in memory several times while it is read.
+            max_partition_fetch_bytes=FETCH_BYTES,
         )
 
     @asynccontextmanager
