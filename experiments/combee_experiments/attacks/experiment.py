@@ -17,6 +17,11 @@ where several sources are asked for, fewer may no longer reword, merge or remove
 After the first whole run (one seed) protections were made: the order of words, witnesses of removals, instructions
 that no curator reads, rejections that take back promotions. The criteria stayed. *Instructions without a flag* was
 added then, before it was run: it passes by the one protection that goes by patterns.
+
+After the second (two seeds) it had its answer: room among proposed entries is shared out among sources, and who means
+another lesson is no witness. And 16 rounds became 24: in 16 a lesson has four of seven teachers with a probability of
+97.1 % (a producer teaches it in 1 - 0.95^32 of all cases), so 2.9 % were expected to be missing without any attacker;
+in 24 it is 0.2 %. The attack goes on for 20 rounds instead of 12.
 """
 
 from collections.abc import Iterator

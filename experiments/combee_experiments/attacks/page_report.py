@@ -82,7 +82,7 @@ added before it was run, as an attack on these. This is no blind test.
   quarter of that room.
 - Forged scores are those of reflections. The canary's outcomes are not attacked here.
 """
-PRODUCERS = "Seven honest producers and three malicious ones, 16 rounds, the attack from the fifth on"
+PRODUCERS = "Seven honest producers and three malicious ones, 24 rounds, the attack from the fifth on"
 
 
 def page(measured: Measured, seeds: int) -> str:

@@ -48,7 +48,7 @@ from combee_schemas.command import Command
 from combee_schemas.gate import Decision
 from combee_schemas.playbook import Label, Playbook
 
-WARM_UP, ROUNDS, ROUND_S, WAIT_S = 4, 16, 60.0, 30.0
+WARM_UP, ROUNDS, ROUND_S, WAIT_S = 4, 24, 60.0, 30.0
 """Rounds before the attack begins and in all, one a minute; a window waits for half of that."""
 BATCH_SIZE = 20
 BUDGET_TOKENS = int(4 * sum(estimate_tokens(lesson) + 12 for lesson in LESSONS))

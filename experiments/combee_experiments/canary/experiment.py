@@ -12,7 +12,8 @@ over all seeds, and a rate may exceed α by two standard errors of itself at α:
 6. A candidate that is worse by the margin and says nothing of a third of its failures is accepted in at most α.
 
 Beside it, reported and not judged: the fixed test when it is looked at after every 50 callers; the test that takes
-runs for the unit; and acceptance that unequal shares of unscored runs do not block.
+runs for the unit; acceptance that unequal shares of unscored runs do not block; and callers with a proven source that
+lie for the candidate, which no test of scores can tell from a better one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ from combee_experiments.canary.report import (
     CANARY,
     EFFECTS,
     EQUAL,
+    FAR,
+    FORGED,
     HEAVY,
     HIDDEN,
     MARGIN,
@@ -71,6 +74,8 @@ class Setting:
     """Callers have as many runs as a Pareto law (1.2) gives; else each has one."""
     hidden: float = 0.0
     """Of the candidate's failures: those that nobody is told the outcome of."""
+    forging: float = 0.0
+    """Of the callers: those whose source is proven and lies, full marks for the candidate and none for production."""
     decisions: int = 400
     """Per seed."""
 
@@ -84,7 +89,9 @@ SETTINGS: Mapping[str, Setting] = {
     HEAVY: Setting(base=0.75, spread=0.1, heavy=True, decisions=60),
     "heavy callers, 10 runs": Setting(base=0.75, spread=0.1, heavy=True, runs=10, decisions=60),
     HIDDEN: Setting(hidden=1 / 3, decisions=200),
+    **{name: Setting(forging=share) for name, share in FORGED.items()},
 }
+OTHER_EFFECTS = {PLAIN: tuple(EFFECTS), HIDDEN: (WRONG,), **dict.fromkeys(FORGED, (FAR, WRONG))}
 POPULATION, MOST_RUNS = 8_000, 100_000
 """Callers, where they come again, and runs."""
 
@@ -93,8 +100,7 @@ def cells(setup: Setup) -> Iterator[Cell]:
     """Every setting with a candidate that is worse by the margin and one that is no different; more at 80 %."""
     for seed in setup.seeds:
         for setting in SETTINGS:
-            effects = tuple(EFFECTS) if setting == PLAIN else (WRONG,) if setting == HIDDEN else (WRONG, SAME)
-            for effect in effects:
+            for effect in OTHER_EFFECTS.get(setting, (WRONG, SAME)):
                 yield Cell.of(CANARY, seed, setting=setting, effect=effect)
         for arm, setting in ((PEEKED, PLAIN), (BY_RUN, HEAVY), (UNBLOCKED, HIDDEN)):
             yield Cell.of(arm, seed, setting=setting, effect=WRONG)
@@ -139,7 +145,9 @@ def _runs(setting: Setting, effect: float, rng: Random) -> Iterator[Run]:
         rate = min(1.0, max(0.0, rate + effect * is_candidate))
         score = float(rng.random() < rate)
         is_hidden = is_candidate and not score and rng.random() < setting.hidden
-        yield caller, None if is_hidden else score
+        # The hash decides, too, and not as for the arm: the same callers in every decision about them.
+        forges = caller % 1_000 < setting.forging * 1_000
+        yield caller, float(is_candidate) if forges else None if is_hidden else score
 
 
 # ---- who decides

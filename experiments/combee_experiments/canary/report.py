@@ -19,6 +19,7 @@ EFFECTS: Mapping[str, float] = {
 }
 FIXED = 791
 """Runs per arm of the fixed test: 2 · 0.8 · 0.2 · (1.645 + 0.842)² / 0.05²."""
+FORGED: Mapping[str, float] = {"one caller in 100 lies": 0.01, "one in 10 lies": 0.1, "three in 10 lie": 0.3}
 POWER, SURE, MOST_EXPOSED, MOST_TIMES = 0.8, 0.99, 100, 2
 SETTINGS = (
     "Callers, 10 % of them the candidate's unless arms are equal, have one run each; heavy ones (8,000) come again as"
@@ -91,7 +92,7 @@ def _table(measured: Measured) -> Table:
 
 def _verdicts(measured: Measured) -> Iterator[Verdict]:
     canary = measured.where(CANARY)
-    honest = [str(setting) for setting in canary.values("setting") if setting != HIDDEN]
+    honest = [str(setting) for setting in canary.values("setting") if setting not in {HIDDEN, *FORGED}]
     yield _error(
         "a candidate worse by the margin is accepted", canary.where(effect=WRONG), honest, "accepted"
     )

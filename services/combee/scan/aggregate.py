@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
+from types import MappingProxyType
 from typing import TypeVar
 
 from combee.core.batching.parts import by_topic
@@ -39,6 +40,7 @@ from combee_schemas.scan import (
 
 T = TypeVar("T")
 
+NONE: Mapping[int, str] = MappingProxyType({})
 NAMED_KEPT = 64
 """Different sets of items that operations of one reply name, worked out once."""
 
@@ -104,10 +106,11 @@ class Aggregator:
                 return proposed.model_copy(update={"usage": SKIPPED})
             rest = [member for member in members if member not in apart]
             return self._joined(base, await self.group(base, rest), proposed)
+        reflections = [member.reflection for member in members]
+        repeats = known.word_for_word(base, reflections)
         try:
-            prompt, reply = await self._asked(base, [member.reflection for member in members])
-            items = [_learned(member.reflection) for member in members]
-            answer = self._traced(_shown(base, prompt), reply, items)
+            prompt, reply = await self._asked(base, reflections)
+            answer = self._traced(_shown(base, prompt), reply, list(map(_learned, reflections)), repeats)
         except PromptTooLongError as error:
             if len(members) > 1:
                 left, right = _halves(members)
@@ -116,10 +119,10 @@ class Aggregator:
             return _failed(members, f"too long for the model however it is cut: {error}", SKIPPED)
         except PoisonError as error:
             return _failed(members, str(error), spent(error))
-        reflections = [member.reflection for member in members]
         news, echoes = without_echoes(base, reflections, answer.operations)
         claims = known.plausible(base, answer.known, [known.texts_of(one) for one in reflections])
-        claims = known.word_for_word(base, reflections, but=ops.rests(answer.operations)) | claims
+        used = ops.surely_rests(answer.operations)
+        claims = {n: repeats[n] for n in repeats if reflections[n - 1].reflection_id not in used} | claims
         known_now, echoed = known.of_group(base, claims, reflections)
         result = NodeResult(
             status="ok" if news else "empty",
@@ -304,8 +307,13 @@ class Aggregator:
         guess_alone = bool(proposal.evidence) and not _proposal(proposal).sure
         return self._carry and (self._carry_guesses or not guess_alone)
 
-    def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
-        """Read a reply; evidence is a guess where an item is named that does not have the words made of it."""
+    def _traced(
+        self, base: Playbook, reply: Reply, items: Sequence[_Item], repeats: Mapping[int, str] = NONE
+    ) -> Answer:
+        """Read a reply; evidence is a guess where an item is named that does not have the words made of it.
+
+        ``repeats``: the numbers of items that say an entry word for word, and which.
+        """
         if self._method.HOLDS != "entries":
             return self._read(base, reply, [item.evidence for item in items])
         # Read with the items themselves as what an operation rests on: so each says which it names.
@@ -313,12 +321,9 @@ class Aggregator:
         answer = self._read(base, reply, [(at,) for at in everything])
         # A weak model names nothing, so each of its operations stands for all items.
         named = lru_cache(NAMED_KEPT)(partial(_Named.of, items))
-        says = {entry.id: entry.content for entry in base.entries}
-        relatedness = Relatedness([item.text for item in items], says.values())
-        operations = (
-            _resting(each, named(each.evidence, each.guessed), items, relatedness, says)
-            for each in answer.operations
-        )
+        rests = [named(each.evidence, each.guessed) for each in answer.operations]
+        meant = (*repeats.items(), *answer.known.items())
+        operations = _resting(answer.operations, rests, items, base, meant)
         return replace(
             answer, operations=tuple(operations), guessed=named(everything, tuple(answer.guessed)).guessed
         )
@@ -395,6 +400,11 @@ class _Named:
     guessed: frozenset[str]
     """Evidence that no item has which is not named by a guess."""
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether none of it is a guess."""
+        return self.guessed.isdisjoint(self.evidence)
+
     @classmethod
     def of(cls, items: Sequence[_Item], named: Iterable[str], guessed: Iterable[str]) -> "_Named":
         """Return the items at these places."""
@@ -404,33 +414,51 @@ class _Named:
         return cls(places, evidence, frozenset(evidence).difference(sure) if guesses else frozenset())
 
 
-def _resting(
-    operation: Operation,
+def _against(
+    removal: Operation,
     named: _Named,
     items: Sequence[_Item],
     relatedness: Relatedness,
     says: Mapping[str, str],
-) -> Operation:
-    """Return an operation as one that rests on the evidence of the items that it names.
+) -> Iterator[int]:
+    """Yield the items that speak against an entry to be removed, or say its contrary: it has no words of its own."""
+    ids = frozenset(removal.entry_ids)
+    contents = [says[each] for each in removal.entry_ids if each in says]
+    return (
+        at
+        for at in named.places
+        if ids & items[at].against or any(relatedness.contradicts(said, at) for said in contents)
+    )
 
-    A removal has no words of its own: who speaks against the entry, or says its contrary, is a witness of it.
+
+def _resting(
+    operations: Iterable[Operation],
+    named: Sequence[_Named],
+    items: Sequence[_Item],
+    base: Playbook,
+    repeats: Iterable[tuple[int, str]],
+) -> Iterator[Operation]:
+    """Yield operations as ones that rest on the items that they name; of an item that is no witness it is a guess.
+
+    ``repeats`` are the numbers of items that say what an entry says, and which.
     """
-    guessed = named.guessed
-    if not guessed.intersection(named.evidence):
-        meant: Iterable[int]
-        if operation.kind == OperationKind.REMOVE:
-            ids = frozenset(operation.entry_ids)
-            contents = [says[each] for each in operation.entry_ids if each in says]
-            meant = (
-                at
-                for at in named.places
-                if ids & items[at].against or any(relatedness.contradicts(said, at) for said in contents)
-            )
-        else:
-            meant = relatedness.related(operation.content, named.places)
-        guessed = frozenset(named.evidence).difference(*(items[at].sure for at in meant))
-    guesses = tuple(reflection_id for reflection_id in named.evidence if reflection_id in guessed)
-    return operation.model_copy(update={"evidence": named.evidence, "guessed": guesses})
+    says = {entry.id: entry.content for entry in base.entries}
+    relatedness = Relatedness([item.text for item in items], says.values())
+    pairs = list(zip(operations, named, strict=True))
+    made = {
+        at: (operation.content, on.places)
+        for at, (operation, on) in enumerate(pairs)
+        if on.is_sure and operation.kind != OperationKind.REMOVE
+    }
+    repeated = [(says[entry_id], (n - 1,)) for n, entry_id in repeats if entry_id in says]
+    witnesses = dict(zip(made, relatedness.witnesses([*made.values(), *repeated]), strict=False))
+    for at, (operation, on) in enumerate(pairs):
+        guessed = on.guessed
+        if on.is_sure:
+            meant = witnesses[at] if at in witnesses else _against(operation, on, items, relatedness, says)
+            guessed = frozenset(on.evidence).difference(*(items[place].sure for place in meant))
+        guesses = tuple(reflection_id for reflection_id in on.evidence if reflection_id in guessed)
+        yield operation.model_copy(update={"evidence": on.evidence, "guessed": guesses})
 
 
 def _request_of(reply: Reply) -> tuple[str, ...]:

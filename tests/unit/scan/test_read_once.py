@@ -61,13 +61,15 @@ def by_evidence(aggregator: Aggregator, reply: Reply, given_items: Sequence[_Ite
     answer = aggregator._read(empty("a"), reply, [item.evidence for item in given_items])
     by_item = ace.read(empty("a"), reply.body, [(str(at),) for at in range(len(given_items))])
     relatedness = Relatedness([item.text for item in given_items])
+    changes = [each for each in by_item.operations if each.kind != OperationKind.REMOVE and not each.guessed]
+    found = relatedness.witnesses([(each.content, map(int, each.evidence)) for each in changes])
     traced = []
     for operation, named in zip(answer.operations, by_item.operations, strict=True):
-        places = [int(at) for at in named.evidence]
-        if named.kind == OperationKind.REMOVE:
-            meant = [at for at in places if given_items[at].against.intersection(named.entry_ids)]
+        if named in changes:
+            meant = found[changes.index(named)]
         else:
-            meant = list(relatedness.related(named.content, places))
+            places = [int(at) for at in named.evidence]
+            meant = [at for at in places if given_items[at].against.intersection(named.entry_ids)]
         sure = frozenset[str]().union(*(given_items[at].sure for at in meant))
         guessed = tuple(each for each in operation.evidence if each not in sure)
         traced.append(operation if operation.guessed else operation.model_copy(update={"guessed": guessed}))

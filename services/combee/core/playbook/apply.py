@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from combee.core.playbook import components, entries, probation
 from combee.core.playbook.draft import Draft
-from combee.core.playbook.screening import Screen
+from combee.core.playbook.screening import Screen, with_sources
 from combee.core.sources import names_of
 from combee_schemas.base import Holds
 from combee_schemas.plan import PlanSettings, Probation
@@ -57,12 +57,14 @@ def applied(
     kind = holds_after(base, holds)
     usable = operations if kind == holds else ()
     screen = Screen.of(base, seen, settings if kind == "entries" else None)
+    names = names_of(seen, settings.sources) if settings else {}
     seen = screen.heard(seen)
     usable, refused = screen.screened(base, usable)
     if kind == "components":
         draft = components.apply_operations(
             base, usable, seen, budget_tokens=budget_tokens, revoked=revoked, echoes=echoes, known=known
         )
+        _name_sources(draft, names)
         sections, remaining = components.finish(draft)
     else:
         waits = policy is not None and (screen.proposes or not probation.is_off(policy))
@@ -71,8 +73,8 @@ def applied(
             base, usable, seen, revoked=revoked, echoes=echoes, known=known, born=born
         )
         if policy is not None:
-            names = names_of(seen, settings.sources if settings else "declared")
             _review(base, draft, names, policy, screen)
+        _name_sources(draft, names)
         sections, remaining = entries.finish(base, draft, budget_tokens)
     for each in refused:
         text = f"{each.operation.kind}: {each.why}: {each.operation.content}"
@@ -81,6 +83,11 @@ def applied(
         for operation in operations:
             draft.note("dropped", "", f"{operation.kind}: made for {holds}, and the playbook holds {kind}")
     return draft, sections, remaining
+
+
+def _name_sources(draft: Draft, names: Mapping[str, str]) -> None:
+    for entry in with_sources(draft.entries.values(), names):
+        draft.put(entry)
 
 
 def _review(

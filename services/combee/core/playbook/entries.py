@@ -3,7 +3,11 @@
 Entries are short lessons in sections (ACE). An operation adds, changes, merges or removes some of them.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from itertools import chain
 
 from combee.core.flags import flags
 from combee.core.formats.render import section_order
@@ -12,6 +16,7 @@ from combee.core.playbook.operations import normalise, union
 from combee.core.playbook.probation import is_active
 from combee.core.playbook.similarity import same_lesson
 from combee.core.prompt import entry_tokens
+from combee.core.sources import UNPROVEN
 from combee_schemas.playbook import Entry, EntryState, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
 
@@ -57,11 +62,11 @@ def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
 
     What is only proposed has a share of its own beside the budget: agents do not read it, and a full playbook would
     never learn anything new if it had to make room for it at once. Of what is proposed, what looks like an
-    instruction goes first: only a person can let agents see it.
+    instruction goes first: only a person can let agents see it. Then the source that has most of the room makes some.
     """
     shown = [entry for entry in entries if is_active(entry)]
     proposed = [entry for entry in entries if not is_active(entry)]
-    return *_excess(shown, budget_tokens), *_excess(proposed, budget_tokens // PROPOSED_SHARE)
+    return *_excess(shown, budget_tokens), *_crowded_out(proposed, budget_tokens // PROPOSED_SHARE)
 
 
 def _excess(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
@@ -75,11 +80,50 @@ def _excess(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
     return tuple(out)
 
 
+def _crowded_out(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
+    """Return which proposed entries go, in turn from the source that has most of the room.
+
+    Of its entries the one that the fewest sources support, then the least useful. An entry takes room from each of
+    its sources in equal parts; entries without one are those of one source.
+    """
+    excess = sum(map(entry_tokens, entries)) - budget_tokens
+    if excess <= 0:
+        return ()
+    parts = {
+        entry.id: dict.fromkeys(sources, Fraction(entry_tokens(entry), len(sources)))
+        for entry in entries
+        for sources in (entry.sources or (UNPROVEN,),)
+    }
+    room: dict[str, Fraction] = defaultdict(Fraction)
+    for source, tokens in chain.from_iterable(map(dict.items, parts.values())):
+        room[source] += tokens
+    left = sorted(entries, key=_use)
+    out: list[str] = []
+    while excess > 0:
+        largest = max(room, key=lambda source: (room[source], source))
+        entry = min(left, key=partial(_makes_room, source=largest, parts=parts))
+        left.remove(entry)
+        for source, tokens in parts[entry.id].items():
+            room[source] -= tokens
+        excess -= entry_tokens(entry)
+        out.append(entry.id)
+    return tuple(out)
+
+
+def _makes_room(
+    entry: Entry, *, source: str, parts: Mapping[str, Mapping[str, Fraction]]
+) -> tuple[bool, bool, int]:
+    return _is_welcome(entry), source not in parts[entry.id], len(parts[entry.id])
+
+
+def _is_welcome(entry: Entry) -> bool:
+    return is_active(entry) or "instruction" not in flags(entry.content)
+
+
 def _use(entry: Entry) -> tuple[int | str, ...]:
     """Return how useful an entry is; of evidence that is a guess a proposed one has no use."""
     evidence = entry.evidence_count if is_active(entry) else len(entry.support)
-    is_welcome = is_active(entry) or "instruction" not in flags(entry.content)
-    return int(is_welcome), entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
+    return _is_welcome(entry), entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
 
 
 def _apply(draft: Draft, operation: Operation) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from combee.core.playbook.apply import applied
 from combee.core.playbook.operations import union
 from combee.core.replaying.selection import Selection
-from combee_schemas.playbook import EVIDENCE_KEPT, SOURCES_KEPT, Entry, Playbook, Revocation
+from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook, Revocation
 from combee_schemas.scan import Seen, Update
 
 NO_BUDGET = 10**9
@@ -177,27 +177,6 @@ def kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
         else entry
         for entry in entries
     )
-
-
-def with_sources(entries: Iterable[Entry], names: Mapping[str, str]) -> tuple[Entry, ...]:
-    """Return entries with the names of those whose reflections they rest on now, the newest last.
-
-    Of a proposed entry a guess names nobody: who supports it decides whether agents are shown it.
-    """
-    if not names:
-        return tuple(entries)
-    return tuple(
-        entry.model_copy(update={"sources": last_sources(entry.sources, new)}) if new else entry
-        for entry in entries
-        for ids in (entry.support if entry.state == "proposed" else entry.evidence,)
-        for new in ([names[each] for each in ids if each in names],)
-    )
-
-
-def last_sources(known: Iterable[str], newer: Iterable[str]) -> tuple[str, ...]:
-    """Return the last names of sources, each once."""
-    newest_first = dict.fromkeys(reversed((*known, *newer)))
-    return tuple(newest_first)[:SOURCES_KEPT][::-1]
 
 
 def _has_all(entry: Entry) -> bool:

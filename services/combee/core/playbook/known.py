@@ -4,7 +4,7 @@ The model may say so in whatever words, and code checks it; what a reflection sa
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.echo import was_shown
@@ -50,15 +50,15 @@ def _overlap_of(base: Playbook) -> Overlap:
     return Overlap(base.entries)
 
 
-def word_for_word(base: Playbook, reflections: Sequence[Reflection], but: Collection[str]) -> dict[int, str]:
-    """Return which reflections have the insight of an entry, by the strict rule, and of which; none of ``but``."""
+def word_for_word(base: Playbook, reflections: Sequence[Reflection]) -> dict[int, str]:
+    """Return which reflections have the insight of an entry, by the strict rule, and of which."""
     if base.holds != "entries":
         return {}
     index = index_of(base)
     said = (
         (n, index.saying(reflection.key_insight))
         for n, reflection in enumerate(reflections, 1)
-        if reflection.key_insight.strip() and reflection.reflection_id not in but
+        if reflection.key_insight.strip()
     )
     return {n: entry_ids[0] for n, entry_ids in said if entry_ids}
 

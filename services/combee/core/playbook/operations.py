@@ -161,6 +161,11 @@ def rests(operations: Iterable[Operation]) -> frozenset[str]:
     return frozenset(reflection_id for operation in operations for reflection_id in operation.evidence)
 
 
+def surely_rests(operations: Iterable[Operation]) -> frozenset[str]:
+    """Return the same without evidence that is a guess in each of them."""
+    return frozenset().union(*(frozenset(each.evidence).difference(each.guessed) for each in operations))
+
+
 def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:
     """Return the operations with ``kept`` ids each, and all those that no operation before has."""
     cut: list[Operation] = []

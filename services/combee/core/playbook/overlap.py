@@ -20,6 +20,9 @@ NEAR = 0.75
 reach 0.7."""
 RELATED = 1 / 3
 """The share of a content's words that what it was made of has, at least."""
+MEANT = 1 / 2
+"""That share, by the share that it has of any other content which it is named for: of 50 quantities that are reported
+much alike, frames such as "in per mille with 1 decimal" give a third of a content's words to who says another one."""
 REARRANGED = 0.9
 """The share of their words, grammar included, that a content and its contrary have in common."""
 SHORT = 300
@@ -135,7 +138,7 @@ class Nearness:
 
 
 class Relatedness:
-    """Tells whether a content can have been made of one of several items, or of none of them."""
+    """Tells of which of several items a content can have been made."""
 
     def __init__(self, items: Sequence[str], known: Iterable[str] = ()) -> None:
         """``known`` are further texts, the entries there are: of a few items alone no word looks common."""
@@ -144,15 +147,30 @@ class Relatedness:
         texts = {*self._words, *map(_words, known)}
         self._weights = _Weights(texts, lambda having, count: rarity(max(1, having), count))
 
-    def related(self, content: str, places: Iterable[int]) -> Iterator[int]:
-        """Yield those of the places whose items have some of the rarer words of a content, and not its contrary."""
+    def witnesses(self, named: Sequence[tuple[str, Iterable[int]]]) -> list[list[int]]:
+        """Return of each content, given the places of the items named for it, those that can have been its source.
+
+        They have some of its rarer words, not its contrary, and do not mean another of the contents instead.
+        """
+        shares = [{at: self._share(content, at) for at in places} for content, places in named]
+        most: dict[int, float] = {}
+        for by_place in shares:
+            for at, share in by_place.items():
+                most[at] = max(share, most.get(at, 0.0))
+        return [
+            [
+                at
+                for at, share in by_place.items()
+                if share >= max(RELATED, MEANT * most[at]) and not self.contradicts(content, at)
+            ]
+            for (content, _), by_place in zip(named, shares, strict=True)
+        ]
+
+    def _share(self, content: str, at: int) -> float:
+        """Return how much of a content an item says, too: 0 … 1."""
         words = _words(content)
-        least = RELATED * self._weights.of(words)
-        return (
-            at
-            for at in places
-            if self._weights.of(words & self._words[at]) >= least and not self.contradicts(content, at)
-        )
+        weight = self._weights.of(words)
+        return self._weights.of(words & self._words[at]) / weight if weight else 1.0
 
     def contradicts(self, content: str, at: int) -> bool:
         """Return whether an item says a content's words in another order, or with another number or negation."""

@@ -19,7 +19,7 @@ from combee.core.playbook.branching import learns
 from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import apply_operations, evictions
 from combee.core.playbook.evidence import Place, here, ids_here
-from combee.core.playbook.screening import Screen
+from combee.core.playbook.screening import Screen, with_sources
 from combee.core.sources import names_of
 from combee_schemas.base import Holds
 from combee_schemas.plan import PlanSettings
@@ -291,7 +291,7 @@ class Recomputation:
                 entries[entry_id] = entry
         seen = (each for each in update.result.seen if each.reflection_id not in gone)
         names = names_of(seen, update.plan.settings.sources)
-        return {entry.id: entry for entry in evidence.with_sources(entries.values(), names)}
+        return {entry.id: entry for entry in with_sources(entries.values(), names)}
 
 
 @dataclass(slots=True)

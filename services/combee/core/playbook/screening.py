@@ -12,7 +12,7 @@ from types import MappingProxyType
 from combee.core.flags import flags
 from combee.core.sources import UNPROVEN, names_of
 from combee_schemas.plan import PlanSettings
-from combee_schemas.playbook import SOURCES_COUNTED, Entry, Playbook, TaughtBy
+from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, TaughtBy
 from combee_schemas.scan import Operation, OperationKind, Seen
 
 
@@ -200,6 +200,27 @@ def established_sources(taught_by: Iterable[TaughtBy], batches: int) -> frozense
     return frozenset(
         source.name for source in taught_by if source.batches >= batches and source.name != UNPROVEN
     )
+
+
+def with_sources(entries: Iterable[Entry], names: Mapping[str, str]) -> tuple[Entry, ...]:
+    """Return entries with the names of those whose reflections they rest on now, the newest last.
+
+    Of a proposed entry a guess names nobody: who supports it decides whether agents are shown it.
+    """
+    if not names:
+        return tuple(entries)
+    return tuple(
+        entry.model_copy(update={"sources": last_sources(entry.sources, new)}) if new else entry
+        for entry in entries
+        for ids in (entry.support if entry.state == "proposed" else entry.evidence,)
+        for new in ([names[each] for each in ids if each in names],)
+    )
+
+
+def last_sources(known: Iterable[str], newer: Iterable[str]) -> tuple[str, ...]:
+    """Return the last names of sources, each once."""
+    newest_first = dict.fromkeys(reversed((*known, *newer)))
+    return tuple(newest_first)[:SOURCES_KEPT][::-1]
 
 
 def by_source(seen: Iterable[Seen], names: Mapping[str, str]) -> dict[str, int]:

@@ -96,7 +96,7 @@ def after_update(
         update={
             "version": current.version + 1,
             "sections": sections,
-            "entries": evidence.kept(evidence.with_sources(entries, names)),
+            "entries": evidence.kept(entries),
             "taught_by": taught(current.taught_by, result.seen, names),
             "next_id": draft.next_id,
             "origin": "batch",

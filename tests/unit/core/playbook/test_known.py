@@ -113,12 +113,11 @@ def test_who_says_an_entry_word_for_word_needs_no_models_word() -> None:
         Reflection(reflection_id=name, playbook="p", key_insight=words)
         for name, words in (
             ("a", "Look at the API's documentation, before calling it for the first time!"),
-            ("used", BASE.entries[1].content),
             ("b", PARAPHRASES["e-00002"]),
             ("c", ""),
         )
     ]
-    assert word_for_word(BASE, given, but={"used"}) == {1: "e-00002"}
+    assert word_for_word(BASE, given) == {1: "e-00002"}
 
 
 # ---- evidence or echo

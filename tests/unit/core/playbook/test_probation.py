@@ -333,6 +333,27 @@ def test_a_proposed_entry_takes_no_room_from_those_that_are_shown() -> None:
     assert evictions([line, *others], room) == ("calc-00002", "calc-00003")
 
 
+def test_of_what_waits_the_source_with_most_room_makes_room_however_often_it_says_so() -> None:
+    lines = [
+        entry(f"calc-{n:05d}", RULE, state="proposed", sources=sources, support=support)
+        for n, (sources, support) in enumerate(
+            [
+                (("shop",), ("r-1",)),
+                (("flood",), ("r-2", "r-3")),
+                (("lab", "flood"), ("r-4", "r-5", "r-6")),
+                (("flood",), ("r-7", "r-8", "r-9")),
+                ((), ("r-10",)),
+            ],
+            1,
+        )
+    ]
+    room = entry_tokens(lines[0]) * PROPOSED_SHARE
+    assert evictions(lines, 4 * room) == ("calc-00002",)
+    assert evictions(lines, 3 * room) == ("calc-00002", "calc-00004")
+    unnamed = [line.model_copy(update={"sources": ()}) for line in lines]
+    assert evictions(unnamed, 3 * room) == ("calc-00001", "calc-00005")
+
+
 def test_of_what_waits_an_instruction_makes_room_first() -> None:
     lines = [
         entry(f"calc-{n:05d}", text, state="proposed", support=tuple(f"r-{each}" for each in range(n)))
