@@ -15,8 +15,9 @@ from combee.core.methods.method import Answer, Method
 from combee.core.playbook import known
 from combee.core.playbook import operations as ops
 from combee.core.playbook.clusters import within
+from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.echo import without_echoes
-from combee.core.playbook.overlap import Relatedness
+from combee.core.playbook.overlap import Relatedness, Texts
 from combee.core.playbook.probation import is_active
 from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
@@ -171,6 +172,8 @@ class Aggregator:
 
     def _without_instructions(self, base: Playbook) -> Playbook:
         """Return a playbook without proposed entries that look like instructions; a person may have kept others."""
+        if not self._apart:
+            return base
         kept = tuple(
             entry for entry in base.entries if is_active(entry) or not self._instructs(entry.content)
         )
@@ -442,8 +445,8 @@ def _resting(
 
     ``repeats`` are the numbers of items that say what an entry says, and which.
     """
-    says = {entry.id: entry.content for entry in base.entries}
-    relatedness = Relatedness([item.text for item in items], says.values())
+    says = _says(base)
+    relatedness = Relatedness([item.text for item in items], _texts_said(base))
     pairs = list(zip(operations, named, strict=True))
     made = {
         at: (operation.content, on.places)
@@ -459,6 +462,16 @@ def _resting(
             guessed = frozenset(on.evidence).difference(*(items[place].sure for place in meant))
         guesses = tuple(reflection_id for reflection_id in on.evidence if reflection_id in guessed)
         yield operation.model_copy(update={"evidence": on.evidence, "guessed": guesses})
+
+
+@once_per_version
+def _says(base: Playbook) -> Mapping[str, str]:
+    return {entry.id: entry.content for entry in base.entries}
+
+
+@once_per_version
+def _texts_said(base: Playbook) -> Texts:
+    return Texts(entry.content for entry in base.entries)
 
 
 def _request_of(reply: Reply) -> tuple[str, ...]:

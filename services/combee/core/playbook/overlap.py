@@ -7,7 +7,7 @@ any two sentences of one frame for the same (`benchmarks/similarity.py`).
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from math import log
 
@@ -137,15 +137,27 @@ class Nearness:
                 return
 
 
+class Texts:
+    """Different texts by their words, and how many of them have each."""
+
+    def __init__(self, contents: Iterable[str] = ()) -> None:
+        self.words = frozenset(map(_words, contents))
+        self.having = Counter(chain.from_iterable(self.words))
+
+
 class Relatedness:
     """Tells of which of several items a content can have been made."""
 
-    def __init__(self, items: Sequence[str], known: Iterable[str] = ()) -> None:
+    def __init__(self, items: Sequence[str], known: Texts | None = None) -> None:
         """``known`` are further texts, the entries there are: of a few items alone no word looks common."""
+        known = known or Texts()
         self._items = items
         self._words = [(_words if len(item) <= SHORT else _words_of_long)(item) for item in items]
-        texts = {*self._words, *map(_words, known)}
-        self._weights = _Weights(texts, lambda having, count: rarity(max(1, having), count))
+        new = frozenset(self._words) - known.words
+        count = len(known.words) + len(new)
+        self._having = Counter(chain.from_iterable(new))
+        self._known_having = known.having
+        self._rarity = cache(lambda having: rarity(max(1, having), count))
 
     def witnesses(self, named: Sequence[tuple[str, Iterable[int]]]) -> list[list[int]]:
         """Return of each content, given the places of the items named for it, those that can have been its source.
@@ -169,8 +181,13 @@ class Relatedness:
     def _share(self, content: str, at: int) -> float:
         """Return how much of a content an item says, too: 0 … 1."""
         words = _words(content)
-        weight = self._weights.of(words)
-        return self._weights.of(words & self._words[at]) / weight if weight else 1.0
+        weight = self._weight(words)
+        return self._weight(words & self._words[at]) / weight if weight else 1.0
+
+    def _weight(self, words: Iterable[str]) -> float:
+        known, new = self._known_having.get, self._having.get
+        # In one order: the last digit of a sum depends on it.
+        return sum([self._rarity(known(word, 0) + new(word, 0)) for word in sorted(words)])
 
     def contradicts(self, content: str, at: int) -> bool:
         """Return whether an item says a content's words in another order, or with another number or negation."""

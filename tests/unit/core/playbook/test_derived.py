@@ -9,7 +9,7 @@ from combee.core.methods import ace
 from combee.core.methods.method import shaped
 from combee.core.playbook import derived, similarity
 from combee.core.playbook.derived import once_per_version
-from combee.core.playbook.overlap import Overlap
+from combee.core.playbook.overlap import Overlap, Texts
 from combee.core.playbook.similarity import Index
 from combee.core.playbook.versions import after_update, empty
 from combee.core.relevance import _Bags
@@ -72,7 +72,7 @@ async def test_calls_on_one_version_share_its_text_and_what_its_entries_say(
         return ace_lines_by_age(playbook)
 
     monkeypatch.setattr(ace, "ace_lines_by_age", counted)
-    for kind in (Index, Overlap, _Bags):
+    for kind in (Index, Overlap, Texts, _Bags):
         begin = kind.__init__
 
         def noted(self: object, *given: object, begin: object = begin) -> None:
@@ -91,7 +91,9 @@ async def test_calls_on_one_version_share_its_text_and_what_its_entries_say(
     whole = [size for size in rendered if size == len(BASE.entries)]
     assert whole == ([] if scope else [9])
     # The entries' index, and that of what left as well, which echoes need.
-    assert sorted(begun, key=repr) == sorted([*[_Bags] * bool(scope), Index, Index, Overlap], key=repr)
+    # Of what a call was shown its words: where not all is shown, each call is shown another part.
+    once = [*[_Bags] * bool(scope), Index, Index, Overlap]
+    assert sorted(begun, key=repr) == sorted([*once, *[Texts] * (6 if scope else 1)], key=repr)
 
 
 def test_a_version_is_made_of_a_copy_so_that_others_find_what_was_there() -> None:
