@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from combee.adapters.memory import MemoryLog
-from combee.core.tenants import Tenants
 from combee.ports import Log, Record, TopicPartition
 from combee.settings.batch import BatchSettings
 from combee.shuffle.shuffler import Shuffler
@@ -20,11 +19,9 @@ INPUTS = (topics.REFLECTIONS.name, topics.COMMANDS.name)
 class Shuffling:
     """One shuffler that owns every partition; ``step`` delivers what is new and takes a turn."""
 
-    def __init__(
-        self, log: Log, clock: ManualClock, settings: BatchSettings, tenants: Tenants | None = None
-    ) -> None:
+    def __init__(self, log: Log, clock: ManualClock, settings: BatchSettings) -> None:
         self.log = log
-        self.shuffler = Shuffler(log, clock, settings, tenants=tenants)
+        self.shuffler = Shuffler(log, clock, settings)
         self._delivered: dict[TopicPartition, int] = {}
 
     async def undelivered(self, *inputs: str) -> list[Record]:
@@ -45,11 +42,9 @@ class Shuffling:
 
 
 @asynccontextmanager
-async def shuffling(
-    log: MemoryLog, clock: ManualClock, tenants: Tenants | None = None, /, **settings: Any
-) -> AsyncIterator[Shuffling]:
+async def shuffling(log: MemoryLog, clock: ManualClock, **settings: Any) -> AsyncIterator[Shuffling]:
     """Yield a shuffler with its views current and every partition assigned; then let it die."""
-    rig = Shuffling(log, clock, BatchSettings(**{"batch_size": 5, **settings}), tenants)
+    rig = Shuffling(log, clock, BatchSettings(**{"batch_size": 5, **settings}))
     views = (rig.shuffler.playbooks.view, rig.shuffler.sizes)
     tasks = [asyncio.create_task(views[0].run()), asyncio.create_task(views[1].run())]
     try:

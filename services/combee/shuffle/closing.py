@@ -195,8 +195,6 @@ class Closer:
 
     async def _close(self, state: PartitionState, name: str, close: Close) -> None:
         taken, dropped = state.window(name).take(close.count)
-        # Before anything is waited for: its tenant's playbooks on other partitions have their turn meanwhile.
-        self._tenant_gate.cut(name, len(taken))
         bodies = await self._bodies(state.number, taken)
         batch = self._batch(state, name, close, taken, dropped, bodies)
         # First: the offsets written with the manifest say that these no longer wait.
@@ -234,6 +232,7 @@ class Closer:
 
     def _cut(self, state: PartitionState, batch: Batch, offset: int) -> None:
         state.manifests.add(batch, offset, self._clock.monotonic())
+        self._tenant_gate.cut(batch.plan.playbook, len(batch.members))
         logger.info(
             "batch",
             playbook=batch.plan.playbook,
@@ -307,7 +306,6 @@ class Closer:
             state.again.discard(name)
             if taken:
                 bodies = {item.member.offset: item.body for item in taken if item.body is not None}
-                self._tenant_gate.cut(name, len(taken))
                 close = Close(count=len(taken), reason="revoke")
                 batch = self._batch(state, name, close, taken, (), bodies)
                 self._cut(state, batch, await self._write(state, batch, bodies))

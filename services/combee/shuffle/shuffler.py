@@ -118,8 +118,6 @@ class Shuffler:
         self._appeared: set[str] = set()
         """Playbooks with a version since the last partition began to be loaded."""
         self.wake = asyncio.Event()
-        self._reading_log = asyncio.Lock()
-        """Held while a partition reads what was not delivered: what readers fetch ahead takes memory once."""
         self._tenants = tenants or Tenants({})
         # A tenant's playbooks are on all partitions; else those of others need not even be decoded at the start.
         self.playbooks = Playbooks(log, self._published, announces_start=self._tenants.are_limited)
@@ -228,26 +226,19 @@ class Shuffler:
         return min(map(self._closer.due_in, self._states.values()), default=math.inf)
 
     async def turn(self) -> None:
-        """Restore what is not loaded, read what was missed, close what is due; for all partitions side by side.
-
-        Most of a transaction is waiting for the broker.
+        """Restore what is not loaded, read what was missed, close what is due; for every partition.
 
         Raises
         ------
         FencedError, TransientError
-            After dropping the partition's state: the next turn restores it. The others have had their turn.
+            After dropping the partition's state: the next turn restores it.
         """
-        turns = [self._turn_of(number, news) for number, news in sorted(self._news.items())]
-        ends = await asyncio.gather(*turns, return_exceptions=True)
-        if errors := [error for error in ends if error is not None]:
-            raise next((error for error in errors if not isinstance(error, RETRIABLE)), errors[0])
-
-    async def _turn_of(self, number: int, news: _News) -> None:
-        try:
-            await self._turn(number, news)
-        except RETRIABLE:
-            await self._drop(number)
-            raise
+        for number, news in sorted(self._news.items()):
+            try:
+                await self._turn(number, news)
+            except RETRIABLE:
+                await self._drop(number)
+                raise
 
     async def _drop(self, number: int) -> None:
         state = self._states.pop(number, None)
@@ -255,11 +246,9 @@ class Shuffler:
             await self._close(state)
 
     async def _turn(self, number: int, news: _News) -> None:
-        if number not in self._states:
-            async with self._reading_log:
-                # Else a partition that went to another process while this waited would be taken from it.
-                if self._news.get(number) is news:
-                    await self._restore(number, news)
+        # Else a partition that went to another process meanwhile would be taken from it.
+        if number not in self._states and self._news.get(number) is news:
+            await self._restore(number, news)
         state = self._states.get(number)
         if state is None or self._news.get(number) is not news:
             return  # dealt anew meanwhile
@@ -272,8 +261,7 @@ class Shuffler:
             await self._work_in_all(state, news)
             for topic, newest in list(news.newest.items()):
                 if newest > state.seen[topic]:
-                    async with self._reading_log:
-                        await self._catch_up(state, topic)
+                    await self._catch_up(state, topic)
             await self._close_due(state)
 
     async def _restore(self, number: int, news: _News) -> None:

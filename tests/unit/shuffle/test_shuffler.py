@@ -1,9 +1,9 @@
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from random import Random
 from typing import Any
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,7 +11,6 @@ from combee.adapters.memory import MemoryLog
 from combee.core.batching.window import Window
 from combee.core.batching.window import due as window_due
 from combee.core.playbook.versions import empty
-from combee.core.tenants import EVERY, IN_BATCHES_S, Limits, Tenants
 from combee.inspection.audit import audit
 from combee.ports import (
     FatalError,
@@ -26,7 +25,6 @@ from combee.ports import (
 from combee.shuffle import closing, shuffler
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
-from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
@@ -34,7 +32,6 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Update
 from support import ledger
 from support.clock import ManualClock
-from support.deployment import DEADLINE_S
 from support.ledger import NAME, batches, dead_letters, outgoing, reflection
 from support.shuffling import Shuffling, shuffling
 
@@ -411,28 +408,18 @@ async def test_a_hiccup_of_the_log_does_not_reach_the_stream_processor(clock: Ma
     assert len(batches(log)) == 1
 
 
-class Meeting(MemoryLog):
-    """Commits no transaction before each partition has one open."""
+class Counting(MemoryLog):
+    """Counts transactions."""
 
-    def __init__(self, clock: ManualClock, **sizes: int) -> None:
-        super().__init__(clock, **sizes)
-        self.opened_count = 0
-        self.met = asyncio.Event()
+    opened_count = 0
 
     async def transactor(self, name: str) -> Any:
         transactor = await super().transactor(name)
         return Mock(wraps=transactor, transaction=lambda: self.opened(transactor))
 
-    @asynccontextmanager
-    async def opened(self, transactor: Transactor) -> AsyncIterator[Transaction]:
-        async with transactor.transaction() as transaction:
-            self.opened_count += 1
-            if self.opened_count == 2:
-                self.met.set()
-            await asyncio.sleep(0)
-            async with asyncio.timeout(DEADLINE_S):
-                await self.met.wait()
-            yield transaction
+    def opened(self, transactor: Transactor) -> AbstractAsyncContextManager[Transaction]:
+        self.opened_count += 1
+        return transactor.transaction()
 
 
 class Reassigning(MemoryLog):
@@ -451,42 +438,13 @@ class Reassigning(MemoryLog):
         return await super().transactor(name)
 
 
-async def filled(log: MemoryLog, rig: Shuffling) -> None:
-    """Let each partition be restored, then deliver a batch of a playbook of the same tenant to each."""
-    await rig.step()
-    names = {await log.partition_for(REFLECTIONS, name.encode()): name for name in (NAME, OTHER)}
-    assert len(names) == 2
-    await publish(log, *(reflection(n, name) for name in names.values() for n in range(5)))
-    await rig.step()
-
-
 async def test_a_batch_and_the_offsets_behind_it_are_one_transaction(clock: ManualClock) -> None:
-    log = Meeting(clock, partitions=2)
-    log.met.set()
+    log = Counting(clock, partitions=2)
     async with shuffling(log, clock, max_inflight_batches=3) as rig:
         await publish(log, *(reflection(n) for n in range(15)))
         await rig.step()
     assert log.opened_count == 3
     assert await committed(log) == 15
-
-
-async def test_partitions_have_their_turns_side_by_side(clock: ManualClock) -> None:
-    log = Meeting(clock, partitions=2)
-    async with shuffling(log, clock) as rig:
-        await filled(log, rig)
-    assert sorted(batch.plan.playbook for batch in ledger.messages(log, topics.BATCHES, Batch)) == [
-        OTHER,
-        NAME,
-    ]
-
-
-async def test_side_by_side_no_more_is_cut_of_a_tenant_than_its_rate_admits(clock: ManualClock) -> None:
-    log = Meeting(clock, partitions=2)
-    log.met.set()
-    tenants = Tenants({EVERY: Limits(reflections_per_second=5 / (2 * IN_BATCHES_S))}, burst_s=IN_BATCHES_S)
-    async with shuffling(log, clock, tenants) as rig:
-        await filled(log, rig)
-        assert len(ledger.messages(log, topics.BATCHES, Batch)) == 1
 
 
 async def test_a_partition_that_goes_while_another_is_restored_is_not_taken_back(clock: ManualClock) -> None:
@@ -496,17 +454,6 @@ async def test_a_partition_that_goes_while_another_is_restored_is_not_taken_back
         await rig.shuffler.turn()
         await rig.shuffler.turn()
     assert log.taken == ["shuffle-0", "shuffle-0"]
-
-
-async def test_a_fatal_error_of_a_partition_is_not_hidden_by_a_passing_one(clock: ManualClock) -> None:
-    log = MemoryLog(clock, partitions=2)
-    async with shuffling(log, clock) as rig:
-        await rig.step()
-        errors = [TransientError("away"), FatalError("records expired unread")]
-        for state, error in zip(rig.shuffler._states.values(), errors, strict=True):
-            state.transactor = Mock(transaction=Mock(side_effect=error), close=AsyncMock())
-        with pytest.raises(FatalError):
-            await filled(log, rig)
 
 
 # ---- duplicates
