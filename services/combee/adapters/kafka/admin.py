@@ -21,6 +21,8 @@ TOPIC_ALREADY_EXISTS = 36
 UNKNOWN_TOPIC = 3
 CREATE_TIMEOUT_MS = 10_000
 DELETE_TIMEOUT_MS = 10_000
+LOOKS, LOOK_AGAIN_S = 50, 0.2
+"""So often a group is looked up that a broker is only loading, as after its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,13 +227,18 @@ class KafkaAdmin:
         }
 
     async def members(self, group: str) -> int:
-        """Return how many members a group has now."""
+        """Return how many members a group has now; one that a broker is only loading is asked for again."""
         async with self._client() as client:
             with translated(f"looking up group {group}", self._connection.need("Describe", group=group)):
-                (answer,) = await client.describe_consumer_groups([self._connection.full(group)])
-                for code, *_ in answer.groups:
-                    if code:  # aiokafka raises none of these: such a group would look empty
-                        raise for_code(code)
+                for looks_left in reversed(range(LOOKS)):
+                    (answer,) = await client.describe_consumer_groups([self._connection.full(group)])
+                    # aiokafka raises none of these: such a group would look empty
+                    errors = [for_code(code) for code, *_ in answer.groups if code]
+                    if not errors:
+                        break
+                    if not (looks_left and errors[0].retriable):
+                        raise errors[0]
+                    await asyncio.sleep(LOOK_AGAIN_S)
         return sum(len(described[5]) for described in answer.groups)
 
     async def broker(self) -> str:

@@ -8,6 +8,7 @@ import pytest
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -21,16 +22,21 @@ MEMBER = ("member-1",)
 
 
 class Broker:
-    """A client of aiokafka whose broker has one group."""
+    """A client of aiokafka whose broker has one group, and loads it when it is asked for it first."""
 
     def __init__(self, code: int, members: Sequence[Any]) -> None:
-        self._group = (code, "t.shuffle", "Stable", "consumer", "range", members, 0)
+        self._group: Any = None
+        states = [(GroupLoadInProgressError.errno, ()), (code, members)]
+        self._states = iter(
+            [(code, "t.shuffle", "", "consumer", "range", known, 0) for code, known in states]
+        )
 
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
 
     async def describe_consumer_groups(self, _groups: Sequence[str]) -> list[Any]:
+        self._group = next(self._states, None) or self._group
         return [SimpleNamespace(groups=[self._group])]
 
 
@@ -44,6 +50,7 @@ class Broker:
 async def test_a_group_that_cannot_be_described_is_not_taken_for_an_empty_one(
     monkeypatch: pytest.MonkeyPatch, code: int, expected: type[Exception]
 ) -> None:
+    monkeypatch.setattr(admin, "LOOK_AGAIN_S", 0.0)
     subject = admin.KafkaAdmin(Connection(bootstrap_servers="b:1", prefix="t"))
     monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: Broker(0, [MEMBER, MEMBER]))
     assert await subject.members("shuffle") == 2
