@@ -45,8 +45,8 @@ far as they were measured with this code.
 ## What breaks a bar, and why
 
 - *evaluate alone* cannot see lessons about what does not exist (*harmful tags*, *stuffing*, *forged scores*), nor a
-  false entry behind the true one (*paraphrased flood*), nor one about what production says nothing of yet: both answer
-  wrongly. Beside caps and probation these do not get so far: use it with them.
+  false entry behind the true one (*paraphrased flood*), nor one about what production says nothing of yet: both
+  answer wrongly. Beside caps and probation these do not get so far: use it with them.
 - The price of `COMBEE_PROBATION_SOURCES` is time: in 24 rounds a lesson has four of seven teachers with a probability
   of 99.85 %, in 16 of 97.0 %.
 
