@@ -66,7 +66,10 @@ async def whole(log: Log, topic: AnyTopic) -> list[Record]:
 
 
 async def names(log: Log) -> list[str]:
-    """Return the names of all playbooks that are not deleted, by their keys alone: none of them is decoded."""
+    """Return the names of all playbooks that are not deleted, by their keys alone: none of them is decoded.
+
+    It waits for as long as a partition has no leader; who asks sets the deadline.
+    """
     keys: dict[str, None] = {}
     # Over one connection, where ``whole`` has one for each partition.
     async with aclosing(log.follow(topics.PLAYBOOKS.name)) as following:

@@ -1,6 +1,7 @@
 """Dead letters sent again: each reaches the playbook once, whatever is sent, forged or killed in between."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -380,6 +381,25 @@ async def test_a_letter_that_was_cut_is_sent_whole_from_its_origin_or_not_at_all
     else:
         assert sent == []
         assert "no longer" in refused[0].why
+
+
+async def test_a_reflection_that_was_cut_goes_to_its_playbooks_partition() -> None:
+    deployment = Deployment()
+    whole = topics.REFLECTIONS.record(reflection(1))
+    home = await deployment.log.partition_for(whole.topic, whole.key or b"")
+    away = (home + 1) % await deployment.log.partitions(whole.topic)
+    await deployment.log.produce(replace(whole, partition=away))
+    letter = letter_of(
+        whole.topic,
+        origin_partition=away,
+        key=whole.key,
+        value=(whole.value or b"")[:20],
+        truncated=True,
+        sha256=sha256(whole.value or b"").hexdigest(),
+    )
+    await deployment.log.produce(Outgoing(topic="dead-letters", value=encode(letter)))
+    await retry(deployment, await open_letters(deployment))
+    assert {record.partition for record in records(deployment.log, topics.REFLECTIONS)} == {away, home}
 
 
 def test_claims_that_cannot_be_read_are_none() -> None:

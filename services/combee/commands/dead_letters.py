@@ -229,7 +229,7 @@ async def _whole(log: Log, letter: DeadLetter) -> DeadLetter | None:
     record = records.get(letter.origin_offset)
     if record is None or sha256(record.value or b"").hexdigest() != letter.sha256:
         return None
-    return letter.model_copy(update={"key": record.key, "value": record.value})
+    return letter.model_copy(update={"key": record.key, "value": record.value, "truncated": False})
 
 
 async def _partition(log: Log, letter: DeadLetter) -> int:

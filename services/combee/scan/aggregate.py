@@ -109,9 +109,10 @@ class Aggregator:
             return self._joined(base, await self.group(base, rest), proposed)
         reflections = [member.reflection for member in members]
         repeats = known.word_for_word(base, reflections)
+        said = {n: _says(base)[entry_id] for n, entry_id in repeats.items()}
         try:
             prompt, reply = await self._asked(base, reflections)
-            answer = self._traced(_shown(base, prompt), reply, list(map(_learned, reflections)), repeats)
+            answer = self._traced(_shown(base, prompt), reply, list(map(_learned, reflections)), said)
         except PromptTooLongError as error:
             if len(members) > 1:
                 left, right = _halves(members)
@@ -315,7 +316,7 @@ class Aggregator:
     ) -> Answer:
         """Read a reply; evidence is a guess where an item is named that does not have the words made of it.
 
-        ``repeats``: the numbers of items that say an entry word for word, and which.
+        ``repeats``: the numbers of items that say an entry word for word, and its words.
         """
         if self._method.HOLDS != "entries":
             return self._read(base, reply, [item.evidence for item in items])
@@ -325,8 +326,7 @@ class Aggregator:
         # A weak model names nothing, so each of its operations stands for all items.
         named = lru_cache(NAMED_KEPT)(partial(_Named.of, items))
         rests = [named(each.evidence, each.guessed) for each in answer.operations]
-        meant = (*repeats.items(), *answer.known.items())
-        operations = _resting(answer.operations, rests, items, base, meant)
+        operations = _resting(answer.operations, rests, items, base, repeats)
         return replace(
             answer, operations=tuple(operations), guessed=named(everything, tuple(answer.guessed)).guessed
         )
@@ -439,11 +439,11 @@ def _resting(
     named: Sequence[_Named],
     items: Sequence[_Item],
     base: Playbook,
-    repeats: Iterable[tuple[int, str]],
+    repeats: Mapping[int, str],
 ) -> Iterator[Operation]:
     """Yield operations as ones that rest on the items that they name; of an item that is no witness it is a guess.
 
-    ``repeats`` are the numbers of items that say what an entry says, and which.
+    ``repeats`` are the numbers of items that say what an entry says, and its words.
     """
     says = _says(base)
     relatedness = Relatedness([item.text for item in items], _texts_said(base))
@@ -453,7 +453,7 @@ def _resting(
         for at, (operation, on) in enumerate(pairs)
         if on.is_sure and operation.kind != OperationKind.REMOVE
     }
-    repeated = [(says[entry_id], (n - 1,)) for n, entry_id in repeats if entry_id in says]
+    repeated = [(content, (n - 1,)) for n, content in repeats.items()]
     witnesses = dict(zip(made, relatedness.witnesses([*made.values(), *repeated]), strict=False))
     for at, (operation, on) in enumerate(pairs):
         guessed = on.guessed

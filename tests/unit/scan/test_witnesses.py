@@ -100,6 +100,16 @@ async def test_a_reflection_that_means_another_lesson_of_the_same_frame_is_no_wi
     assert witnesses(await curator.group(*members)) == [{"r-1"}, {"r-2"}]
 
 
+async def test_a_reflection_with_two_lessons_is_a_witness_of_both() -> None:
+    other = "Weigh each parcel twice before it is sorted into a crate, since scales drift."
+    curator = Curator(
+        {"type": "ADD", "content": LULL, "sources": [1]},
+        {"type": "ADD", "content": "Scales drift, so weigh every parcel two times first", "sources": [1]},
+    )
+    result = await curator.group(member(1, LULL, correct_approach=other), member(2, FUEL))
+    assert witnesses(result) == [{"r-1"}, {"r-1"}]
+
+
 async def test_nor_is_one_that_repeats_an_entry() -> None:
     known = Entry(id="misc-00003", section=ACE_SECTIONS[6], content=LULL)
     base = BASE.model_copy(update={"entries": (known,)})

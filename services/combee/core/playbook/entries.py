@@ -4,9 +4,8 @@ Entries are short lessons in sections (ACE). An operation adds, changes, merges 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from itertools import chain
 
 from combee.core.flags import flags
@@ -98,10 +97,11 @@ def _crowded_out(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...
     for source, tokens in chain.from_iterable(map(dict.items, parts.values())):
         room[source] += tokens
     left = sorted(entries, key=_use)
+    welcome = {entry.id for entry in entries if _is_welcome(entry)}
     out: list[str] = []
     while excess > 0:
         largest = max(room, key=lambda source: (room[source], source))
-        entry = min(left, key=partial(_makes_room, source=largest, parts=parts))
+        entry = min(left, key=lambda entry: (entry.id in welcome, *_rank(parts[entry.id], largest)))
         left.remove(entry)
         for source, tokens in parts[entry.id].items():
             room[source] -= tokens
@@ -110,10 +110,8 @@ def _crowded_out(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...
     return tuple(out)
 
 
-def _makes_room(
-    entry: Entry, *, source: str, parts: Mapping[str, Mapping[str, Fraction]]
-) -> tuple[bool, bool, int]:
-    return _is_welcome(entry), source not in parts[entry.id], len(parts[entry.id])
+def _rank(part: Collection[str], largest: str) -> tuple[bool, int]:
+    return largest not in part, len(part)
 
 
 def _is_welcome(entry: Entry) -> bool:

@@ -162,21 +162,30 @@ class Relatedness:
     def witnesses(self, named: Sequence[tuple[str, Iterable[int]]]) -> list[list[int]]:
         """Return of each content, given the places of the items named for it, those that can have been its source.
 
-        They have some of its rarer words, not its contrary, and do not mean another of the contents instead.
+        They have some of its rarer words, not its contrary, and do not mean another of the contents instead, which
+        has the words that they share.
         """
         shares = [{at: self._share(content, at) for at in places} for content, places in named]
-        most: dict[int, float] = {}
-        for by_place in shares:
+        most: dict[int, tuple[float, str]] = {}
+        for (content, _), by_place in zip(named, shares, strict=True):
             for at, share in by_place.items():
-                most[at] = max(share, most.get(at, 0.0))
+                most[at] = max((share, content), most.get(at, (0.0, "")))
         return [
             [
                 at
                 for at, share in by_place.items()
-                if share >= max(RELATED, MEANT * most[at]) and not self.contradicts(content, at)
+                if share >= RELATED
+                and (share >= MEANT * most[at][0] or self._adds(content, at, most[at][1]))
+                and not self.contradicts(content, at)
             ]
             for (content, _), by_place in zip(named, shares, strict=True)
         ]
+
+    def _adds(self, content: str, at: int, other: str) -> bool:
+        """Return whether an item has enough of a content beside the words of another one, as who says both has."""
+        words = _words(content)
+        own = (words & self._words[at]) - _words(other)
+        return self._weight(own) >= RELATED * self._weight(words)
 
     def _share(self, content: str, at: int) -> float:
         """Return how much of a content an item says, too: 0 … 1."""

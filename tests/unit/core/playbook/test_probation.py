@@ -1,6 +1,7 @@
 """Probation: what is proposed, what promotes it, what lets it expire; and that nothing else follows from it."""
 
 from collections.abc import Iterable, Sequence
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from combee.core import commands
 from combee.core.formats.files import write_playbook
-from combee.core.playbook import versions
+from combee.core.playbook import entries, versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.entries import PROPOSED_SHARE, evictions
 from combee.core.playbook.operations import merge
@@ -352,6 +353,18 @@ def test_of_what_waits_the_source_with_most_room_makes_room_however_often_it_say
     assert evictions(lines, 3 * room) == ("calc-00002", "calc-00004")
     unnamed = [line.model_copy(update={"sources": ()}) for line in lines]
     assert evictions(unnamed, 3 * room) == ("calc-00001", "calc-00005")
+
+
+def test_each_entry_that_waits_is_looked_at_once_however_many_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = Mock(return_value=())
+    monkeypatch.setattr(entries, "flags", read)
+    lines = [
+        entry(f"calc-{n:05d}", f"{RULE} {n}", state="proposed", sources=(str(n % 3),)) for n in range(60)
+    ]
+    assert len(evictions(lines, 10 * entry_tokens(lines[0]) * PROPOSED_SHARE)) > 40
+    assert read.call_count <= 2 * len(lines)
 
 
 def test_of_what_waits_an_instruction_makes_room_first() -> None:
