@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,9 @@ async def test_learning_goes_on_when_the_broker_closes_connections_whose_token_h
         await verb(secured, "operators", tmp_path, "topics", "create")
         async with services(secured, tmp_path, "0.05", COMBEE_MAX_WAIT_S="1"):
             published = await _published(secured.tokens)
+            for thread in threading.enumerate():
+                if thread.name == "combee-sdk":
+                    await asyncio.to_thread(thread.join, DEADLINE_S)
             gc.collect()  # what is left open is this test's warning, and not another's
             ledger = json.loads((await verb(secured, "operators", tmp_path, "ledger", "--json")).out)
     assert (ledger["applied"], ledger["violations"]) == (published, [])
