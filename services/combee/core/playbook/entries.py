@@ -4,7 +4,7 @@ Entries are short lessons in sections (ACE). An operation adds, changes, merges 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 
@@ -101,17 +101,14 @@ def _crowded_out(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...
     out: list[str] = []
     while excess > 0:
         largest = max(room, key=lambda source: (room[source], source))
-        entry = min(left, key=lambda entry: (entry.id in welcome, *_rank(parts[entry.id], largest)))
-        left.remove(entry)
+        # In the order of `left` where all of this is equal.
+        ranks = [(each.id in welcome, largest not in parts[each.id], len(parts[each.id])) for each in left]
+        entry = left.pop(ranks.index(min(ranks)))
         for source, tokens in parts[entry.id].items():
             room[source] -= tokens
         excess -= entry_tokens(entry)
         out.append(entry.id)
     return tuple(out)
-
-
-def _rank(part: Collection[str], largest: str) -> tuple[bool, int]:
-    return largest not in part, len(part)
 
 
 def _is_welcome(entry: Entry) -> bool:

@@ -165,7 +165,7 @@ class Relatedness:
         They have some of its rarer words, not its contrary, and do not mean another of the contents instead, which
         has the words that they share.
         """
-        shares = [{at: self._share(content, at) for at in places} for content, places in named]
+        shares = [dict(self._shares(content, places)) for content, places in named]
         most: dict[int, tuple[float, str]] = {}
         for (content, _), by_place in zip(named, shares, strict=True):
             for at, share in by_place.items():
@@ -187,11 +187,12 @@ class Relatedness:
         own = (words & self._words[at]) - _words(other)
         return self._weight(own) >= RELATED * self._weight(words)
 
-    def _share(self, content: str, at: int) -> float:
-        """Return how much of a content an item says, too: 0 … 1."""
+    def _shares(self, content: str, places: Iterable[int]) -> Iterator[tuple[int, float]]:
+        """Yield how much of a content each of these items says, too: 0 … 1."""
         words = _words(content)
         weight = self._weight(words)
-        return self._weight(words & self._words[at]) / weight if weight else 1.0
+        for at in places:
+            yield at, self._weight(words & self._words[at]) / weight if weight else 1.0
 
     def _weight(self, words: Iterable[str]) -> float:
         known, new = self._known_having.get, self._having.get
