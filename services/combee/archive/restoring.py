@@ -18,7 +18,7 @@ from combee.core.archive.places import BEFORE_FIRST, Places
 from combee.core.archive.translation import NAMED, Translator
 from combee.core.layout import Wanted
 from combee.inspection.lag import INPUTS
-from combee.ports import Clock, FatalError, Log, Outgoing, Record, TopicPartition, TransientError
+from combee.ports import Clock, FatalError, Log, Outgoing, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.archive import ArchiveError, ArchiveHeader, Restoring
 from combee_schemas.batch import Batch
@@ -28,7 +28,6 @@ from combee_schemas.topics import BY_NAME, RESTORING, TOPICS, AnyTopic
 OnProgress = Callable[[str, int, int], None]
 BeforeOpen = Callable[[], Awaitable[None]]
 WRITE_S = 120.0
-COORDINATOR_S, AGAIN_S = 30.0, 0.2
 WRITTEN_AT_ONCE = 200
 BYTES_AT_ONCE = 4 * 1024 * 1024
 SHOWN_EVERY = 250
@@ -213,25 +212,12 @@ async def restore(
 
 async def refuse_members(admin: Topics, prefix: str) -> None:
     """Refuse to go on where services run."""
-    running = [group for group in INPUTS if await _members(admin, group)]
+    running = [group for group in INPUTS if await admin.members(group)]
     if running:
         raise FatalError(
             f"services run under {prefix} ({', '.join(running)}): stop them, and start them when all is restored"
             " (one that was killed is forgotten after COMBEE_SESSION_TIMEOUT_S)"
         )
-
-
-async def _members(admin: Topics, group: str) -> int:
-    """Return how many members a group has; a new broker begins to know groups when it is first asked."""
-    try:
-        async with asyncio.timeout(COORDINATOR_S):
-            while True:
-                try:
-                    return await admin.members(group)
-                except TransientError:
-                    await asyncio.sleep(AGAIN_S)
-    except TimeoutError as error:
-        raise TransientError(f"the broker does not say who reads as {group}") from error
 
 
 async def _begin(

@@ -10,7 +10,7 @@ from combee.adapters.kafka import KafkaAdmin
 from combee.backends import connection
 from combee.local.stack import StackOptions, stack
 from combee.local.stack_file import sole_stack, stack_is_running
-from combee.ports import FatalError, TransientError
+from combee.ports import FatalError
 from combee.settings.loading import Settings
 
 MEMBERS_POLL_S = 0.2
@@ -52,17 +52,10 @@ async def _require(settings: Settings, servers: str, role: str) -> None:
     admin = KafkaAdmin(connection(settings, servers))
     try:
         async with asyncio.timeout(PUBLISHER_WAIT_S):
-            while not await _is_there(admin, role):  # noqa: ASYNC110 - a broker tells nobody who joined
+            while not await admin.members(role):  # noqa: ASYNC110 - a broker tells nobody who joined
                 await asyncio.sleep(MEMBERS_POLL_S)
     except TimeoutError as error:
         raise FatalError(
             f"nobody runs {role} on {servers}, so no new version can be written: start 'combee up' or"
             f" 'combee worker {role}' there and try again"
         ) from error
-
-
-async def _is_there(admin: KafkaAdmin, role: str) -> bool:
-    try:
-        return bool(await admin.members(role))
-    except TransientError:  # the group's coordinator is on its way
-        return False

@@ -4,13 +4,20 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Self
 from uuid import uuid4
 
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    KafkaError,
+    NotCoordinatorForGroupError,
+    for_code,
+)
 
 from combee.adapters.kafka.connection import Connection, named_topics
 from combee.adapters.kafka.errors import RIGHTS, is_denied, translated
@@ -21,8 +28,12 @@ TOPIC_ALREADY_EXISTS = 36
 UNKNOWN_TOPIC = 3
 CREATE_TIMEOUT_MS = 10_000
 DELETE_TIMEOUT_MS = 10_000
-LOOKS, LOOK_AGAIN_S = 50, 0.2
-"""So often a group is looked up that a broker is only loading, as after its start."""
+COORDINATOR_S, LOOK_AGAIN_S = 30.0, 0.2
+COORDINATOR_STARTS = (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,18 +238,34 @@ class KafkaAdmin:
         }
 
     async def members(self, group: str) -> int:
-        """Return how many members a group has now; one that a broker is only loading is asked for again."""
+        """Return how many members a group has now.
+
+        A broker that has only started loads its groups, and a new cluster has yet to say which broker keeps this one:
+        both are asked again, for up to 30 s.
+
+        Raises
+        ------
+        TransientError
+            If no broker says by then who is in it.
+        ConfigurationError
+            If this client may not look at the group.
+        """
+        end = monotonic() + COORDINATOR_S
         async with self._client() as client:
             with translated(f"looking up group {group}", self._connection.need("Describe", group=group)):
-                for looks_left in reversed(range(LOOKS)):
-                    (answer,) = await client.describe_consumer_groups([self._connection.full(group)])
-                    # aiokafka raises none of these: such a group would look empty
-                    errors = [for_code(code) for code, *_ in answer.groups if code]
-                    if not errors:
-                        break
-                    if not (looks_left and errors[0].retriable):
-                        raise errors[0]
+                while True:
+                    try:
+                        return await self._members(client, group)
+                    except COORDINATOR_STARTS:
+                        if monotonic() >= end:
+                            raise
                     await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _members(self, client: Any, group: str) -> int:
+        (answer,) = await client.describe_consumer_groups([self._connection.full(group)])
+        for code, *_ in answer.groups:
+            if code:  # aiokafka raises none of these: such a group would look empty
+                raise for_code(code)
         return sum(len(described[5]) for described in answer.groups)
 
     async def broker(self) -> str:

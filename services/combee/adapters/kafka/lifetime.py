@@ -13,6 +13,7 @@ from typing import Any
 from aiokafka import client, conn
 from aiokafka.errors import KafkaConnectionError
 
+STOP_S = 30.0
 STOP_GRACE_S = 1.0
 """What is cancelled while it stops may take so long to finish."""
 _starting: ContextVar["_Opened | None"] = ContextVar(
@@ -87,20 +88,28 @@ async def started(starting: Awaitable[None]) -> None:
 
 
 async def stopped(client: Any) -> None:
-    """Stop a client; who is cancelled meanwhile gives it a moment to finish, and then hangs up.
+    """Stop a client; if that takes longer than 30 s, or the caller is cancelled meanwhile, hang up.
 
-    aiokafka takes such a cancellation for that of its own tasks, so it is raised here.
+    aiokafka takes a cancellation for that of its own tasks and goes on, so it is raised here.
     """
     task = asyncio.ensure_future(client.stop() if hasattr(client, "stop") else client.close())
     try:
-        await asyncio.shield(task)
+        await asyncio.wait({task}, timeout=STOP_S)
     except asyncio.CancelledError:
         await asyncio.wait({task}, timeout=STOP_GRACE_S)
-        if task.cancel():
-            await asyncio.wait({task}, timeout=STOP_GRACE_S)
-            # A stop that is cancelled on its way does not get to its connections.
-            await _closed(_connections(client))
+        await _hung_up(client, task)
         raise
+    if not await _hung_up(client, task):
+        task.result()
+
+
+async def _hung_up(client: Any, stopping: asyncio.Future[None]) -> bool:
+    """End a stop that has not come to its end, and return whether there was one."""
+    if not stopping.cancel():
+        return False
+    await asyncio.wait({stopping}, timeout=STOP_GRACE_S)
+    await _closed(_connections(client))  # a stop that is cancelled on its way does not get to them
+    return True
 
 
 def _connections(client: Any) -> list[Any]:

@@ -22,38 +22,47 @@ MEMBER = ("member-1",)
 
 
 class Broker:
-    """A client of aiokafka whose broker has one group, and loads it when it is asked for it first."""
+    """A client of aiokafka whose new broker first knows no coordinator of the group, and then loads the group."""
 
     def __init__(self, code: int, members: Sequence[Any]) -> None:
-        self._group: Any = None
-        states = [(GroupLoadInProgressError.errno, ()), (code, members)]
-        self._states = iter(
-            [(code, "t.shuffle", "", "consumer", "range", known, 0) for code, known in states]
-        )
+        self._codes = [GroupCoordinatorNotAvailableError.errno, GroupLoadInProgressError.errno]
+        self._settled = (code, members)
 
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
 
     async def describe_consumer_groups(self, _groups: Sequence[str]) -> list[Any]:
-        self._group = next(self._states, None) or self._group
-        return [SimpleNamespace(groups=[self._group])]
+        code, members = (self._codes.pop(0), ()) if self._codes else self._settled
+        if code == GroupCoordinatorNotAvailableError.errno:
+            raise GroupCoordinatorNotAvailableError  # by aiokafka, which looks for the coordinator itself
+        return [SimpleNamespace(groups=[(code, "t.shuffle", "", "consumer", "range", members, 0)])]
+
+
+@pytest.fixture
+def subject(monkeypatch: pytest.MonkeyPatch) -> admin.KafkaAdmin:
+    monkeypatch.setattr(admin, "LOOK_AGAIN_S", 0.0)
+    return admin.KafkaAdmin(Connection(bootstrap_servers="b:1", prefix="t"))
+
+
+async def test_the_members_of_a_group_are_known_once_a_new_broker_has_it(
+    monkeypatch: pytest.MonkeyPatch, subject: admin.KafkaAdmin
+) -> None:
+    monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: Broker(0, [MEMBER, MEMBER]))
+    assert await subject.members("shuffle") == 2
 
 
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (GroupCoordinatorNotAvailableError.errno, TransientError),
+        (GroupLoadInProgressError.errno, TransientError),
         (GroupAuthorizationFailedError.errno, ConfigurationError),
     ],
 )
 async def test_a_group_that_cannot_be_described_is_not_taken_for_an_empty_one(
-    monkeypatch: pytest.MonkeyPatch, code: int, expected: type[Exception]
+    monkeypatch: pytest.MonkeyPatch, subject: admin.KafkaAdmin, code: int, expected: type[Exception]
 ) -> None:
-    monkeypatch.setattr(admin, "LOOK_AGAIN_S", 0.0)
-    subject = admin.KafkaAdmin(Connection(bootstrap_servers="b:1", prefix="t"))
-    monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: Broker(0, [MEMBER, MEMBER]))
-    assert await subject.members("shuffle") == 2
+    monkeypatch.setattr(admin, "COORDINATOR_S", 0.05)
     monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: Broker(code, []))
     with pytest.raises(expected):
         await subject.members("shuffle")
@@ -81,9 +90,8 @@ class Topicless:
 
 
 async def test_asking_for_a_topic_creates_none_and_tells_denied_from_missing(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, subject: admin.KafkaAdmin
 ) -> None:
-    subject = admin.KafkaAdmin(Connection(bootstrap_servers="b:1", prefix="t"))
     client = Topicless(UnknownTopicOrPartitionError.errno)
     monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: client)
     assert not await subject.has("restoring")

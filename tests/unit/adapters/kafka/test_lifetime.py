@@ -164,6 +164,24 @@ async def test_of_a_stop_that_is_cancelled_and_hangs_no_connection_is_left(
     assert client.hung_up
 
 
+async def test_a_stop_that_does_not_end_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifetime, "STOP_S", 0.01)
+    monkeypatch.setattr(lifetime, "STOP_GRACE_S", 0.01)
+    client = Stopping()
+    async with asyncio.timeout(DEADLINE_S):
+        await lifetime.stopped(client)
+    assert client.hung_up
+
+
+async def test_what_keeps_a_client_from_stopping_is_raised() -> None:
+    class Broken:
+        async def stop(self) -> None:
+            raise aiokafka.errors.KafkaConnectionError
+
+    with pytest.raises(aiokafka.errors.KafkaConnectionError):
+        await lifetime.stopped(Broken())
+
+
 async def test_a_cluster_that_names_no_broker_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     class Early:
         """A producer of aiokafka that asks a broker which is only starting."""
