@@ -12,14 +12,14 @@ from pathlib import Path
 
 from rapidfuzz import fuzz
 
-from combee.core.embeddings import near_pairs
 from combee.core.formats.render import parse_ace
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.entries import apply_operations, finish
-from combee.core.playbook.overlap import Overlap
-from combee.core.playbook.similarity import same_lesson
 from combee.core.playbook.versions import empty
-from combee.core.playbook.wording import wording
+from combee.core.similarity.embeddings import near_pairs
+from combee.core.similarity.lessons import same_lesson
+from combee.core.similarity.overlap import Overlap
+from combee.core.similarity.wording import wording
 from combee.sim.embeddings import vector
 from combee.sim.family.conventions import possible
 from combee.sim.family.family import lessons

@@ -28,7 +28,7 @@ from combee.core.methods import ace, consolidation, gepa
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens, estimate_tokens
-from combee.core.relevance import best_entries
+from combee.core.similarity.relevance import best_entries
 from combee.gateway.app import build
 from combee.gateway.context import context_of
 from combee.settings.batch import BatchSettings

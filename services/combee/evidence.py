@@ -71,7 +71,7 @@ async def with_revoked(log: Log, version: Playbook) -> Playbook:
         await history.exactly(version.name, number)
         for number in sorted({rule.version for rule in rules} - {version.version})
     ]
-    revoked = union(*(each.revoked for each in past if each is not None), version.revoked)
+    revoked = union(*(earlier.revoked for earlier in past if earlier is not None), version.revoked)
     return version.model_copy(update={"revoked": revoked}) if rules else version
 
 
@@ -145,7 +145,7 @@ async def _path(log: Log, version: Playbook, *, to_whole: bool = False) -> _Path
             if to_whole and evidence.is_whole(past_version):
                 whole.add(place)
     places = tuple(evidence.ancestry(evidence.place(version), before, whole))
-    on_path = frozenset(each for place in places for each in asked.get(place, ()))
+    on_path = frozenset(reflection for place in places for reflection in asked.get(place, ()))
     return _Path(log=log, version=version, places=places, asked=on_path)
 
 

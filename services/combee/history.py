@@ -125,7 +125,7 @@ async def _newest_beside(log: Log, name: str) -> dict[str, Playbook]:
 
 
 def _by_name(by_key: dict[str, Playbook]) -> dict[str, Playbook]:
-    return {version.name: version for version in sorted(by_key.values(), key=lambda each: each.version)}
+    return {version.name: version for version in sorted(by_key.values(), key=lambda version: version.version)}
 
 
 async def newest_playbook(log: Log, name: str) -> Playbook | None:

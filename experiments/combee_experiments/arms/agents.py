@@ -8,8 +8,8 @@ from combee.core.formats.intake import Sample, verdict
 from combee.core.methods import ace
 from combee.core.playbook import probation
 from combee.core.playbook.lines import shown_to
-from combee.core.relevance import best_entries, entries_to_judge
 from combee.core.shortening import task_excerpt
+from combee.core.similarity.relevance import best_entries, entries_to_judge
 from combee.ports import LanguageModel, PoisonError
 from combee.settings.batch import BatchSettings
 from combee.sim.chance import draw

@@ -119,7 +119,10 @@ def with_job(verb: Callable[..., None]) -> Callable[..., None]:
         chosen = {name: given.pop(name) for name in options}
         verb(**given, job=job_of(**chosen))
 
-    parameters = [*(each for each in own.parameters.values() if each.name != "job"), *options.values()]
+    parameters = [
+        *(parameter for parameter in own.parameters.values() if parameter.name != "job"),
+        *options.values(),
+    ]
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
 

@@ -13,8 +13,8 @@ from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.outcomes.fold import outcome_of, says_outcome
 from combee.core.prompt import CHARS_PER_TOKEN
-from combee.core.relevance import entries_to_judge
 from combee.core.shortening import shorter_trace, task_excerpt, within
+from combee.core.similarity.relevance import entries_to_judge
 from combee.ports import (
     Clock,
     LanguageModel,

@@ -9,17 +9,17 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from combee.core.batching.parts import by_topic
+from combee.core.derived import once_per_version
 from combee.core.flags import flags
 from combee.core.methods import ace, consolidation
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import known
 from combee.core.playbook import operations as ops
 from combee.core.playbook.clusters import within
-from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.echo import without_echoes
-from combee.core.playbook.overlap import Relatedness, Texts
 from combee.core.playbook.probation import is_active
 from combee.core.shortening import shorter_reflection
+from combee.core.similarity.overlap import Relatedness, Texts
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.combined import Combined, all_of, passed, united
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
@@ -325,7 +325,7 @@ class Aggregator:
         answer = self._read(base, reply, [(at,) for at in everything])
         # A weak model names nothing, so each of its operations stands for all items.
         named = lru_cache(NAMED_KEPT)(partial(_Named.of, items))
-        rests = [named(each.evidence, each.guessed) for each in answer.operations]
+        rests = [named(operation.evidence, operation.guessed) for operation in answer.operations]
         operations = _resting(answer.operations, rests, items, base, repeats)
         return replace(
             answer, operations=tuple(operations), guessed=named(everything, tuple(answer.guessed)).guessed
@@ -426,7 +426,7 @@ def _against(
 ) -> Iterator[int]:
     """Yield the items that speak against an entry to be removed, or say its contrary: it has no words of its own."""
     ids = frozenset(removal.entry_ids)
-    contents = [says[each] for each in removal.entry_ids if each in says]
+    contents = [says[entry_id] for entry_id in removal.entry_ids if entry_id in says]
     return (
         at
         for at in named.places

@@ -38,7 +38,7 @@ async def read_again(
         if offset in members:
             member = members[offset]
             later = count(member.attempt + 1)
-            attempt = next(each for each in later if not is_known(member.reflection_id, each))
+            attempt = next(attempt for attempt in later if not is_known(member.reflection_id, attempt))
             member = member.model_copy(update={"attempt": attempt})
             body = provenance.reflection(record, again=True)
             waiting.append(Waiting(member=member, size=len(record.value or b""), seen_at=0.0, body=body))

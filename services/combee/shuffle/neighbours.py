@@ -13,7 +13,7 @@ from hashlib import sha256
 
 import structlog
 
-from combee.core.embeddings import Pair, near_pairs
+from combee.core.similarity.embeddings import Pair, near_pairs
 from combee.ports import CombeeError, Embedder
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.playbook import Entry

@@ -146,7 +146,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "psutil": ("adapters/embedded_kafka/",),
     "filelock": ("adapters/embedded_kafka/",),
     "aiolimiter": ("adapters/openai/",),
-    "rapidfuzz": ("core/playbook/similarity.py", "baselines/"),
+    "rapidfuzz": ("core/similarity/lessons.py", "baselines/"),
     "json_repair": ("adapters/openai/",),
     "typer": ("cli/",),
     "rich": ("cli/",),

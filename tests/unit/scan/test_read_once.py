@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from combee.core.methods import ace
 from combee.core.methods.method import Answer
-from combee.core.playbook.overlap import Relatedness
 from combee.core.playbook.versions import empty
+from combee.core.similarity.overlap import Relatedness
 from combee.ports import PoisonError
 from combee.scan.aggregate import Aggregator, _Item
 from combee_schemas.base import Usage

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.prompt import entry_tokens
-from combee.core.relevance import best_entries
+from combee.core.similarity.relevance import best_entries
 from combee.sdk.view import Form, PlaybookView
 from combee_schemas.playbook import Entry, Playbook
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from combee.core.playbook.similarity import same_lesson
+from combee.core.similarity.lessons import same_lesson
 from combee.sim.family.conventions import possible, read_convention
 from combee.sim.family.falsehoods import invented, is_invented, is_opposite, opposite
 from combee.sim.family.family import latent, lessons, one_each, questions

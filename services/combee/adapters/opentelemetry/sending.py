@@ -114,7 +114,7 @@ class Sending:
 
 def _within(seconds: float, work: Sequence[Callable[[], object]]) -> None:
     """Call functions side by side on threads that nobody waits for longer."""
-    threads = [threading.Thread(target=each, daemon=True) for each in work]
+    threads = [threading.Thread(target=target, daemon=True) for target in work]
     for thread in threads:
         thread.start()
     until = time.monotonic() + seconds

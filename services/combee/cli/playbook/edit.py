@@ -80,7 +80,7 @@ def edit(
 
 
 def _print(change: Change, more: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
-    changes = [each.model_dump(mode="json") for each in change.playbook.changes] if change.changed else []
+    changes = [made.model_dump(mode="json") for made in change.playbook.changes] if change.changed else []
     more = {**(more or {}), "diff": changes}
     print_change(change.playbook, more, changed=change.changed, as_json=as_json, with_diff=True)
 

@@ -126,12 +126,12 @@ def _foresee(outlook: Outlook, *, as_json: bool) -> None:
 def _foreseen(outlook: Outlook) -> list[str]:
     """Return what a revocation does on one line."""
     document = outlook.as_document()
-    lines = [f"goes: {each['id']} {each['content']}" for each in document["removed"]]
+    lines = [f"goes: {entry['id']} {entry['content']}" for entry in document["removed"]]
     lines += [
-        f"says again: {each['id']} {each['after']} (now: {each['before']})"
-        for each in document["changed_back"]
+        f"says again: {entry['id']} {entry['after']} (now: {entry['before']})"
+        for entry in document["changed_back"]
     ]
-    lines += [f"comes back: {each['id']} {each['content']}" for each in document["returned"]]
+    lines += [f"comes back: {entry['id']} {entry['content']}" for entry in document["returned"]]
     lines += [
         f"tags taken back: {entry_id} {helpful} helpful, {harmful} harmful"
         for entry_id, helpful, harmful in outlook.counters

@@ -19,7 +19,7 @@ from combee.settings.loading import load_settings
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import LATEST
 
-PATIENCE_S = 3.0
+LOOK_UP_S = 3.0
 PREFIX = re.compile(r"[A-Za-z0-9._-]{1,80}")
 
 
@@ -127,7 +127,7 @@ async def _known(given: dict[str, Any], find: Callable[[Log], Awaitable[Iterable
     servers = settings.kafka.bootstrap_servers or stack_servers(settings)
     if servers is None:
         return []  # a broker is not started for a TAB
-    async with asyncio.timeout(PATIENCE_S), open_unchecked(settings, servers) as log:
+    async with asyncio.timeout(LOOK_UP_S), open_unchecked(settings, servers) as log:
         return list(await find(log))
 
 

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from math import sqrt
 
-from combee.core.playbook.overlap import said_words
-from combee.core.playbook.wording import wording
 from combee.core.prompt import CHARS_PER_TOKEN
-from combee.core.relevance import rarity
+from combee.core.similarity.overlap import said_words
+from combee.core.similarity.relevance import rarity
+from combee.core.similarity.wording import wording
 from combee_schemas.scan import Operation
 
 FRAME_CHARS = 60

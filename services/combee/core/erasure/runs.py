@@ -50,7 +50,7 @@ class Runs:
 
     def has(self, line: str, ids: Iterable[str | None]) -> bool:
         """Return whether one of these ids is that of an erased run."""
-        return not self.of(line).isdisjoint(each for each in ids if each)
+        return not self.of(line).isdisjoint(run_id for run_id in ids if run_id)
 
     def take(self, record: Record, selector: Selector) -> None:
         """Add the run that a record tells of, if it is meant."""
@@ -89,7 +89,7 @@ class Runs:
         wanted = {rule.value for rule in selector.rules if rule.kind == "id"}
         if selector.playbook not in {"", playbook}:
             wanted = set()
-        derived = {each for run_id in wanted for each in derived_ids(playbook, run_id)}
+        derived = {derived_id for run_id in wanted for derived_id in derived_ids(playbook, run_id)}
         self.add(
             playbook,
             *(

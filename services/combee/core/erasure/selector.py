@@ -53,9 +53,9 @@ class Subjects:
         ValueError
             If one is too short to name anybody.
         """
-        if any(len(each.strip()) < LEAST_CHARS for each in self.given):
+        if any(len(text.strip()) < LEAST_CHARS for text in self.given):
             raise ValueError(f"a subject has at least {LEAST_CHARS} characters")
-        needles = (folded(spelling) for each in self.given for spelling in _spellings(each.strip()))
+        needles = (folded(spelling) for text in self.given for spelling in _spellings(text.strip()))
         object.__setattr__(self, "_needles", tuple(dict.fromkeys(needles)))
 
     def named_in(self, text: str) -> bool:

@@ -117,7 +117,9 @@ def checkpoint(
     spent = [cost for key, cost in ledger.updates.spent.items() if key not in batches]
     known = before.totals
     met = ledger.carried.marks[:]
-    met.extend({mark(REFLECTION, record.playbook, each) for record in closed for each in record.ids})
+    met.extend(
+        {mark(REFLECTION, record.playbook, record_id) for record in closed for record_id in record.ids}
+    )
     met.extend(mark(TRACE, *key) for key in ledger.traces.fates if key not in traces)
     met.extend({mark(COMMAND, *key) for _, key in ledger.asked if key not in conflicting})
     return Checkpoint(

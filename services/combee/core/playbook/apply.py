@@ -76,9 +76,9 @@ def applied(
             _review(base, draft, names, policy, screen)
         _name_sources(draft, names)
         sections, remaining = entries.finish(base, draft, budget_tokens)
-    for each in refused:
-        text = f"{each.operation.kind}: {each.why}: {each.operation.content}"
-        draft.note("dropped", next(iter(each.operation.entry_ids), ""), text)
+    for refusal in refused:
+        text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
+        draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
     if kind != holds:
         for operation in operations:
             draft.note("dropped", "", f"{operation.kind}: made for {holds}, and the playbook holds {kind}")

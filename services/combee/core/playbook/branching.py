@@ -22,11 +22,15 @@ def barred_by(playbook: Playbook, other: Playbook) -> Playbook:
     """
     rules, others, made = rules_of(playbook), rules_of(other), playbook.version + 1
     known, gone = {revocation.rule for revocation in rules}, frozenset(playbook.revoked)
-    new = tuple(each.model_copy(update={"version": made}) for each in others if each.rule not in known)
+    new = tuple(
+        revocation.model_copy(update={"version": made})
+        for revocation in others
+        if revocation.rule not in known
+    )
     news = [reflection_id for reflection_id in other.revoked if reflection_id not in gone]
     if news and not new:
         # A rule of the same words meant more there.
-        retained_from = max((each.retained_from for each in others), default=0)
+        retained_from = max((revocation.retained_from for revocation in others), default=0)
         new = rules_for((), news, version=made, retained_from=retained_from)
     return playbook.model_copy(
         update={"revoked": union(playbook.revoked, news), "revocations": (*rules, *new)}
@@ -109,7 +113,7 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
         update={
             "entries": entries,
             "next_id": max([content.next_id, *(number_of(entry.id) + 1 for entry in entries)]),
-            "changes": (change, *(_renamed_change(each, ids) for each in content.changes)),
+            "changes": (change, *(_renamed_change(change, ids) for change in content.changes)),
             "adopted": Adopted(line=target.name, version=target.version, renamed=other),
             "counted_offset": target.through_offset,
             "again": tuple(asked for asked in content.again if asked.offset <= current.through_offset),

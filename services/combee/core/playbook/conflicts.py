@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from combee.core.playbook.operations import union
-from combee.core.playbook.similarity import same_lesson
+from combee.core.similarity.lessons import same_lesson
 from combee_schemas.scan import Operation, OperationKind
 
 

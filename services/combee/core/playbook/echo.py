@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from combee.core.playbook.derived import once_per_version
+from combee.core.derived import once_per_version
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import is_active
-from combee.core.playbook.similarity import Index
+from combee.core.similarity.lessons import Index
 from combee_schemas.base import Shown
 from combee_schemas.playbook import RETIRED_KEPT, Entry, Playbook, Retired
 from combee_schemas.reflection import Reflection

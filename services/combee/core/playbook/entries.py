@@ -13,8 +13,8 @@ from combee.core.formats.render import section_order
 from combee.core.playbook.draft import NO_IDS, Draft, drafted, rest_on, united
 from combee.core.playbook.operations import normalise, union
 from combee.core.playbook.probation import is_active
-from combee.core.playbook.similarity import same_lesson
 from combee.core.prompt import entry_tokens
+from combee.core.similarity.lessons import same_lesson
 from combee.core.sources import UNPROVEN
 from combee_schemas.playbook import Entry, EntryState, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
@@ -102,7 +102,9 @@ def _crowded_out(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...
     while excess > 0:
         largest = max(room, key=lambda source: (room[source], source))
         # In the order of `left` where all of this is equal.
-        ranks = [(each.id in welcome, largest not in parts[each.id], len(parts[each.id])) for each in left]
+        ranks = [
+            (entry.id in welcome, largest not in parts[entry.id], len(parts[entry.id])) for entry in left
+        ]
         entry = left.pop(ranks.index(min(ranks)))
         for source, tokens in parts[entry.id].items():
             room[source] -= tokens

@@ -144,9 +144,13 @@ def naming_news(version: Playbook, before: Collection[str]) -> Playbook:
 
 def barred(playbook: Playbook, seen: Iterable[Seen]) -> tuple[str, ...]:
     """Return the reflections that never count: those that were revoked, and of ``seen`` those of a revoked source."""
-    named = (each.rule for each in playbook.revocations if each.rule.startswith("source:"))
+    named = (revocation.rule for revocation in playbook.revocations if revocation.rule.startswith("source:"))
     sources = {rule.value for rule in map(Selection.parse, named) if rule.is_open_ended}
-    later = (each.reflection_id for each in seen if each.source and each.source.name in sources)
+    later = (
+        reflection.reflection_id
+        for reflection in seen
+        if reflection.source and reflection.source.name in sources
+    )
     return union(playbook.revoked, later) if sources else playbook.revoked
 
 

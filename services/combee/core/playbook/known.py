@@ -6,11 +6,11 @@ The model may say so in whatever words, and code checks it; what a reflection sa
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from combee.core.playbook.derived import once_per_version
+from combee.core.derived import once_per_version
 from combee.core.playbook.echo import was_shown
-from combee.core.playbook.overlap import Overlap
 from combee.core.playbook.probation import is_active
-from combee.core.playbook.similarity import index_of
+from combee.core.similarity.lessons import index_of
+from combee.core.similarity.overlap import Overlap
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Echo, Known, Operation, Seen

@@ -63,7 +63,7 @@ def needless_bytes(reflection: Reflection, line: str) -> int:
     shown = reflection.shown
     if shown is None or not shown.digests or (shown.line or reflection.playbook) != line:
         return 0
-    return sum(len(each) + 1 for each in shown.digests)
+    return sum(len(digest) + 1 for digest in shown.digests)
 
 
 def without_needless(reflection: Reflection, line: str) -> Reflection:

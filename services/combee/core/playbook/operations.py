@@ -163,7 +163,9 @@ def rests(operations: Iterable[Operation]) -> frozenset[str]:
 
 def surely_rests(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the same without evidence that is a guess in each of them."""
-    return frozenset().union(*(frozenset(each.evidence).difference(each.guessed) for each in operations))
+    return frozenset().union(
+        *(frozenset(operation.evidence).difference(operation.guessed) for operation in operations)
+    )
 
 
 def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from combee.core.playbook.operations import union
-from combee.core.playbook.overlap import Nearness
 from combee.core.playbook.screening import OPEN, Screen
+from combee.core.similarity.overlap import Nearness
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, EntryState, Playbook
 
@@ -119,7 +119,9 @@ class _Candidate:
     ) -> "_Candidate":
         fresh = tuple(fresh)
         support = union(entry.support, fresh)
-        sources = frozenset(entry.sources).union(names[each] for each in fresh if each in names)
+        sources = frozenset(entry.sources).union(
+            names[reflection_id] for reflection_id in fresh if reflection_id in names
+        )
         return cls(
             entry=entry,
             is_new=entry.id not in known,
@@ -142,7 +144,9 @@ class _Reviewer:
         for candidate in self.candidates:
             candidate.promoted = not candidate.doubt and self._suffices([candidate])
         # The best supported speaks for its near-duplicates; of equals the older one.
-        undecided = [each for each in self.candidates if not (each.promoted or each.doubt)]
+        undecided = [
+            candidate for candidate in self.candidates if not (candidate.promoted or candidate.doubt)
+        ]
         nearness = Nearness(self.contents if undecided else {})
         for candidate in sorted(undecided, key=lambda candidate: -len(candidate.support)):
             self._judge_together(candidate, tuple(nearness.near(candidate.entry.id)))
@@ -195,7 +199,7 @@ class _Reviewer:
     def _promoted(self, candidate: _Candidate) -> tuple[Entry, Change | None]:
         """Return the entry, active and resting on what counted; one that is new and has it all is just added."""
         entry = activated(candidate.entry)
-        fresh = [each for each in candidate.taken if each not in entry.evidence]
+        fresh = [reflection_id for reflection_id in candidate.taken if reflection_id not in entry.evidence]
         update = {"evidence": (*entry.evidence, *fresh), "evidence_count": entry.evidence_count + len(fresh)}
         if candidate.is_new and not candidate.taken:
             return entry, None

@@ -134,8 +134,8 @@ class Recomputation:
         ids = ids_here(version)
         self.entries = {entry.id: entry for entry in here(self.entries.values(), version)}
         self._mixed = [
-            replace(each, entry_ids=tuple(ids.get(entry_id, entry_id) for entry_id in each.entry_ids))
-            for each in self._mixed
+            replace(mixed, entry_ids=tuple(ids.get(entry_id, entry_id) for entry_id in mixed.entry_ids))
+            for mixed in self._mixed
         ]
         if version.adopted is not None:
             through = version.through_offset  # what comes later is in batches of this line anyway
@@ -145,7 +145,7 @@ class Recomputation:
         self._settings = update.plan.settings
         self._manifests.add(update.manifest_offset)
         if update.plan.reason == "revoke":
-            seen = {each.offset for each in update.result.seen}
+            seen = {reflection.offset for reflection in update.result.seen}
             self.pending = {asked: None for asked in self.pending if asked.offset not in seen}
 
     def _elsewhere(self) -> Iterator[Asked]:
@@ -173,7 +173,9 @@ class Recomputation:
             next_id=max(self.next_id, self.recorded.next_id),
             changes=tuple(changes),
             mixed=tuple(
-                each for each in self._mixed if each.fate == "dropped" or not shown.isdisjoint(each.entry_ids)
+                mixed
+                for mixed in self._mixed
+                if mixed.fate == "dropped" or not shown.isdisjoint(mixed.entry_ids)
             ),
             reads=tuple(sequence for line, sequence in self._reads if line == self.recorded.name),
             otherwise=frozenset(number for line, number in self._other if line == self.recorded.name),
@@ -289,7 +291,7 @@ class Recomputation:
                 entries[entry_id] = there if same else _in_state(entry, was.get(entry_id), there, gone)
             elif entry_id not in recorded and entry_id not in out:
                 entries[entry_id] = entry
-        seen = (each for each in update.result.seen if each.reflection_id not in gone)
+        seen = (reflection for reflection in update.result.seen if reflection.reflection_id not in gone)
         names = names_of(seen, update.plan.settings.sources)
         return {entry.id: entry for entry in with_sources(entries.values(), names)}
 
@@ -331,7 +333,9 @@ class _Prepared:
 
     def _operations(self) -> Iterator[Operation]:
         for operation in self.recorded.result.operations:
-            left = tuple(each for each in operation.evidence if each not in self.gone)
+            left = tuple(
+                reflection_id for reflection_id in operation.evidence if reflection_id not in self.gone
+            )
             if operation.evidence and not left:
                 continue
             if operation.kind == OperationKind.REMOVE:
@@ -362,13 +366,20 @@ class _Prepared:
 
     def _has_expired(self, ids: Collection[str]) -> bool:
         offsets = {seen.reflection_id: seen.offset for seen in self.recorded.result.seen}
-        return any(offsets.get(each, self.whole.retained_from) < self.whole.retained_from for each in ids)
+        return any(
+            offsets.get(reflection_id, self.whole.retained_from) < self.whole.retained_from
+            for reflection_id in ids
+        )
 
     def _places(self, ids: Collection[str]) -> tuple[Asked, ...]:
         """Return where reflections of the batch stand; nothing unless all are known."""
         offsets = {seen.reflection_id: seen.offset for seen in self.recorded.result.seen}
         at = self.recorded.manifest_offset
-        places = tuple(Asked(offset=offsets[each], manifest_offset=at) for each in ids if each in offsets)
+        places = tuple(
+            Asked(offset=offsets[reflection_id], manifest_offset=at)
+            for reflection_id in ids
+            if reflection_id in offsets
+        )
         return places if len(places) == len(ids) else ()
 
     def _doubt(self, operation: Operation, again: tuple[Asked, ...], *, is_dropped: bool) -> None:
@@ -380,7 +391,9 @@ class _Prepared:
             sequence=self.recorded.plan.sequence,
             kind=operation.kind.value,
             entry_ids=operation.entry_ids or ((landed,) if landed else ()),
-            revoked=tuple(each for each in operation.evidence if each in self.gone),
+            revoked=tuple(
+                reflection_id for reflection_id in operation.evidence if reflection_id in self.gone
+            ),
             fate="dropped" if is_dropped else "again" if again else "stays",
             again=() if is_dropped else again,
         )
@@ -403,7 +416,7 @@ class _Prepared:
 
     def _claim(self, claim: Known) -> None:
         """Let an entry that is gone come back, in its words, for reflections that a model said say the same."""
-        left = tuple(each for each in claim.evidence if each not in self.gone)
+        left = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in self.gone)
         was = self._was.get(claim.entry_id)
         if left and was is not None and claim.entry_id not in self.entries:
             expired = self._has_expired(left)
@@ -413,7 +426,7 @@ class _Prepared:
                 sequence=self.recorded.plan.sequence,
                 kind="known",
                 entry_ids=(claim.entry_id,),
-                revoked=tuple(each for each in was.evidence if each in self.gone),
+                revoked=tuple(reflection_id for reflection_id in was.evidence if reflection_id in self.gone),
                 fate="dropped" if expired else "stays",
             )
             self._doubtful.append((words, mixed))
@@ -472,7 +485,7 @@ def _drafted(
 def _is_wholly(update: Update, gone: frozenset[str]) -> bool:
     """Return whether all that a batch rests on is revoked."""
     result = update.result
-    taught = [(each.reflection_id,) for each in result.seen if each.ok]
+    taught = [(reflection.reflection_id,) for reflection in result.seen if reflection.ok]
     claims: tuple[Operation | Known | Echo, ...] = (*result.operations, *result.known, *result.echoes)
     rests = (*taught, *(claim.evidence for claim in claims))
     return bool(taught) and all(ids and gone.issuperset(ids) for ids in rests)
@@ -490,7 +503,7 @@ def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection
     """Return an entry in the state that a version gave it; one that this version did not change stays."""
     if was is not None and was.state == recorded.state != entry.state:
         return entry
-    support = tuple(each for each in recorded.support if each not in gone)
+    support = tuple(reflection_id for reflection_id in recorded.support if reflection_id not in gone)
     return entry.model_copy(
         update={
             "state": recorded.state,

@@ -48,7 +48,7 @@ class Screen:
         if quorum == 1 and not any(rules):
             return OPEN
         seen = tuple(seen)
-        names = dict.fromkeys((each.reflection_id for each in seen), UNPROVEN)
+        names = dict.fromkeys((reflection.reflection_id for reflection in seen), UNPROVEN)
         names |= names_of(seen, settings.sources)
         several = len({*names.values(), *(source.name for source in base.taught_by)}) > 1
         return cls(
@@ -73,13 +73,15 @@ class Screen:
             return tuple(seen)
         spoken: set[tuple[str, str]] = set()
         heard: list[Seen] = []
-        for each in reversed(tuple(seen)):
-            name = self._name(each.reflection_id)
-            tags = () if self.established and name not in self.established else each.tags
+        for reflection in reversed(tuple(seen)):
+            name = self._name(reflection.reflection_id)
+            tags = () if self.established and name not in self.established else reflection.tags
             if tags and self.sources > 1:
                 tags = tuple(tag for tag in tags if (name, tag.id) not in spoken)
                 spoken |= {(name, tag.id) for tag in tags}
-            heard.append(each if tags == each.tags else each.model_copy(update={"tags": tags}))
+            heard.append(
+                reflection if tags == reflection.tags else reflection.model_copy(update={"tags": tags})
+            )
         return tuple(reversed(heard))
 
     def screened(
@@ -129,9 +131,9 @@ class Screen:
         names = self._names(operation)
         if names and self._are_new(names, is_sure=bool(_sure(operation))):
             return _taught_by(names)
-        changed = [known[each] for each in operation.entry_ids if each in known]
+        changed = [known[entry_id] for entry_id in operation.entry_ids if entry_id in known]
         # Of a proposed entry, too: its support was for other words. A guess is nobody's word.
-        witnesses = {self._name(each) for each in _sure(operation)}
+        witnesses = {self._name(reflection_id) for reflection_id in _sure(operation)}
         if changed and operation.evidence and len(witnesses) < self.sources:
             return f"{len(witnesses)} of {self.sources} sources say so: {', '.join(sorted(witnesses))}"
         said = [flags(entry.content) for entry in changed]
@@ -146,7 +148,9 @@ class Screen:
         if flags := self._flags(entry.content):
             return _looks_like(flags)
         if not is_sure:
-            sources = {self._name(each) for each in entry.evidence if each in self.names} or sources
+            sources = {
+                self._name(reflection_id) for reflection_id in entry.evidence if reflection_id in self.names
+            } or sources
         names = set(sources) or {UNPROVEN}
         return _taught_by(names) if self._are_new(names, is_sure=is_sure) else ""
 
@@ -160,7 +164,7 @@ class Screen:
         return frozenset(flags(content)) if self.flags else frozenset()
 
     def _names(self, operation: Operation) -> set[str]:
-        return {self._name(each) for each in _sure(operation) or operation.evidence}
+        return {self._name(reflection_id) for reflection_id in _sure(operation) or operation.evidence}
 
     def _name(self, reflection_id: str) -> str:
         return self.names.get(reflection_id, UNPROVEN)
@@ -185,7 +189,7 @@ def _looks_like(flags: Iterable[str]) -> str:
 
 def _added(operation: Operation, known: Mapping[str, Entry]) -> Operation:
     """Return an operation on entries as one that adds what it says beside them."""
-    sections = [known[each].section for each in operation.entry_ids if each in known]
+    sections = [known[entry_id].section for entry_id in operation.entry_ids if entry_id in known]
     section = sections[0] if sections else operation.section
     return operation.model_copy(update={"kind": OperationKind.ADD, "entry_ids": (), "section": section})
 
@@ -213,7 +217,7 @@ def with_sources(entries: Iterable[Entry], names: Mapping[str, str]) -> tuple[En
         entry.model_copy(update={"sources": last_sources(entry.sources, new)}) if new else entry
         for entry in entries
         for ids in (entry.support if entry.state == "proposed" else entry.evidence,)
-        for new in ([names[each] for each in ids if each in names],)
+        for new in ([names[reflection_id] for reflection_id in ids if reflection_id in names],)
     )
 
 
@@ -225,7 +229,7 @@ def last_sources(known: Iterable[str], newer: Iterable[str]) -> tuple[str, ...]:
 
 def by_source(seen: Iterable[Seen], names: Mapping[str, str]) -> dict[str, int]:
     """Return how many reflections of a batch are each source's, of those that have most."""
-    counts = Counter(names.get(each.reflection_id, UNPROVEN) for each in seen)
+    counts = Counter(names.get(reflection.reflection_id, UNPROVEN) for reflection in seen)
     return dict(counts.most_common(SOURCES_LISTED))
 
 
@@ -234,7 +238,9 @@ def taught(
 ) -> tuple[TaughtBy, ...]:
     """Return who has taught a playbook after one more batch; those without a name are one."""
     counts = {source.name: source.batches for source in before}
-    teaching = dict.fromkeys(names.get(each.reflection_id, UNPROVEN) for each in seen if each.ok)
+    teaching = dict.fromkeys(
+        names.get(reflection.reflection_id, UNPROVEN) for reflection in seen if reflection.ok
+    )
     for name in teaching:
         counts[name] = counts.pop(name, 0) + 1
     kept = frozenset(sorted(counts, key=lambda name: counts[name])[-SOURCES_COUNTED:])

@@ -137,7 +137,7 @@ def _unasked(current: Playbook, update: Update) -> tuple[Asked, ...]:
     """Return what is still to be asked about again after a batch."""
     if update.plan.reason != "revoke":
         return current.again
-    seen = {each.offset for each in update.result.seen}
+    seen = {reflection.offset for reflection in update.result.seen}
     return tuple(asked for asked in current.again if asked.offset not in seen)
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from combee.core.playbook.similarity import Index
+from combee.core.similarity.lessons import Index
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.playbook import LevelAudit, Playbook
 

@@ -107,7 +107,7 @@ class DeployedReflectionLM:
             ) from error
         except ExceptionGroup as failed:
             raise next(
-                (each for each in failed.exceptions if isinstance(each, CombeeError)), failed
+                (error for error in failed.exceptions if isinstance(error, CombeeError)), failed
             ) from failed
         finally:
             self._usage += run.usage
@@ -153,9 +153,9 @@ class _Run:
         run = uuid4().hex
         reflections = [
             Reflection(
-                reflection_id=f"{run}-{n}", playbook=playbook, side_info=dict(map(_as_text, each.items()))
+                reflection_id=f"{run}-{n}", playbook=playbook, side_info=dict(map(_as_text, record.items()))
             )
-            for n, each in enumerate(records)
+            for n, record in enumerate(records)
         ]
         await self._transport.send(reflections)
         await self._commands.send(playbook, "flush", {})

@@ -260,4 +260,6 @@ def _answer(text: str, *, is_error: bool = False) -> types.CallToolResult:
 
 def _problems(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in problems)
+    return "; ".join(
+        f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in problems
+    )

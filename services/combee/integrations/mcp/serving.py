@@ -181,7 +181,7 @@ class Callers:
             self._deployments[own] = GatewayDeployment(self._gateway, key)
         self._deployments.move_to_end(own)
         chosen = self._deployments[own]
-        idle = [name for name, each in self._deployments.items() if each.is_idle and name != own]
+        idle = [name for name, deployment in self._deployments.items() if deployment.is_idle and name != own]
         for name in idle[: max(0, len(self._deployments) - CALLERS_KEPT)]:
             task = asyncio.create_task(self._deployments.pop(name).close())
             self._closing.add(task)
@@ -190,4 +190,6 @@ class Callers:
 
     async def close(self) -> None:
         """Disconnect all."""
-        await asyncio.gather(*(each.close() for each in self._deployments.values()), *self._closing)
+        await asyncio.gather(
+            *(deployment.close() for deployment in self._deployments.values()), *self._closing
+        )

@@ -12,7 +12,7 @@ from combee.core.formats.intake import nothing_said
 from combee.core.identity import content_id, fingerprint
 from combee.core.playbook.probation import shown
 from combee.core.prompt import fence
-from combee.core.relevance import relevance
+from combee.core.similarity.relevance import relevance
 from combee.integrations.mcp.deployment import Deployment
 from combee.ports import PoisonError
 from combee.sdk import PlaybookView, Redactor
@@ -137,7 +137,7 @@ async def search_entries(deployment: Deployment, asked: SearchEntries) -> str:
     }
     pool = [entry.model_copy(update={"id": place}) for place, entry in entries.items()]
     scores = relevance(pool, asked.query)
-    best = sorted((place for place in scores if scores[place] > 0), key=lambda each: (-scores[each], each))
+    best = sorted((place for place in scores if scores[place] > 0), key=lambda place: (-scores[place], place))
     where = asked.playbook or f"{len(names)} playbooks"
     if left_out:
         where += " (there are more: name one as playbook)"

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from combee.adapters.openai import embedder as module
 from combee.adapters.openai.embedder import OpenAIEmbedder
-from combee.core.embeddings import near_pairs
+from combee.core.similarity.embeddings import near_pairs
 from combee.ports import ModelCall, PoisonError, TransientError
 from combee.sim.embeddings import EMBEDDING, vector
 from combee.sim.family.family import lessons

@@ -13,10 +13,10 @@ from combee.core.playbook import entries, versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.entries import PROPOSED_SHARE, evictions
 from combee.core.playbook.operations import merge
-from combee.core.playbook.overlap import Nearness, _Weights
 from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
+from combee.core.similarity.overlap import Nearness, _Weights
 from combee_schemas.base import Source
 from combee_schemas.plan import CloseReason, Plan, PlanSettings, Probation
 from combee_schemas.playbook import Entry, Playbook

@@ -4,7 +4,7 @@ from math import cos, radians, sin
 
 import pytest
 
-from combee.core.embeddings import near_pairs
+from combee.core.similarity.embeddings import near_pairs
 
 
 def at(degrees: float, length: float = 1.0) -> list[float]:

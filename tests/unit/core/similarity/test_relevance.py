@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
-from combee.core.relevance import MAX_QUERY_CHARS, Subject, best_entries, nearest_entries, relevance
+from combee.core.similarity.relevance import (
+    MAX_QUERY_CHARS,
+    Subject,
+    best_entries,
+    nearest_entries,
+    relevance,
+)
 from combee_schemas.playbook import Entry, Playbook
 
 

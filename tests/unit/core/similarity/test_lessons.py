@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from combee.core.formats.render import parse_ace
 from combee.core.playbook.operations import normalise
-from combee.core.playbook.overlap import Relatedness, Texts, _Weights, _words
-from combee.core.playbook.similarity import Index, _indexed, at_odds, index_of, same_lesson
-from combee.core.playbook.wording import wording
-from combee.core.relevance import rarity
+from combee.core.similarity.lessons import Index, _indexed, at_odds, index_of, same_lesson
+from combee.core.similarity.overlap import Relatedness, Texts, _Weights, _words
+from combee.core.similarity.relevance import rarity
+from combee.core.similarity.wording import wording
 from combee.sim.family.conventions import possible
 from combee.sim.family.family import lessons
 from combee.sim.family.insights import insight

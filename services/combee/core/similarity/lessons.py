@@ -10,8 +10,8 @@ from typing import TypeVar
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from combee.core.playbook.derived import difference, once_per_version
-from combee.core.playbook.wording import Wording, is_plain, wording
+from combee.core.derived import difference, once_per_version
+from combee.core.similarity.wording import Wording, is_plain, wording
 from combee_schemas.playbook import Playbook
 
 T = TypeVar("T")

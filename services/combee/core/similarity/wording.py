@@ -2,7 +2,7 @@
 
 Kept as it is: the order of words, numbers, signs, brackets, negations, code, the case of what is no plain word.
 Evened out: articles, emphasis, short forms, punctuation, each word as in
-`combee.core.playbook.wording`, and a clause that moved from the front ("When X, do Y") to the end ("Do Y when X").
+`combee.core.similarity.wording`, and a clause that moved from the front ("When X, do Y") to the end ("Do Y when X").
 """
 
 import re

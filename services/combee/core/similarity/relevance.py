@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import log
 
-from combee.core.playbook.derived import once_per_version
-from combee.core.playbook.wording import evened
+from combee.core.derived import once_per_version
 from combee.core.prompt import entry_tokens
+from combee.core.similarity.wording import evened
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.trace import Trace
 

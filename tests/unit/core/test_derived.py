@@ -4,15 +4,15 @@ from collections.abc import Iterable
 
 import pytest
 
+from combee.core import derived
+from combee.core.derived import once_per_version
 from combee.core.formats.render import ace_lines_by_age
 from combee.core.methods import ace
 from combee.core.methods.method import shaped
-from combee.core.playbook import derived, similarity
-from combee.core.playbook.derived import once_per_version
-from combee.core.playbook.overlap import Overlap, Texts
-from combee.core.playbook.similarity import Index
 from combee.core.playbook.versions import after_update, empty
-from combee.core.relevance import _Bags
+from combee.core.similarity.lessons import Index, index_of
+from combee.core.similarity.overlap import Overlap, Texts
+from combee.core.similarity.relevance import _Bags
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown
 from combee_schemas.plan import Plan, PlanSettings
@@ -98,7 +98,7 @@ async def test_calls_on_one_version_share_its_text_and_what_its_entries_say(
 
 def test_a_version_is_made_of_a_copy_so_that_others_find_what_was_there() -> None:
     base = copied()
-    index = similarity.index_of(base)
+    index = index_of(base)
     plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(1,), base_version=2, reflections=1)
     added = Operation(kind=OperationKind.ADD, section="OTHERS", content="a new lesson", evidence=("r",))
     result = NodeResult(
@@ -107,5 +107,5 @@ def test_a_version_is_made_of_a_copy_so_that_others_find_what_was_there() -> Non
     update = Update(plan=plan, manifest_offset=1, node_id="n", result=result)
     made = after_update(base, update, budget_tokens=16_000, now_ms=1)
     assert len(made.entries) == 10
-    assert similarity.index_of(base) is index
+    assert index_of(base) is index
     assert (index.saying("a new lesson"), index.saying("lesson 3")) == ((), ("e-3",))

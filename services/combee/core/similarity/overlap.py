@@ -11,8 +11,8 @@ from functools import cache, lru_cache
 from itertools import chain
 from math import log
 
-from combee.core.playbook.wording import wording
-from combee.core.relevance import rarity
+from combee.core.similarity.relevance import rarity
+from combee.core.similarity.wording import wording
 from combee_schemas.playbook import Entry
 
 NEAR = 0.75
