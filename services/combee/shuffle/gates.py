@@ -1,9 +1,10 @@
-"""Gates that keep a window which is due from closing: by what the playbook holds, and by its spend cap.
+"""Gates that keep a window which is due from closing: by what the playbook holds, by spend caps, by tenants' limits.
 
 ``core`` decides; a gate logs each change of the answer once.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -12,7 +13,9 @@ from combee.core.playbook.apply import misfit
 from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy
 from combee.core.tenants import Tenants, tenant_of
 from combee.ports import Clock
+from combee.settings.methods import configured_method
 from combee.shuffle.partition import PartitionState
+from combee.shuffle.rules import BatchRules
 from combee.worker.views import Playbooks
 from combee_schemas.base import Holds, playbook_of
 
@@ -139,3 +142,33 @@ class TenantGate:
     def cut(self, playbook: str, reflections: int) -> None:
         """Count the reflections of a batch that went."""
         self.tenants.admit(tenant_of(playbook), reflections, self._clock.monotonic())
+
+
+class Gates:
+    """All that may hold back the next batch of a line."""
+
+    def __init__(
+        self, policy: SpendPolicy, tenants: Tenants, rules: BatchRules, playbooks: Playbooks, clock: Clock
+    ) -> None:
+        self.method = MethodGate(configured_method(rules.settings).HOLDS, rules.settings.method, playbooks)
+        self.spend = SpendGate(policy, playbooks, clock)
+        self.tenant = TenantGate(tenants, clock)
+        self._rules = rules
+
+    def may_go(self, state: PartitionState, line: str) -> bool:
+        """Return whether a line may have another batch now."""
+        return not (self.is_busy(state, line) or self.is_held(state, line))
+
+    def is_busy(self, state: PartitionState, line: str) -> bool:
+        """Return whether a line has as many batches in flight as it may: its next version is news of it."""
+        limit = self.spend.at_once(line, self._rules.settings.max_inflight_batches)
+        return state.manifests.count_in_flight(line) >= limit
+
+    def is_held(self, state: PartitionState, line: str) -> bool:
+        """Return whether something else than batches in flight holds a line back: nothing tells when it ends."""
+        return (
+            state.is_forking(line)
+            or self.method.blocks(line)
+            or self.spend.blocks(state, line, partial(self._rules.batch_size, state))
+            or self.tenant.blocks(line)
+        )

@@ -32,13 +32,16 @@ from combee.ports import (
     TransientError,
 )
 from combee.settings.batch import BatchSettings
-from combee.settings.methods import plan_settings
 from combee.shuffle.attempts import attempt_of
 from combee.shuffle.closing import Closer
-from combee.shuffle.gates import SpendGate, TenantGate
+from combee.shuffle.cutting import Cutter
+from combee.shuffle.gates import Gates
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.neighbours import Neighbours
+from combee.shuffle.orders import Orders
+from combee.shuffle.overdue import Overdue
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
+from combee.shuffle.rules import BatchRules
 from combee.worker.dead_letters import dead_letter, log_dead_letter
 from combee.worker.provenance import Provenance
 from combee.worker.retry import RETRIABLE
@@ -124,32 +127,35 @@ class Shuffler:
         self.sizes: View[BatchSize] = View(
             log, topics.BATCH_SIZES, on_change=self._resized, announces_start=False
         )
-        self._spend_gate = spend_gate = SpendGate(spending, self.playbooks, clock)
-        self._tenant_gate = tenant_gate = TenantGate(self._tenants, clock)
-        planned = plan_settings(settings, budget_tokens)
         self.neighbours = neighbours or Neighbours()
+        self.neighbours.on_compared = self.wake.set
         self._provenance = provenance or Provenance()
         self._tracing = tracing
-        self.neighbours.on_compared = self.wake.set
-        self._closer = Closer(
+        self._rules = rules = BatchRules(
+            settings, budget_tokens=budget_tokens, playbooks=self.playbooks, sizes=self.sizes
+        )
+        self._gates = gates = Gates(spending, self._tenants, rules, self.playbooks, clock)
+        cutter = Cutter(
+            log, clock, rules, gates, self.playbooks, provenance=self._provenance, tracing=tracing
+        )
+        orders = Orders(
             log,
             clock,
-            settings,
-            planned,
+            rules,
+            gates,
+            cutter,
             self.playbooks,
-            self.sizes,
-            spend_gate,
             self.neighbours,
-            tenant_gate=tenant_gate,
             provenance=self._provenance,
-            tracing=tracing,
         )
+        self._overdue = Overdue(clock, settings, cutter)
+        self._closer = Closer(clock, rules, gates, cutter, orders, self._overdue)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
             return
         self._appeared.add(name)
-        self._spend_gate.add_line(name)
+        self._gates.spend.add_line(name)
         self._tenants.spent(playbook)
         for state in self._states.values():
             state.manifests.published(name, playbook.batch_sequence)
@@ -158,7 +164,7 @@ class Shuffler:
                 state.ended.add(name)
             self._look_at(state, playbook)
         if playbook.usage.calls:
-            self._closer.model_heartbeat()
+            self._overdue.model_heartbeat()
         self.wake.set()
 
     def _resized(self, line: str, _size: BatchSize | None) -> None:
@@ -184,9 +190,9 @@ class Shuffler:
         for state in self._states.values():
             for line, window in state.windows.items():
                 counts["source"] += window.beyond_share
-                if self._tenant_gate.is_held(line):
+                if self._gates.tenant.is_held(line):
                     counts["tenant"] += len(window) - window.beyond_share
-                elif self._spend_gate.is_paused(line):
+                elif self._gates.spend.is_paused(line):
                     counts["spend"] += len(window) - window.beyond_share
         return counts
 
@@ -321,7 +327,7 @@ class Shuffler:
             branches={p.name: p.branch for p in mine if p.branch is not None} | manifests.forks(),
         )
         for snapshot in mine:
-            self._spend_gate.add_line(snapshot.name)
+            self._gates.spend.add_line(snapshot.name)
             self._look_at(state, snapshot)
         for topic in committed:
             await self._catch_up(state, topic)
@@ -408,7 +414,7 @@ class Shuffler:
             await self._log.produce(moved)
             return
         if reflection.usage.calls:
-            self._closer.model_heartbeat()
+            self._overdue.model_heartbeat()
         attempt, failed_on = await attempt_of(self._log, record, reflection)
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
         lack = nothing_said(reflection)
@@ -417,14 +423,14 @@ class Shuffler:
         lines = state.lines(reflection.playbook)
         for line in lines if again is None else [again]:
             if failed_on in {None, line}:
-                share = self._closer.share(state, line)
+                share = self._rules.share(state, line)
                 state.wait(
                     line,
                     reflection,
                     member,
                     len(record.value or b""),
                     self._clock.monotonic(),
-                    batch_size=self._closer.batch_size(state, line),
+                    batch_size=self._rules.batch_size(state, line),
                     source=(source_name(reflection.source, self._settings.sources) or UNPROVEN)
                     if share
                     else "",

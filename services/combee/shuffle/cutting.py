@@ -1,0 +1,240 @@
+"""Cutting a batch: it is planned; its manifest, its groups and the offsets are written in one transaction."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import structlog
+
+from combee.core.batching import plan
+from combee.core.batching.window import Close, Waiting
+from combee.core.playbook.lines import needless_bytes, without_needless
+from combee.core.playbook.spend import bounded, total
+from combee.ports import NO_TRACING, Clock, Log, Notes, Origin, Outgoing, TopicPartition, Tracing, Transaction
+from combee.shuffle.gates import Gates
+from combee.shuffle.manifests import InFlight
+from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
+from combee.shuffle.rules import BatchRules
+from combee.worker.provenance import Provenance
+from combee.worker.views import Playbooks
+from combee_schemas import topics
+from combee_schemas.base import NOTHING_SPENT, Usage
+from combee_schemas.batch import Batch, Member
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import NodeResult, NodeStatus, Seen, Update
+
+logger = structlog.get_logger()
+
+Bodies = Mapping[int, Reflection]
+"""Reflections by their offsets."""
+NO_BODIES: Bodies = MappingProxyType({})
+
+
+class Cutter:
+    """Writes batches; what it knows of a partition is in its ``PartitionState``."""
+
+    def __init__(
+        self,
+        log: Log,
+        clock: Clock,
+        rules: BatchRules,
+        gates: Gates,
+        playbooks: Playbooks,
+        *,
+        provenance: Provenance,
+        tracing: Tracing,
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._rules = rules
+        self._gates = gates
+        self._playbooks = playbooks
+        self._provenance = provenance
+        self._tracing = tracing
+
+    def planned(
+        self,
+        state: PartitionState,
+        line: str,
+        close: Close,
+        taken: Sequence[Waiting],
+        bodies: Bodies,
+        dropped: Sequence[Member] = (),
+    ) -> Batch:
+        """Return the batch that these reflections make."""
+        window = state.window(line)
+        return plan.plan_batch(
+            line,
+            state.manifests.sequences.get(line, 0) + 1,
+            [plan.with_run(item.member, bodies[item.member.offset]) for item in taken],
+            [item.size - needless_bytes(bodies[item.member.offset], line) for item in taken],
+            settings=self._rules.of_plans(state.branches.get(line)),
+            base=base_of(self._playbooks.latest(line)),
+            reason=close.reason,
+            batch_size=self._rules.batch_size(state, line),
+            through_offset=state.through(line),
+            dropped=dropped,
+            waiting=len(window),
+            left_out=window.left_out if close.reason == "flush" else None,
+            # A reflection that a branch learns from was paid for on its playbook's account, one that is asked about
+            # again with its first batch.
+            reflect_usage=NOTHING_SPENT
+            if line in state.branches or close.reason == "revoke"
+            else total(self._usages([bodies[item.member.offset] for item in taken])),
+            closed_at_ms=self._clock.now_ms(),
+        )
+
+    def _usages(self, reflections: Sequence[Reflection]) -> list[Usage]:
+        """Return what reflections took, as far as that is believed; what is not is logged."""
+        most = self._gates.spend.policy.reflection_tokens
+        usages = [bounded(reflection.usage, most) for reflection in reflections]
+        beyond = [
+            reflection.reflection_id
+            for reflection, usage in zip(reflections, usages, strict=True)
+            if usage.tokens_in != reflection.usage.tokens_in
+            or usage.tokens_out != reflection.usage.tokens_out
+        ]
+        if beyond:
+            logger.warning(
+                "usage_bounded", playbook=reflections[0].playbook, reflections=beyond, most_tokens=most
+            )
+        return usages
+
+    async def cut(
+        self, state: PartitionState, batch: Batch, bodies: Bodies = NO_BODIES, taken: Sequence[Waiting] = ()
+    ) -> None:
+        """Write a batch, and commit the offsets: what it took must have left its window before, an order its list."""
+        batch = batch.model_copy(
+            update={
+                "oldest_unpublished_offset": state.manifests.oldest_unpublished,
+                "oldest_beyond_offset": state.manifests.oldest_beyond,
+                "max_inflight_batches": self._rules.settings.max_inflight_batches,
+            }
+        )
+        with self._tracing.gathered("batch", self._origins(taken), _named(batch)):
+            async with state.transactor.transaction() as transaction:
+                (offset,) = await transaction.send(topics.BATCHES.record(batch, partition=state.number))
+                await transaction.send(*await self._groups(batch, offset, bodies))
+                await self._commit(state, transaction)
+        _committed(state)
+        state.manifests.add(batch, offset, self._clock.monotonic())
+        self._gates.tenant.cut(batch.plan.playbook, len(batch.members))
+        logger.info(
+            "batch",
+            playbook=batch.plan.playbook,
+            batch=batch.plan.batch_id,
+            sequence=batch.plan.sequence,
+            reflections=len(batch.members),
+            widths=batch.plan.widths,
+            reason=batch.plan.reason,
+            dropped=len(batch.dropped),
+        )
+
+    def _origins(self, taken: Sequence[Waiting]) -> list[Origin]:
+        now = self._clock.monotonic()
+        return [
+            Origin(context=item.context, waited_s=now - item.seen_at)
+            for item in taken
+            if item.context is not None
+        ]
+
+    async def commit(self, state: PartitionState) -> None:
+        """Commit offsets and write dead letters, if there is anything to commit or to write."""
+        if state.outbox or state.low() != state.committed:
+            async with state.transactor.transaction() as transaction:
+                await self._commit(state, transaction)
+            _committed(state)
+
+    async def _commit(self, state: PartitionState, transaction: Transaction) -> None:
+        await transaction.send(*state.outbox)
+        offsets = {TopicPartition(topic=t, partition=state.number): at for t, at in state.low().items()}
+        await transaction.commit_offsets(GROUP, offsets)
+
+    async def emit_again(self, state: PartitionState, in_flight: InFlight) -> None:
+        """Write a batch's groups again, under the same ids."""
+        batch = in_flight.batch
+        bodies = await self._read(state.number, [member.offset for member in batch.members])
+        await self._emit(state, in_flight, await self._groups(batch, in_flight.offset, bodies))
+
+    async def give_up(self, state: PartitionState, in_flight: InFlight, reason: str) -> None:
+        """Close a batch without a result."""
+        await self._emit(
+            state, in_flight, [without_result(in_flight.batch, in_flight.offset, "failed", reason)]
+        )
+
+    async def _emit(self, state: PartitionState, in_flight: InFlight, outgoing: Sequence[Outgoing]) -> None:
+        with self._tracing.gathered(
+            "batch again", await self._cut_in(state, in_flight), _named(in_flight.batch)
+        ):
+            async with state.transactor.transaction() as transaction:
+                await transaction.send(*outgoing)
+        in_flight.since = self._clock.monotonic()
+        in_flight.emissions += 1
+
+    async def _cut_in(self, state: PartitionState, in_flight: InFlight) -> list[Origin]:
+        """Return the span that a batch was cut in, as its manifest's headers name it: whoever cut it."""
+        if self._tracing is NO_TRACING:
+            return []
+        source = TopicPartition(topic=topics.BATCHES.name, partition=state.number)
+        records = await self._log.read_at(source, [in_flight.offset])
+        contexts = map(self._tracing.context_of, records.values())
+        return [Origin(context=context) for context in contexts if context is not None]
+
+    async def bodies(self, state: PartitionState, taken: Sequence[Waiting]) -> Bodies:
+        """Return what these reflections say; those that are not in memory are read."""
+        in_memory = {item.member.offset: item.body for item in taken if item.body is not None}
+        missing = [item.member.offset for item in taken if item.body is None]
+        return in_memory | await self._read(state.number, missing)
+
+    async def _read(self, number: int, offsets: Sequence[int]) -> dict[int, Reflection]:
+        source = TopicPartition(topic=REFLECTIONS, partition=number)
+        records = await self._log.read_at(source, offsets)
+        return {offset: self._provenance.reflection(record, again=True) for offset, record in records.items()}
+
+    async def _groups(self, batch: Batch, offset: int, bodies: Bodies) -> Sequence[Outgoing]:
+        if batch.plan.branch is not None:
+            return [without_result(batch, offset, "empty", "a fork asks no model")]
+        count = await self._log.partitions(topics.GROUPS.name)
+        needed = {at: without_needless(body, batch.plan.playbook) for at, body in bodies.items()}
+        groups = plan.make_groups(batch, offset, needed)
+        return [topics.GROUPS.record(group, partition=topics.GROUPS.place(group, count)) for group in groups]
+
+
+def base_of(playbook: Playbook) -> plan.Base:
+    """Return what a manifest says of the version that its batch is planned on."""
+    return plan.Base(
+        version=playbook.version, sequence=playbook.batch_sequence, history_offset=playbook.history_offset
+    )
+
+
+def _committed(state: PartitionState) -> None:
+    state.outbox.clear()
+    state.committed = state.low()
+
+
+def _named(batch: Batch) -> Notes:
+    """Return what the span of a batch says of it."""
+    return {
+        "combee.playbook": batch.plan.playbook,
+        "combee.batch": batch.plan.batch_id,
+        "combee.sequence": batch.plan.sequence,
+        "combee.reason": batch.plan.reason,
+        "messaging.batch.message_count": len(batch.members),
+    }
+
+
+def without_result(batch: Batch, manifest_offset: int, status: NodeStatus, reason: str) -> Outgoing:
+    """Return an update that closes a batch without a result: its reflections, if any, go to the dead letters."""
+    result = NodeResult(
+        status=status,
+        reason=reason,
+        seen=tuple(
+            Seen(reflection_id=member.reflection_id, offset=member.offset, ok=False, source=member.source)
+            for member in batch.members
+        ),
+        usage=Usage(skips=sum(batch.plan.widths)),
+    )
+    node_id = f"{'degraded' if status == 'failed' else status}-{batch.plan.batch_id}"
+    return topics.UPDATES.record(
+        Update(plan=batch.plan, manifest_offset=manifest_offset, node_id=node_id, result=result)
+    )

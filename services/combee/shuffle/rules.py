@@ -1,0 +1,57 @@
+"""What batches of a line are like: how many reflections make one, and which settings its manifest says."""
+
+from combee.core.batching.window import Share, WindowPolicy
+from combee.settings.batch import BatchSettings
+from combee.settings.methods import plan_settings
+from combee.shuffle.partition import PartitionState
+from combee.worker.views import Playbooks, View
+from combee_schemas.control import BatchSize
+from combee_schemas.plan import Branch, PlanSettings
+
+
+class BatchRules:
+    """The settings, the controller's decisions, and what a branch has of its own, taken together."""
+
+    def __init__(
+        self, settings: BatchSettings, *, budget_tokens: int, playbooks: Playbooks, sizes: View[BatchSize]
+    ) -> None:
+        self.settings = settings
+        self.plans = plan_settings(settings, budget_tokens)
+        """What manifests of playbooks say of their settings."""
+        self._playbooks = playbooks
+        self._sizes = sizes
+
+    def of_plans(self, branch: Branch | None) -> PlanSettings:
+        """Return what manifests of a branch say of their settings; None: of a playbook."""
+        if branch is None:
+            return self.plans
+        settings = self.settings.model_copy(update=branch.settings.own())
+        return plan_settings(settings, self.plans.playbook_tokens)
+
+    def batch_size(self, state: PartitionState, line: str) -> int:
+        """Return how many reflections make a batch of a line."""
+        branch = state.branches.get(line)
+        if branch and branch.settings.batch_size:
+            return branch.settings.batch_size
+        decided = self._sizes.get(line)
+        return decided.batch_size if decided else self.settings.batch_size
+
+    def window_policy(self, state: PartitionState, line: str) -> WindowPolicy:
+        """Return when a line's window is due."""
+        return WindowPolicy(
+            batch_size=self.batch_size(state, line),
+            max_wait_s=self.settings.max_wait_s,
+            max_bytes=self.settings.max_batch_bytes,
+            max_span=self.settings.max_span,
+        )
+
+    def share(self, state: PartitionState, line: str) -> Share | None:
+        """Return how much of a batch one source may fill; None: all of it."""
+        if not self.plans.source_share < 1:
+            return None
+        known = [source.name for source in self._playbooks.latest(line).taught_by]
+        return Share(most=self.most_of_one(state, line), known=known)
+
+    def most_of_one(self, state: PartitionState, line: str) -> int:
+        """Return how many reflections of one source a batch may have."""
+        return max(1, int(self.plans.source_share * self.batch_size(state, line)))
