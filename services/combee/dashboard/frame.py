@@ -6,11 +6,11 @@ from http import HTTPStatus
 from fastapi import FastAPI
 from nicegui import events, ui
 
-from combee.dashboard import batches, dead_letters, flow, playbook, playbooks, plots, search, start
 from combee.dashboard.admin import Admin
 from combee.dashboard.look import CSS, LOST
+from combee.dashboard.pages import batches, dead_letters, flow, playbook, playbooks, plots, search, start
 from combee.dashboard.pieces import heading
-from combee.dashboard.views.pages import PAGES, is_page, section
+from combee.dashboard.views.addresses import PAGES, is_page, section
 from combee.dashboard.views.wording import moment
 from combee.gateway.context import Context
 

@@ -5,7 +5,7 @@ from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage, 
 from combee.core.playbook.side_by_side import Learned
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts, graphs, outcomes, rows, wording
-from combee.dashboard.views.pages import is_page
+from combee.dashboard.views.addresses import is_page
 from combee.inspection.branches import Line
 from combee_schemas.base import Usage
 from combee_schemas.dead_letter import DeadLetter

@@ -7,13 +7,13 @@ from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import fates_text
 from combee.core.playbook.versions import empty, made_by
 from combee.core.sources import sources_text
-from combee.dashboard.actions import Actions
 from combee.dashboard.admin import Admin
-from combee.dashboard.audit import AuditTrail
-from combee.dashboard.candidate import CandidateBeside
-from combee.dashboard.evidence import open_evidence
-from combee.dashboard.lines import LinesBeside
 from combee.dashboard.listing import Listing
+from combee.dashboard.pages.actions import Actions
+from combee.dashboard.pages.audit import AuditTrail
+from combee.dashboard.pages.candidate import CandidateBeside
+from combee.dashboard.pages.evidence import open_evidence
+from combee.dashboard.pages.lines import LinesBeside
 from combee.dashboard.pieces import TURN_S, heading, replace_address
 from combee.dashboard.views.entries import EntryList, entry_list
 from combee.dashboard.views.rows import Row

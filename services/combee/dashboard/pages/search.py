@@ -4,8 +4,8 @@ import asyncio
 
 from nicegui import ui
 
-from combee.dashboard.evidence import open_evidence
 from combee.dashboard.listing import Listing
+from combee.dashboard.pages.evidence import open_evidence
 from combee.dashboard.pieces import heading, replace_address
 from combee.dashboard.views.entries import search
 from combee.dashboard.views.rows import Row

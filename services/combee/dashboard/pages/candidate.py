@@ -7,9 +7,9 @@ from combee.core.commands import RefusedError
 from combee.core.gate.gate import Gate, gate_of
 from combee.core.outcomes.report import outcomes_report
 from combee.core.playbook.versions import empty
-from combee.dashboard.actions import Actions
-from combee.dashboard.evidence import open_evidence
 from combee.dashboard.listing import Listing
+from combee.dashboard.pages.actions import Actions
+from combee.dashboard.pages.evidence import open_evidence
 from combee.dashboard.pieces import fill, heading, table
 from combee.dashboard.views.entries import entry_list
 from combee.dashboard.views.gates import compared_rows, verdict_rows

@@ -7,8 +7,8 @@ from nicegui import ui
 from combee.core.gate.gate import gates_of
 from combee.core.playbook.retention import fates_text
 from combee.core.redact import redacted
-from combee.dashboard.evidence import open_evidence
-from combee.dashboard.outcomes import Outcomes
+from combee.dashboard.pages.evidence import open_evidence
+from combee.dashboard.pages.outcomes import Outcomes
 from combee.dashboard.pieces import TURN_S, fill, following, heading, table, unreadable
 from combee.dashboard.views.gates import waiting_rows
 from combee.dashboard.views.lessons import Learned, newest_lessons
