@@ -145,7 +145,7 @@ async def _path(log: Log, version: Playbook, *, to_whole: bool = False) -> _Path
             if to_whole and evidence.is_whole(past_version):
                 whole.add(place)
     places = tuple(evidence.ancestry(evidence.place(version), before, whole))
-    on_path = frozenset(reflection for place in places for reflection in asked.get(place, ()))
+    on_path = frozenset(wanted for place in places for wanted in asked.get(place, ()))
     return _Path(log=log, version=version, places=places, asked=on_path)
 
 

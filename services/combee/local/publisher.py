@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import monotonic
 
 from combee.adapters.kafka import KafkaAdmin
 from combee.backends import connection
@@ -31,6 +32,8 @@ async def ensure_publisher(
     ------
     FatalError
         If nobody runs one of them on a configured cluster.
+    TransientError
+        If that cluster does not say who does.
     """
     if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
         with tempfile.TemporaryDirectory(prefix="combee-publish-") as folder:
@@ -50,12 +53,11 @@ async def ensure_publisher(
 
 async def _require(settings: Settings, servers: str, role: str) -> None:
     admin = KafkaAdmin(connection(settings, servers))
-    try:
-        async with asyncio.timeout(PUBLISHER_WAIT_S):
-            while not await admin.members(role):  # noqa: ASYNC110 - a broker tells nobody who joined
-                await asyncio.sleep(MEMBERS_POLL_S)
-    except TimeoutError as error:
-        raise FatalError(
-            f"nobody runs {role} on {servers}, so no new version can be written: start 'combee up' or"
-            f" 'combee worker {role}' there and try again"
-        ) from error
+    end = monotonic() + PUBLISHER_WAIT_S
+    while not await admin.members(role, within_s=PUBLISHER_WAIT_S):
+        if monotonic() >= end:
+            raise FatalError(
+                f"nobody runs {role} on {servers}, so no new version can be written: start 'combee up' or"
+                f" 'combee worker {role}' there and try again"
+            )
+        await asyncio.sleep(MEMBERS_POLL_S)  # a broker tells nobody who joined

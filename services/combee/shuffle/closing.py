@@ -37,14 +37,16 @@ class Closer:
             await self._close_window(state, line)
 
     async def close_due(self, state: PartitionState) -> list[str]:
-        """Cut every batch that is due; commit what only needs committing.
+        """Cut every batch that is due; emit again what is overdue; commit what only needs committing.
 
         Return the lines that were looked at: those that something has changed about.
         """
-        if self._clock.monotonic() - state.looked_at >= LOOK_S:
+        passed = self._clock.monotonic() - state.looked_at
+        if passed >= LOOK_S:
+            state.looked_at += passed
             state.changed |= state.held
             state.held.clear()
-            await self._overdue.look_after(state)
+            await self._overdue.look_after(state, passed)
         state.settle_flushes()
         state.end_branches()
         await self._orders.cut(state)
@@ -76,9 +78,9 @@ class Closer:
                 state.remind(line)
                 return
             if self._gates.is_busy(state, line):
-                return
+                return  # the next version is news of this line
             # Asked last: a gate logs what it keeps waiting.
-            if self._gates.is_held(state, line):
+            if self._gates.hold_back(state, line):
                 state.held.add(line)
                 return
             await self._close(state, line, close)

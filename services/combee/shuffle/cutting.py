@@ -68,7 +68,7 @@ class Cutter:
             state.manifests.sequences.get(line, 0) + 1,
             [plan.with_run(item.member, bodies[item.member.offset]) for item in taken],
             [item.size - needless_bytes(bodies[item.member.offset], line) for item in taken],
-            settings=self._rules.of_plans(state.branches.get(line)),
+            settings=self._rules.settings_of(state.branches.get(line)),
             base=base_of(self._playbooks.latest(line)),
             reason=close.reason,
             batch_size=self._rules.batch_size(state, line),

@@ -1,4 +1,4 @@
-"""Gates that keep a window which is due from closing: by what the playbook holds, by spend caps, by tenants' limits.
+"""Gates that keep a batch which is due from being cut: the method, caps on spending, tenants' limits, a fork.
 
 ``core`` decides; a gate logs each change of the answer once.
 """
@@ -157,15 +157,15 @@ class Gates:
 
     def may_go(self, state: PartitionState, line: str) -> bool:
         """Return whether a line may have another batch now."""
-        return not (self.is_busy(state, line) or self.is_held(state, line))
+        return not (self.is_busy(state, line) or self.hold_back(state, line))
 
     def is_busy(self, state: PartitionState, line: str) -> bool:
-        """Return whether a line has as many batches in flight as it may: its next version is news of it."""
+        """Return whether a line has as many batches in flight as it may."""
         limit = self.spend.at_once(line, self._rules.settings.max_inflight_batches)
         return state.manifests.count_in_flight(line) >= limit
 
-    def is_held(self, state: PartitionState, line: str) -> bool:
-        """Return whether something else than batches in flight holds a line back: nothing tells when it ends."""
+    def hold_back(self, state: PartitionState, line: str) -> bool:
+        """Return whether a line's next batch, which is due, must wait for something else than batches in flight."""
         return (
             state.is_forking(line)
             or self.method.blocks(line)

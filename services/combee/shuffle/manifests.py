@@ -113,6 +113,11 @@ class Manifests:
         """Return the batches without a version, of all playbooks."""
         return [batch for batches in self.in_flight.values() for batch in batches.values()]
 
+    def is_in_flight(self, batch: InFlight) -> bool:
+        """Return whether a batch has no version still."""
+        plan = batch.batch.plan
+        return self.in_flight.get(plan.playbook, {}).get(plan.sequence) is batch
+
     @property
     def oldest_unpublished(self) -> int:
         """The offset of the oldest batch in flight; −1 if there is none."""

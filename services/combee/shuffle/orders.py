@@ -65,7 +65,7 @@ class Orders:
         """Cut a batch that nobody asked for, if the playbook has grown so far; then look again when it changes."""
         base, rules = self._playbooks.latest(line), self._rules
         is_due = not _has_in_flight(state, line, "consolidate") and has_grown(
-            base, rules.settings.consolidate_above, rules.plans.playbook_tokens
+            base, rules.settings.consolidate_above, rules.planned.playbook_tokens
         )
         if not is_due or await self._consolidate(state, consolidation(base), automatic=True):
             state.grown.discard(line)
@@ -90,7 +90,7 @@ class Orders:
             line,
             state.manifests.sequences.get(line, 0) + 1,
             asked,
-            settings=self._rules.of_plans(state.branches.get(line)),
+            settings=self._rules.settings_of(state.branches.get(line)),
             base=base_of(base),
             command_id=command.command_id,
             automatic=automatic,
@@ -125,8 +125,8 @@ class Orders:
         Then every reflection of the playbook is in the version that the branch begins with, or in its window.
         """
         line, playbook = command.line, self._playbooks.latest(command.playbook)
-        is_deleted = not playbook.version or playbook.origin == "delete"
-        if self._is_done(state, line, command) or line in state.branches or is_deleted:
+        is_there = playbook.version > 0 and playbook.origin != "delete"
+        if self._is_done(state, line, command) or line in state.branches or not is_there:
             return True
         if state.manifests.count_in_flight(playbook.name) or state.manifests.count_in_flight(line):
             return False
@@ -140,7 +140,7 @@ class Orders:
             line,
             state.manifests.sequences.get(line, 0) + 1,
             branch,
-            settings=self._rules.of_plans(branch),
+            settings=self._rules.settings_of(branch),
             base=base_of(self._playbooks.latest(line)),
             command_id=command.command_id,
             through_offset=state.through(playbook.name),

@@ -27,27 +27,30 @@ class Overdue:
         """Take note that the model answered somebody just now."""
         self._answered_at = self._clock.monotonic()
 
-    async def look_after(self, state: PartitionState) -> None:
-        """Emit again, or give up, what is overdue."""
+    async def look_after(self, state: PartitionState, passed: float) -> None:
+        """Emit again, or give up, what is overdue, ``passed`` seconds after the last look."""
         now = self._clock.monotonic()
-        passed = now - state.looked_at if now - self._answered_at <= ANSWERING_S else 0.0
-        state.looked_at = now
+        answered_s = min(passed, ANSWERING_S) if now - self._answered_at <= ANSWERING_S else 0.0
         for in_flight in state.manifests.all_in_flight():
-            in_flight.answered_s += min(passed, ANSWERING_S)
-            if now - in_flight.since >= self._settings.batch_timeout_s:
-                await self._end(state, in_flight)
+            in_flight.answered_s += answered_s
+        for in_flight in state.manifests.all_in_flight():
+            is_overdue = now - in_flight.since >= self._settings.batch_timeout_s
+            # Its version may come while another one is written.
+            if is_overdue and state.manifests.is_in_flight(in_flight):
+                await self._emit_or_give_up(state, in_flight)
 
-    async def _end(self, state: PartitionState, in_flight: InFlight) -> None:
-        batch, tries = in_flight.batch.plan, in_flight.emissions
+    async def _emit_or_give_up(self, state: PartitionState, in_flight: InFlight) -> None:
+        """Emit a batch's groups again under the same ids; at last close it without a result."""
+        plan, tries = in_flight.batch.plan, in_flight.emissions
         logger.error(
             "batch_overdue",
-            playbook=batch.playbook,
-            batch=batch.batch_id,
-            sequence=batch.sequence,
+            playbook=plan.playbook,
+            batch=plan.batch_id,
+            sequence=plan.sequence,
             tries=tries,
         )
         # What waits for an earlier batch may be complete: only the first in line is ever given up.
-        is_first = batch.sequence == min(state.manifests.in_flight[batch.playbook])
+        is_first = plan.sequence == min(state.manifests.in_flight[plan.playbook])
         had_its_time = in_flight.answered_s >= self._settings.batch_timeout_s
         if is_first and had_its_time and tries > self._settings.batch_retries:
             await self._cutter.give_up(state, in_flight, "no result within the batch time-out")

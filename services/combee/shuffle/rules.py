@@ -16,17 +16,17 @@ class BatchRules:
         self, settings: BatchSettings, *, budget_tokens: int, playbooks: Playbooks, sizes: View[BatchSize]
     ) -> None:
         self.settings = settings
-        self.plans = plan_settings(settings, budget_tokens)
-        """What manifests of playbooks say of their settings."""
+        self.planned = plan_settings(settings, budget_tokens)
+        """What manifests of playbooks say of their settings; branches may have others."""
         self._playbooks = playbooks
         self._sizes = sizes
 
-    def of_plans(self, branch: Branch | None) -> PlanSettings:
+    def settings_of(self, branch: Branch | None) -> PlanSettings:
         """Return what manifests of a branch say of their settings; None: of a playbook."""
         if branch is None:
-            return self.plans
+            return self.planned
         settings = self.settings.model_copy(update=branch.settings.own())
-        return plan_settings(settings, self.plans.playbook_tokens)
+        return plan_settings(settings, self.planned.playbook_tokens)
 
     def batch_size(self, state: PartitionState, line: str) -> int:
         """Return how many reflections make a batch of a line."""
@@ -47,11 +47,11 @@ class BatchRules:
 
     def share(self, state: PartitionState, line: str) -> Share | None:
         """Return how much of a batch one source may fill; None: all of it."""
-        if not self.plans.source_share < 1:
+        if not self.planned.source_share < 1:
             return None
         known = [source.name for source in self._playbooks.latest(line).taught_by]
         return Share(most=self.most_of_one(state, line), known=known)
 
     def most_of_one(self, state: PartitionState, line: str) -> int:
         """Return how many reflections of one source a batch may have."""
-        return max(1, int(self.plans.source_share * self.batch_size(state, line)))
+        return max(1, int(self.planned.source_share * self.batch_size(state, line)))

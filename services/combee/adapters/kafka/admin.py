@@ -11,13 +11,7 @@ from uuid import uuid4
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import (
-    GroupCoordinatorNotAvailableError,
-    GroupLoadInProgressError,
-    KafkaError,
-    NotCoordinatorForGroupError,
-    for_code,
-)
+from aiokafka.errors import KafkaError, for_code
 
 from combee.adapters.kafka.connection import Connection, named_topics
 from combee.adapters.kafka.errors import RIGHTS, is_denied, translated
@@ -28,12 +22,7 @@ TOPIC_ALREADY_EXISTS = 36
 UNKNOWN_TOPIC = 3
 CREATE_TIMEOUT_MS = 10_000
 DELETE_TIMEOUT_MS = 10_000
-COORDINATOR_S, LOOK_AGAIN_S = 30.0, 0.2
-COORDINATOR_STARTS = (
-    GroupCoordinatorNotAvailableError,
-    GroupLoadInProgressError,
-    NotCoordinatorForGroupError,
-)
+LOOK_AGAIN_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,27 +226,27 @@ class KafkaAdmin:
             if meta.offset >= 0
         }
 
-    async def members(self, group: str) -> int:
+    async def members(self, group: str, within_s: float = 30.0) -> int:
         """Return how many members a group has now.
 
         A broker that has only started loads its groups, and a new cluster has yet to say which broker keeps this one:
-        both are asked again, for up to 30 s.
+        both are asked again.
 
         Raises
         ------
         TransientError
-            If no broker says by then who is in it.
+            If no broker says within that time who is in it.
         ConfigurationError
             If this client may not look at the group.
         """
-        end = monotonic() + COORDINATOR_S
+        end = monotonic() + within_s
         async with self._client() as client:
             with translated(f"looking up group {group}", self._connection.need("Describe", group=group)):
                 while True:
                     try:
                         return await self._members(client, group)
-                    except COORDINATOR_STARTS:
-                        if monotonic() >= end:
+                    except KafkaError as error:
+                        if not error.retriable or monotonic() >= end:
                             raise
                     await asyncio.sleep(LOOK_AGAIN_S)
 

@@ -6,16 +6,24 @@ it, a connection that the broker has ended when it comes to ask before its reade
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
+import structlog
 from aiokafka import client, conn
 from aiokafka.errors import KafkaConnectionError
+
+logger = structlog.get_logger()
 
 STOP_S = 30.0
 STOP_GRACE_S = 1.0
 """What is cancelled while it stops may take so long to finish."""
+TASKS = (
+    *("_sender_task", "_sync_task", "_fetch_task"),
+    *("_coordination_task", "_heartbeat_task", "_commit_refresh_task"),
+)
+"""What aiokafka's clients, and the parts of them, call their tasks."""
 _starting: ContextVar["_Opened | None"] = ContextVar(
     "connections of the start that is under way", default=None
 )
@@ -92,24 +100,41 @@ async def stopped(client: Any) -> None:
 
     aiokafka takes a cancellation for that of its own tasks and goes on, so it is raised here.
     """
-    task = asyncio.ensure_future(client.stop() if hasattr(client, "stop") else client.close())
+    stopping = asyncio.ensure_future(client.stop() if hasattr(client, "stop") else client.close())
     try:
-        await asyncio.wait({task}, timeout=STOP_S)
+        await asyncio.wait({stopping}, timeout=STOP_S)
     except asyncio.CancelledError:
-        await asyncio.wait({task}, timeout=STOP_GRACE_S)
-        await _hung_up(client, task)
+        await asyncio.wait({stopping}, timeout=STOP_GRACE_S)
+        await _hung_up(client, stopping)
         raise
-    if not await _hung_up(client, task):
-        task.result()
+    if await _hung_up(client, stopping):
+        logger.warning("client_does_not_stop", client=type(client).__name__, after_s=STOP_S)
+    else:
+        stopping.result()
 
 
 async def _hung_up(client: Any, stopping: asyncio.Future[None]) -> bool:
-    """End a stop that has not come to its end, and return whether there was one."""
+    """End a stop that has not come to its end, and return whether there was one.
+
+    A stop that is cancelled on its way does not get to the client's tasks and connections.
+    """
     if not stopping.cancel():
         return False
-    await asyncio.wait({stopping}, timeout=STOP_GRACE_S)
-    await _closed(_connections(client))  # a stop that is cancelled on its way does not get to them
+    try:
+        await asyncio.wait({stopping}, timeout=STOP_GRACE_S)
+    finally:
+        for task in _tasks(client):
+            task.cancel()
+        await _closed(_connections(client))
     return True
+
+
+def _tasks(client: Any) -> Iterator[asyncio.Task[Any]]:
+    """Yield what a client, or a part of it, has running."""
+    for part in (client, *vars(client).values()):
+        for name in TASKS:
+            if isinstance(task := getattr(part, name, None), asyncio.Task):
+                yield task
 
 
 def _connections(client: Any) -> list[Any]:

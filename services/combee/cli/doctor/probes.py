@@ -33,7 +33,7 @@ LAST_LETTERS = 2000
 OURS = frozenset(topic.name for topic in topics.TOPICS)
 AGAIN = "mend what this says, then run 'combee doctor' again"
 SOONER = 0.8
-"""Of a check's time the model gets so much: its own words about what is wrong say more than a deadline."""
+"""Of a check's time what is asked gets so much: its own words about what is wrong say more than a deadline."""
 NAMES: dict[Form, around.Form] = {
     "json_schema": "JSON schema",
     "json_object": "JSON mode",
@@ -105,7 +105,7 @@ async def clock(connected: Connection) -> list[Check]:
     return [cluster.judge_clock(measured.ahead_ms, measured.within_ms)]
 
 
-async def lag(log: Log, connected: Connection, group: str) -> list[Check]:
+async def lag(log: Log, connected: Connection, group: str, timeout_s: float) -> list[Check]:
     """Look what waits for a service, and who works on it."""
     lags = (await Lags(log, group).look()).values()
     times = [partition_lag.oldest_ms for partition_lag in lags if partition_lag.oldest_ms is not None]
@@ -114,7 +114,7 @@ async def lag(log: Log, connected: Connection, group: str) -> list[Check]:
         group=group,
         records=sum(partition_lag.records for partition_lag in lags),
         oldest_s=max(0, now_ms - min(times)) / 1000 if times else None,
-        members=await KafkaAdmin(connected).members(group),
+        members=await KafkaAdmin(connected).members(group, within_s=SOONER * timeout_s),
     )
     return [flow.judge_lag(observed)]
 
@@ -163,7 +163,7 @@ async def branches(log: Log, settings: Settings) -> list[Check]:
 async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeout_s: float) -> list[Check]:
     """Look at everything that topics in order are needed for."""
     probes: list[tuple[str, Probe]] = [
-        *((f"lag of {group}", lambda group=group: lag(log, connected, group)) for group in INPUTS),
+        *((f"lag of {group}", lambda group=group: lag(log, connected, group, timeout_s)) for group in INPUTS),
         ("dead letters", lambda: dead_letters(log)),
         ("batches", lambda: batches(log, settings)),
         ("retention", lambda: retention(log)),

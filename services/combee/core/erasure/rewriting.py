@@ -238,7 +238,7 @@ class Rewriter:
     def _canary(self, statistics: CanaryStatistics) -> CanaryStatistics:
         """Return statistics without the subject's hash, which who guesses the name could work out."""
         playbook, terms = statistics.playbook, statistics.terms
-        names = {spelling for name in self.subjects.given for spelling in (name, folded(name))}
+        names = {spelling for given in self.subjects.given for spelling in (given, folded(given))}
         gone = self.runs.callers.get(playbook, set()).union(
             caller_at(place_of(playbook, terms, name)) for name in names
         )
@@ -255,7 +255,7 @@ class Rewriter:
         """Return a manifest whose seed and hash follow from what its members are called now."""
         ids = tuple(member.reflection_id for member in batch.members)
         plan = batch.plan
-        if any(name.startswith(f"{ERASED}-") for name in ids):
+        if any(reflection_id.startswith(f"{ERASED}-") for reflection_id in ids):
             seed = batch_seed(plan.playbook, plan.sequence, ids, plan.settings.salt)
             batch = batch.model_copy(update={"seed": seed})
         if not plan.sha256:
@@ -277,7 +277,7 @@ class Rewriter:
             case str():
                 return self._text(value)
             case Mapping():
-                walked = {self._walked(name): self._walked(field) for name, field in value.items()}
+                walked = {self._walked(name): self._walked(inner) for name, inner in value.items()}
                 if value.get("batch_id") in self._plans and "sha256" in value:
                     walked["sha256"] = self._plans[value["batch_id"]]
                 return walked

@@ -1,8 +1,8 @@
 """What a content says, word by word, without what carries no meaning: two that agree are the same lesson.
 
 Kept as it is: the order of words, numbers, signs, brackets, negations, code, the case of what is no plain word.
-Evened out: articles, emphasis, short forms, punctuation, each word as in
-`combee.core.similarity.wording`, and a clause that moved from the front ("When X, do Y") to the end ("Do Y when X").
+Evened out: articles, emphasis, short forms, punctuation, the endings of words (``evened``), and a clause that moved
+from the front ("When X, do Y") to the end ("Do Y when X").
 """
 
 import re

@@ -87,7 +87,9 @@ class GatewayDeployment:
             if change.entry_id == entry_id
         ]
         sources = entry.evidence[-SOURCES_TOLD:]
-        lines += await asyncio.gather(*(self._source(playbook_of(playbook), source) for source in sources))
+        lines += await asyncio.gather(
+            *(self._source(playbook_of(playbook), reflection_id) for reflection_id in sources)
+        )
         if (earlier := entry.evidence_count - len(sources)) > 0:
             lines.append(f"and {earlier} earlier reflections; 'combee why {entry_id}' beside Kafka lists all")
         return lines

@@ -62,10 +62,9 @@ async def test_the_members_of_a_group_are_known_once_a_new_broker_has_it(
 async def test_a_group_that_cannot_be_described_is_not_taken_for_an_empty_one(
     monkeypatch: pytest.MonkeyPatch, subject: admin.KafkaAdmin, code: int, expected: type[Exception]
 ) -> None:
-    monkeypatch.setattr(admin, "COORDINATOR_S", 0.05)
     monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: Broker(code, []))
     with pytest.raises(expected):
-        await subject.members("shuffle")
+        await subject.members("shuffle", within_s=0.05)
 
 
 class Topicless:

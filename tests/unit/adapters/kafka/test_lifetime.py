@@ -132,10 +132,12 @@ async def test_a_group_member_whose_start_comes_to_nothing_is_stopped(
 
 
 class Stopping:
-    """A consumer of aiokafka whose stop hangs before it comes to its one connection."""
+    """A producer of aiokafka whose stop hangs before it comes to its task and its one connection."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
+        self.sending = asyncio.create_task(asyncio.Event().wait())
+        self._sender = SimpleNamespace(_sender_task=self.sending)
         self.hung_up = False
         self._client = SimpleNamespace(_conns={"node": self})
 
@@ -162,6 +164,8 @@ async def test_of_a_stop_that_is_cancelled_and_hangs_no_connection_is_left(
     with pytest.raises(asyncio.CancelledError):
         await stopping
     assert client.hung_up
+    with pytest.raises(asyncio.CancelledError):
+        await client.sending
 
 
 async def test_a_stop_that_does_not_end_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +175,8 @@ async def test_a_stop_that_does_not_end_is_hung_up_on(monkeypatch: pytest.Monkey
     async with asyncio.timeout(DEADLINE_S):
         await lifetime.stopped(client)
     assert client.hung_up
+    with pytest.raises(asyncio.CancelledError):
+        await client.sending
 
 
 async def test_what_keeps_a_client_from_stopping_is_raised() -> None:
