@@ -1,17 +1,26 @@
 """A broker that dies, or that one service cannot reach."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
+from combee.adapters.kafka import KafkaAdmin, KafkaLog
+from combee.adapters.kafka.connection import Connection
+from combee.ports import CombeeError, Outgoing, TransientError
 from support.faults.actions import How
 from support.faults.brokers import Fronted, fronted_broker, own_broker
 from support.faults.injected import broker_killed, partition, random_kills
 from support.faults.plugin import Survives
 
 pytestmark = pytest.mark.timeout(300)
+TOPIC, PARTITIONS, WRITERS, EACH, DEATHS = "data", 16, 8, 5, 5
+"""Of five deaths, without what is done about them, about three leave a transaction open."""
+SETTLED_S, POLL_S = 90.0, 0.2
 
 
 @pytest.fixture
@@ -32,6 +41,51 @@ async def test_kill_9_of_the_broker(own: EmbeddedKafka, survives: Survives) -> N
 
 async def test_kills_of_broker_and_services_at_random_moments(own: EmbeddedKafka, survives: Survives) -> None:
     await survives(own.bootstrap_servers, "kill -9 of broker and services at random", random_kills(own))
+
+
+async def test_no_transaction_stays_open_when_a_killed_broker_is_back(own: EmbeddedKafka) -> None:
+    connection = Connection(bootstrap_servers=own.bootstrap_servers, prefix="open")
+    log = KafkaLog(connection)
+    await KafkaAdmin(connection).create(TOPIC, PARTITIONS, 1, {})
+    for death in range(DEATHS):
+        # Of other names than before: another transaction of the same writer would end the open one.
+        counts = {f"writer-{death}-{number}": 0 for number in range(WRITERS)}
+        async with asyncio.TaskGroup() as writers:
+            writing = [writers.create_task(_write(log, name, counts)) for name in counts]
+            async with asyncio.timeout(SETTLED_S):
+                while min(counts.values()) < EACH:  # noqa: ASYNC110 - it need not be exact
+                    await asyncio.sleep(POLL_S)
+            own.kill()
+            await own.restart_node(1)
+            for task in writing:
+                task.cancel()
+    async with asyncio.timeout(SETTLED_S):
+        while not await _is_settled(log):  # noqa: ASYNC110 - Kafka tells nobody
+            await asyncio.sleep(POLL_S)
+    await log.close()
+
+
+async def _write(log: KafkaLog, name: str, counts: dict[str, int]) -> None:
+    """Write to some partitions in one transaction after another, as long as the broker lives; count them."""
+    transactor = await log.transactor(name)
+    rng = Random(name)
+    try:
+        with suppress(CombeeError):
+            while True:
+                async with transactor.transaction() as transaction:
+                    places = rng.sample(range(PARTITIONS), 4)
+                    await transaction.send(
+                        *(Outgoing(topic=TOPIC, partition=at, value=b"x") for at in places)
+                    )
+                counts[name] += 1
+    finally:
+        await transactor.close()
+
+
+async def _is_settled(log: KafkaLog) -> bool:
+    with suppress(TransientError):
+        return bool(await log.settled(TOPIC))
+    return False
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,6 @@ FOR_ALL = {
     # Kafka's own defaults: it comes to hold thousands of partitions, through which it would look all the time.
     "log.cleaner.backoff.ms": "15000",
     "log.retention.check.interval.ms": "300000",
-    # Nobody kills this broker, and on a busy machine it must not be given up: the default, too.
-    "broker.session.timeout.ms": "9000",
 }
 
 

@@ -20,6 +20,7 @@ from combee.adapters.embedded_kafka.java import find_java
 from combee.adapters.embedded_kafka.jvm import ClassDataArchive, Jvm
 from combee.adapters.embedded_kafka.node import Node
 from combee.adapters.embedded_kafka.ports import LOOPBACK, all_free, free_ports
+from combee.adapters.embedded_kafka.recovery import give_up_the_dead
 from combee.adapters.embedded_kafka.waiting import run_all
 
 Ready = Callable[[str], Awaitable[bool]]
@@ -191,6 +192,9 @@ class EmbeddedKafka:
     async def _run(self, jvm: Jvm, nodes: Sequence[Node]) -> None:
         for node in nodes:
             self._check_ports(node)
+        if len(nodes) == len(self._nodes):
+            await give_up_the_dead(nodes, jvm)
+        for node in nodes:
             # One recording serves all.
             await node.spawn(jvm, record=node is self._nodes[0] and not self._benchmark)
         pids = {node.node_id: node.process.pid for node in self._nodes if node.process}

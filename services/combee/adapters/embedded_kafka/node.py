@@ -25,6 +25,12 @@ appender.console.name=console
 appender.console.layout.type=PatternLayout
 appender.console.layout.pattern=%d %p %m (%c)%n
 """
+LOGGING_OF_CONTROLLER = f"""\
+{LOGGING}
+logger.fencing.name=org.apache.kafka.controller.ReplicationControlManager
+logger.fencing.level=INFO
+"""
+OF_BROKERS = ("advertised.listeners", "inter.broker.listener.name")
 
 
 def server_properties(
@@ -59,8 +65,8 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
         "share.coordinator.state.topic.num.partitions": "1",
-        # A killed broker may only register again when the controller has given the dead one up.
-        "broker.session.timeout.ms": "1500" if len(ports) == 1 else "3000",
+        # A node that stalls must not be given up where nobody else can lead; else the others take over soon.
+        "broker.session.timeout.ms": "9000" if len(ports) == 1 else "3000",
         "broker.heartbeat.interval.ms": "300" if len(ports) == 1 else "500",
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": "2097152",
@@ -69,6 +75,19 @@ def server_properties(
     replaced = {key: value for key, value in extra.items() if not key.endswith("+")}
     appended = {key: f"{own_properties[key]},{value}" for key, value in more.items()}
     return own_properties | replaced | appended
+
+
+def controller_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a node as those of its controller alone, which soon gives up who is silent."""
+    kept = {key: value for key, value in properties.items() if key not in OF_BROKERS}
+    controller = properties["controller.listener.names"]
+    listeners = properties["listeners"].split(",")
+    return kept | {
+        "process.roles": "controller",
+        "listeners": next(name for name in listeners if name.startswith(f"{controller}://")),
+        "broker.heartbeat.interval.ms": "50",
+        "broker.session.timeout.ms": "100",
+    }
 
 
 def render(properties: Mapping[str, str]) -> str:
@@ -125,6 +144,11 @@ class Node:
         properties = server_properties(self.node_id, cluster.ports, self.folder / "logs", extra)
         self._properties.write_text(render(properties), "utf-8")
         (self.folder / "log4j2.properties").write_text(LOGGING, "utf-8")
+        controller = self.folder / "controller"
+        controller.mkdir(exist_ok=True)
+        (controller / "tmp").mkdir(exist_ok=True)
+        (controller / "server.properties").write_text(render(controller_properties(properties)), "utf-8")
+        (controller / "log4j2.properties").write_text(LOGGING_OF_CONTROLLER, "utf-8")
 
     async def format(self, jvm: Jvm, cluster_id: str, scram_users: Mapping[str, str]) -> None:
         """Prepare the data folder, once in its life; ``scram_users`` are passwords by name."""
@@ -146,6 +170,20 @@ class Node:
         )
         pid = jvm.spawn(self.lease.path, self._log, command)
         self.process = node_process(self.data_dir, self.node_id, pid)
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether it ran, and did not stop in good order."""
+        logs = self.folder / "logs"
+        return (logs / "__cluster_metadata-0").exists() and not (logs / ".kafka_cleanshutdown").exists()
+
+    async def spawn_controller(self, jvm: Jvm) -> tuple[BrokerProcess, Path]:
+        """Start its controller alone; return its process and its log."""
+        folder = self.folder / "controller"
+        properties, log = folder / "server.properties", folder / "controller.log"
+        log.unlink(missing_ok=True)
+        command = await asyncio.to_thread(jvm.command, folder, "kafka.Kafka", str(properties))
+        return BrokerProcess(pid=jvm.spawn(self.lease.path, log, command), word=str(properties)), log
 
     @staticmethod
     async def accepts(port: int) -> bool:

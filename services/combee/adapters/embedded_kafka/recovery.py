@@ -1,0 +1,51 @@
+"""What follows a kill -9 of all brokers: their controllers run alone first, until they have given every broker up.
+
+A broker that comes back reads in its metadata that it leads its partitions, as before its death, and begins to
+coordinate their transactions. Then the controller gives its former self up, and for a moment nobody leads. A
+coordinator takes partitions without a leader for deleted: a transaction that was decided ends without its markers,
+and readers of committed records stop there for ever (docs/design/adr/0027-hanging-transactions.md).
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from combee.adapters.embedded_kafka.jvm import Jvm
+from combee.adapters.embedded_kafka.node import Node
+from combee.adapters.embedded_kafka.process import BrokerProcess
+from combee.adapters.embedded_kafka.waiting import until
+
+GIVEN_UP = re.compile(r"Fencing broker (\d+) ")
+ACTIVE = "Performing controller activation"
+ACTIVE_S, GIVEN_UP_S, STOP_S = 20.0, 3.0, 5.0
+"""The second bounds the wait for brokers that had been given up before they died: of those nothing is logged."""
+
+
+async def give_up_the_dead(nodes: Sequence[Node], jvm: Jvm) -> None:
+    """Let the controllers of a cluster that was killed give up its brokers.
+
+    Nothing is raised: whatever keeps a controller from starting keeps its node from it, too, and that says why.
+    """
+    if not any(node.was_killed for node in nodes):
+        return
+    started = [await node.spawn_controller(jvm) for node in nodes]
+    controllers, logs = [process for process, _ in started], [log for _, log in started]
+    try:
+        if await _until(lambda: ACTIVE in _written(logs), controllers, ACTIVE_S):
+            ids = {str(node.node_id) for node in nodes}
+            await _until(lambda: ids <= set(GIVEN_UP.findall(_written(logs))), controllers, GIVEN_UP_S)
+    finally:
+        await asyncio.gather(*(controller.stop(STOP_S) for controller in controllers))
+
+
+async def _until(
+    condition: Callable[[], bool], controllers: Sequence[BrokerProcess], timeout_s: float
+) -> bool:
+    """Wait for a condition as long as all controllers run; return whether it holds."""
+    await until(lambda: condition() or not all(controller.alive() for controller in controllers), timeout_s)
+    return condition()
+
+
+def _written(logs: Sequence[Path]) -> str:
+    return "".join(log.read_text("utf-8", errors="replace") for log in logs if log.exists())
