@@ -191,6 +191,8 @@ async def session(
     try:
         while not stop.is_set():
             app.transport.membership.check()
+            if app.crashed:  # Faust would stay as it is: nothing would be delivered any more
+                raise TransientError(f"Faust has crashed: {app.crash_reason!r}")
             await shuffler.turn()
             if shuffler.owned:
                 on_turn()

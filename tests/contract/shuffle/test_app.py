@@ -16,8 +16,16 @@ from combee.shuffle import app
 from combee.shuffle.shuffler import Shuffler
 from support.clock import ManualClock
 
+DEADLINE_S = 10.0
 CONNECTION = Connection(bootstrap_servers="nowhere:1", prefix="p")
 PARTITIONS = [TopicPartition("combee.reflections", number) for number in (0, 1)]
+
+UNCONNECTED: dict[str, Any] = {
+    "topic": lambda *_, **__: None,
+    "agent": lambda *_, **__: lambda feed: feed,
+    "on_partitions_assigned": SimpleNamespace(connect=lambda _: None),
+}
+"""What Faust's app is asked before it starts."""
 
 
 def fetched(tp: TopicPartition, *offsets: int) -> list[Any]:
@@ -88,15 +96,24 @@ async def test_a_stream_processor_that_does_not_start_is_started_again(error: Ex
     async def stop() -> None:
         stopped.append(True)
 
-    faust = SimpleNamespace(
-        topic=lambda *_, **__: None,
-        agent=lambda *_, **__: lambda feed: feed,
-        on_partitions_assigned=SimpleNamespace(connect=lambda _: None),
-        start=start,
-        stop=stop,
-    )
     clock = ManualClock()
     shuffler = Shuffler(MemoryLog(clock), clock, load_settings().batch)
+    faust = SimpleNamespace(**UNCONNECTED, start=start, stop=stop)
     with pytest.raises(TransientError, match="Faust does not start"):
         await app.session(cast("Any", faust), shuffler, CONNECTION, asyncio.Event(), lambda: None)
     assert stopped == [True]
+
+
+async def test_a_stream_processor_that_has_crashed_is_started_again() -> None:
+    """tests/kafka/test_stream_processor.py has the real one."""
+
+    async def done() -> None: ...
+
+    clock = ManualClock()
+    shuffler = Shuffler(MemoryLog(clock), clock, load_settings().batch)
+    transport = SimpleNamespace(membership=SimpleNamespace(check=lambda: None))
+    crash = {"crashed": True, "crash_reason": RuntimeError("no token")}
+    faust = SimpleNamespace(**UNCONNECTED, **crash, start=done, stop=done, transport=transport)
+    with pytest.raises(TransientError, match="Faust has crashed: RuntimeError"):
+        async with asyncio.timeout(DEADLINE_S):
+            await app.session(cast("Any", faust), shuffler, CONNECTION, asyncio.Event(), lambda: None)

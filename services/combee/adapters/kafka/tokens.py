@@ -5,6 +5,7 @@ import base64
 import binascii
 import json
 import ssl
+import threading
 from abc import abstractmethod
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -51,14 +52,19 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc] # the same
         """Whom the token is about, as far as is known."""
         self._token = ""
         self._until = 0.0
-        self._fetching = asyncio.Lock()
+        self._fetching = threading.Lock()  # Faust's consumer has an event loop of its own
 
     async def token(self) -> str:
         """Return a token that is valid for a while yet."""
-        async with self._fetching:
+        if monotonic() < self._until:
+            return self._token
+        return await asyncio.to_thread(self._renewed)
+
+    def _renewed(self) -> str:
+        with self._fetching:
             if monotonic() >= self._until:
                 began = monotonic()
-                self._token, life_s = await asyncio.to_thread(self._fetch)
+                self._token, life_s = self._fetch()
                 self._until = began + FRESH * life_s
                 self.subject = _subject(self._token) or self.subject
             return self._token

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from combee.ports import CombeeError, ConfigurationError, TransientError
 from combee.shuffle.app import build_app
 from support.token_endpoint import TokenEndpoint, token_endpoint
 
+DEADLINE_S = 10.0
 CLIENT, SECRET = "combee-scan", "a secret word"
 WHOLE = Credentials(
     security_protocol="SASL_SSL",
@@ -57,6 +59,26 @@ async def test_one_token_serves_many_connections_and_is_fetched_anew_before_it_e
     now += 0.02 * endpoint.life_s
     await provider.token()
     assert (endpoint.given, endpoint.scopes) == ({CLIENT: 2}, ["kafka", "kafka"])
+
+
+async def test_event_loops_of_several_threads_share_a_token(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = bearer(endpoint)
+    fetch, others = provider._fetch, threading.Barrier(2, timeout=DEADLINE_S)
+
+    def together() -> tuple[str, float]:
+        others.wait()
+        return fetch()
+
+    async def two() -> tuple[str, str]:
+        return await asyncio.gather(provider.token(), provider.token())
+
+    monkeypatch.setattr(provider, "_fetch", together)
+    elsewhere = asyncio.create_task(asyncio.to_thread(asyncio.run, two()))
+    here = asyncio.create_task(two())
+    await asyncio.to_thread(others.wait)  # somebody fetches, and all others wait for that
+    assert len({*await here, *await elsewhere}) == 1
 
 
 async def raised(provider: tokens.Tokens) -> CombeeError:
