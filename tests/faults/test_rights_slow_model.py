@@ -59,8 +59,6 @@ async def something_bad(secured: SecuredKafka) -> None:
     await log.close()
 
 
-# TLS waits 30 s for the peer's farewell, and here the broker ends before: the loop closes what is left.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(600)
 async def test_learning_dead_letters_and_replay_need_no_other_rights_when_the_model_is_slow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,8 +19,6 @@ DEADLINE_S = 180.0
 NAME = "support/refunds"
 
 
-# TLS waits 30 s for the peer's farewell, and here the broker ends before: the loop closes what is left.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(400)
 async def test_learning_goes_on_when_the_broker_closes_connections_whose_token_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,8 @@ it, a connection that the broker has ended when it comes to ask before its reade
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import structlog
 from aiokafka import client, conn
@@ -24,6 +25,7 @@ TASKS = (
     *("_coordination_task", "_heartbeat_task", "_commit_refresh_task"),
 )
 """What aiokafka's clients, and the parts of them, call their tasks."""
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Transport]] = WeakKeyDictionary()
 _starting: ContextVar["_Opened | None"] = ContextVar(
     "connections of the start that is under way", default=None
 )
@@ -53,12 +55,30 @@ async def _closed(connections: Iterable[Any]) -> None:
         await asyncio.wait(closing, timeout=STOP_GRACE_S)
 
 
-class _ClosedAtEnd(conn.AIOKafkaProtocol):  # type: ignore[misc] # aiokafka has no types
-    """A connection that closes as soon as the broker ends it."""
+class _Protocol(conn.AIOKafkaProtocol):  # type: ignore[misc] # aiokafka has no types
+    """A connection that closes as soon as the broker ends it, and is known as long as it is open."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        _open.setdefault(asyncio.get_running_loop(), set()).add(cast("asyncio.Transport", transport))
+        self._opened_as = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        _open[asyncio.get_running_loop()].discard(self._opened_as)
 
     def eof_received(self) -> bool:
         super().eof_received()
         return False  # asyncio closes the transport
+
+
+async def _without_farewell() -> None:
+    """Hang up connections that are closing: over TLS they wait for the broker's farewell, longer than loops live."""
+    closing = [transport for transport in _open.get(asyncio.get_running_loop(), ()) if transport.is_closing()]
+    for transport in closing:
+        transport.abort()
+    if closing:
+        await asyncio.sleep(0)  # then asyncio closes the socket
 
 
 async def _create_conn(*arguments: Any, **options: Any) -> Any:
@@ -78,7 +98,7 @@ async def started(starting: Awaitable[None]) -> None:
         Whatever keeps it from starting.
     """
     client.create_conn = _create_conn  # tasks of a client look it up there
-    conn.AIOKafkaProtocol = _ClosedAtEnd
+    conn.AIOKafkaProtocol = _Protocol
     opened = _Opened()
     token = _starting.set(opened)
     try:
@@ -110,6 +130,7 @@ async def stopped(client: Any) -> None:
     if await _hung_up(client, stopping):
         logger.warning("client_does_not_stop", client=type(client).__name__, after_s=STOP_S)
     else:
+        await _without_farewell()
         stopping.result()
 
 
@@ -126,6 +147,7 @@ async def _hung_up(client: Any, stopping: asyncio.Future[None]) -> bool:
         for task in _tasks(client):
             task.cancel()
         await _closed(_connections(client))
+    await _without_farewell()
     return True
 
 
