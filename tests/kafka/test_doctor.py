@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -122,6 +123,29 @@ async def test_what_waits_and_nobody_works_on_is_named(
     assert "abcdefgh12345" not in str(found)
     assert "COMBEE_SECRET_PASSWORD is no setting" in found["settings"]
     assert "not-printed-either" not in str(found)
+
+
+async def test_a_transaction_that_stays_open_is_named_with_its_place(
+    kafka: Broker,
+    topic_prefix: str,
+    tmp_path: Path,
+    log: KafkaLog,  # noqa: ARG001 - makes the topics
+) -> None:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers, transactional_id=f"{topic_prefix}.left-open"
+    )
+    await producer.start()
+    await producer.begin_transaction()
+    minutes_ago = SystemClock().now_ms() - 120_000
+    await producer.send_and_wait(f"{topic_prefix}.batches", b"-", partition=3, timestamp_ms=minutes_ago)
+    found = await doctor(kafka, topic_prefix, tmp_path, code=1)
+    await producer.abort_transaction()
+    await producer.stop()
+    assert found["transactions"].startswith("fail open for more than 60 s, and nobody reads past them:")
+    assert "batches[3]@0" in found["transactions"]
+    assert "kafka-transactions abort" in found["transactions"]
+    found = await doctor(kafka, topic_prefix, tmp_path, code=0)
+    assert found["transactions"].startswith("ok none stays open")
 
 
 async def test_topics_that_are_not_as_the_settings_say_are_named(

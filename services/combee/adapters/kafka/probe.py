@@ -1,4 +1,4 @@
-"""Probes for ``combee doctor``: the brokers' API versions, the topics' replicas, the clock's skew."""
+"""Probes for ``combee doctor``: API versions, replicas, transactions that stay open, the clock's skew."""
 
 import asyncio
 import time
@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import aiokafka
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import ApiVersionRequest
@@ -40,6 +41,16 @@ class Replicas:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """Where readers of committed records stop; ``age_s`` is the age of the transaction's first record there."""
+
+    topic: str
+    partition: int
+    offset: int
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Skew:
     """How far this machine's clock is ahead of the broker's, and the error of that measurement (ms)."""
 
@@ -64,11 +75,16 @@ async def abilities(connection: Connection) -> Abilities:
 
 async def replicas(connection: Connection) -> dict[str, Replicas]:
     """Return the replicas of every topic under the prefix, by name without it."""
+    return {topic: _replicas(partitions) for topic, partitions in (await _described(connection)).items()}
+
+
+async def _described(connection: Connection) -> dict[str, list[dict[str, Any]]]:
+    """Return the partitions of every topic under the prefix, by name without it."""
     prefix = f"{connection.prefix}."
     async with _admin(connection) as admin:
         with translated("describing topics"):
             topics = [t for t in await admin.describe_topics() if t["topic"].startswith(prefix)]
-    return {t["topic"].removeprefix(prefix): _replicas(t["partitions"]) for t in topics if t["partitions"]}
+    return {t["topic"].removeprefix(prefix): t["partitions"] for t in topics if t["partitions"]}
 
 
 def _replicas(partitions: list[dict[str, Any]]) -> Replicas:
@@ -77,6 +93,47 @@ def _replicas(partitions: list[dict[str, Any]]) -> Replicas:
         leaderless=sum(partition["leader"] < 0 for partition in partitions),
         under_replicated=sum(len(partition["isr"]) < len(partition["replicas"]) for partition in partitions),
     )
+
+
+async def open_transactions(connection: Connection) -> list[OpenTransaction]:
+    """Return the transactions that have not ended, in every partition under the prefix; most end within moments."""
+    partitions = [
+        TopicPartition(connection.full(topic), described["partition"])
+        for topic, all_described in (await _described(connection)).items()
+        for described in all_described
+    ]
+    async with _reader(connection, "read_committed") as committed, _reader(connection) as reader:
+        with translated("looking for open transactions"):
+            stable = await committed.end_offsets(partitions)
+            ends = await reader.end_offsets(partitions)
+            behind = {tp: at for tp, at in stable.items() if at < ends[tp]}
+            reader.assign(list(behind))
+            for tp, at in behind.items():
+                reader.seek(tp, at)
+            records = [await reader.getone(tp) for tp in behind]
+    now_ms = time.time_ns() / 1e6
+    return [
+        OpenTransaction(
+            topic=record.topic.removeprefix(f"{connection.prefix}."),
+            partition=record.partition,
+            offset=record.offset,
+            age_s=(now_ms - record.timestamp) / 1000,
+        )
+        for record in records
+    ]
+
+
+@asynccontextmanager
+async def _reader(connection: Connection, isolation: str = "read_uncommitted") -> AsyncIterator[Any]:
+    reader = aiokafka.AIOKafkaConsumer(
+        **connection.client, isolation_level=isolation, enable_auto_commit=False
+    )
+    try:
+        with translated("connecting"):
+            await started(reader.start())
+        yield reader
+    finally:
+        await stopped(reader)
 
 
 async def skew(connection: Connection) -> Skew:

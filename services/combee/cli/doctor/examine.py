@@ -35,7 +35,7 @@ CLOSE_S = 2.0
 SILENT = 100
 """Above every level of the logging library: what fails here is told once, as a check."""
 
-ON_TOPICS = ("lag", "dead letters", "batches", "retention", "branches")
+ON_TOPICS = ("lag", "transactions", "dead letters", "batches", "retention", "branches")
 EMBEDDINGS = (
     "correct COMBEE_EMBEDDING_MODEL, _BASE_URL or _API_KEY; until then consolidations go by words alone"
 )

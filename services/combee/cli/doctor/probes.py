@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from combee import backends
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.adapters.kafka.probe import abilities, replicas, skew
+from combee.adapters.kafka.probe import abilities, open_transactions, replicas, skew
 from combee.adapters.openai.probe import Form, try_forms
 from combee.clock import SystemClock
 from combee.core.diagnosis import Check, cluster, flow, unanswered
@@ -95,6 +95,15 @@ async def layout(settings: Settings, connected: Connection) -> list[Check]:
     return cluster.judge_topics(problems, states, brokers=brokers, embedded=embedded)
 
 
+async def transactions(connected: Connection) -> list[Check]:
+    """Look for transactions that stay open."""
+    places = {
+        f"{found.topic}[{found.partition}]@{found.offset}": found.age_s
+        for found in await open_transactions(connected)
+    }
+    return [cluster.judge_transactions(places)]
+
+
 async def clock(connected: Connection) -> list[Check]:
     """Compare the clocks; a cluster that lets nobody try is no failure."""
     try:
@@ -164,6 +173,7 @@ async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeou
     """Look at everything that topics in order are needed for."""
     probes: list[tuple[str, Probe]] = [
         *((f"lag of {group}", lambda group=group: lag(log, connected, group, timeout_s)) for group in INPUTS),
+        ("transactions", lambda: transactions(connected)),
         ("dead letters", lambda: dead_letters(log)),
         ("batches", lambda: batches(log, settings)),
         ("retention", lambda: retention(log)),

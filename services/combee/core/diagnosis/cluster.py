@@ -15,6 +15,8 @@ RELEASES = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (15, "3.5"), (13, "3.1"), (12
 
 WARN_SKEW_MS, FAIL_SKEW_MS = 1_000, 60_000
 MIN_SAFE_REPLICAS = 3
+OPEN_S = 60.0
+"""A transaction of ours that is older should have ended: Kafka ends it after 15 s, and looks every ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,24 @@ def _problem(text: str) -> Check:
     """Return a check of ``name has …: remedy``."""
     says, _, remedy = text.partition(": ")
     return Check(name="topics", verdict="fail", says=says, remedy=remedy)
+
+
+def judge_transactions(started: Mapping[str, float]) -> Check:
+    """Judge transactions that have not ended: their age in seconds by place (``topic[partition]@offset``)."""
+    stuck = sorted(place for place, age_s in started.items() if age_s > OPEN_S)
+    if not stuck:
+        return Check(name="transactions", verdict="ok", says="none stays open")
+    return Check(
+        name="transactions",
+        verdict="fail",
+        says=f"open for more than {OPEN_S:.0f} s, and nobody reads past them: {', '.join(stuck)}",
+        remedy=(
+            "Kafka lost the end of these (docs/design/adr/0027-hanging-transactions.md): stop all services, end"
+            " each, and those that 'kafka-transactions find-hanging' lists of __consumer_offsets, with"
+            " 'kafka-transactions abort --topic … --partition … --start-offset …', start the services, which go on"
+            " from the log, and run 'combee ledger'"
+        ),
+    )
 
 
 def judge_clock(skew_ms: float, within_ms: float) -> Check:
