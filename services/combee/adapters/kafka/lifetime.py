@@ -6,16 +6,16 @@ it, a connection that the broker has ended when it comes to ask before its reade
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-import structlog
 from aiokafka import client, conn
 from aiokafka.errors import KafkaConnectionError
 
-logger = structlog.get_logger()
+logger = logging.getLogger("combee")  # noqa: TID251 - agents load this, too: no structlog
 
 STOP_S = 30.0
 STOP_GRACE_S = 1.0
@@ -128,7 +128,7 @@ async def stopped(client: Any) -> None:
         await _hung_up(client, stopping)
         raise
     if await _hung_up(client, stopping):
-        logger.warning("client_does_not_stop", client=type(client).__name__, after_s=STOP_S)
+        logger.warning("a %s has not stopped within %.0f s: hung up", type(client).__name__, STOP_S)
     else:
         await _without_farewell()
         stopping.result()
