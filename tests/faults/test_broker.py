@@ -1,7 +1,7 @@
 """A broker that dies, or that one service cannot reach."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -43,26 +43,37 @@ async def test_kills_of_broker_and_services_at_random_moments(own: EmbeddedKafka
     await survives(own.bootstrap_servers, "kill -9 of broker and services at random", random_kills(own))
 
 
-async def test_no_transaction_stays_open_when_a_killed_broker_is_back(own: EmbeddedKafka) -> None:
+async def test_no_transaction_stays_open_when_a_killed_broker_is_back(
+    own: EmbeddedKafka, tmp_path: Path
+) -> None:
     connection = Connection(bootstrap_servers=own.bootstrap_servers, prefix="open")
-    log = KafkaLog(connection)
     await KafkaAdmin(connection).create(TOPIC, PARTITIONS, 1, {})
-    for death in range(DEATHS):
-        # Of other names than before: another transaction of the same writer would end the open one.
-        counts = {f"writer-{death}-{number}": 0 for number in range(WRITERS)}
-        async with asyncio.TaskGroup() as writers:
-            writing = [writers.create_task(_write(log, name, counts)) for name in counts]
-            async with asyncio.timeout(SETTLED_S):
-                while min(counts.values()) < EACH:  # noqa: ASYNC110 - it need not be exact
-                    await asyncio.sleep(POLL_S)
-            own.kill()
-            await own.restart_node(1)
-            for task in writing:
-                task.cancel()
-    async with asyncio.timeout(SETTLED_S):
-        while not await _is_settled(log):  # noqa: ASYNC110 - Kafka tells nobody
-            await asyncio.sleep(POLL_S)
-    await log.close()
+    log = KafkaLog(connection)
+    controller_log = tmp_path / "kafka" / "node-1" / "controller" / "controller.log"
+    try:
+        for death in range(DEATHS):
+            # Of other names than before: another transaction of the same writer would end the open one.
+            await _die_under(own, log, [f"writer-{death}-{number}" for number in range(WRITERS)])
+            assert "Fencing broker 1 " in controller_log.read_text(), "what the broker is protected by"
+        async with asyncio.timeout(SETTLED_S):
+            while not await _is_settled(log):  # noqa: ASYNC110 - Kafka tells nobody
+                await asyncio.sleep(POLL_S)
+    finally:
+        await log.close()
+
+
+async def _die_under(own: EmbeddedKafka, log: KafkaLog, names: Sequence[str]) -> None:
+    """Kill the broker while these write, and start it again."""
+    counts = dict.fromkeys(names, 0)
+    async with asyncio.TaskGroup() as writers:
+        writing = [writers.create_task(_write(log, name, counts)) for name in names]
+        async with asyncio.timeout(SETTLED_S):
+            while min(counts.values()) < EACH:  # noqa: ASYNC110 - it need not be exact
+                await asyncio.sleep(POLL_S)
+        own.kill()
+        await own.restart_node(1)
+        for task in writing:
+            task.cancel()
 
 
 async def _write(log: KafkaLog, name: str, counts: dict[str, int]) -> None:

@@ -192,7 +192,8 @@ async def session(
         while not stop.is_set():
             app.transport.membership.check()
             if app.crashed:  # Faust would stay as it is: nothing would be delivered any more
-                raise TransientError(f"Faust has crashed: {app.crash_reason!r}")
+                logger.error("stream_processor_crashed", service=GROUP, error=repr(app.crash_reason))
+                raise TransientError(f"Faust has crashed: {app.crash_reason!r}") from app.crash_reason
             await shuffler.turn()
             if shuffler.owned:
                 on_turn()

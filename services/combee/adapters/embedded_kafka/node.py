@@ -30,7 +30,7 @@ LOGGING_OF_CONTROLLER = f"""\
 logger.fencing.name=org.apache.kafka.controller.ReplicationControlManager
 logger.fencing.level=INFO
 """
-OF_BROKERS = ("advertised.listeners", "inter.broker.listener.name")
+OF_BROKERS = ("advertised.listeners", "early.start.listeners", "inter.broker.listener.name")
 
 
 def server_properties(
@@ -80,11 +80,12 @@ def server_properties(
 def controller_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of a node as those of its controller alone, which soon gives up who is silent."""
     kept = {key: value for key, value in properties.items() if key not in OF_BROKERS}
-    controller = properties["controller.listener.names"]
-    listeners = properties["listeners"].split(",")
+    controllers = {name.strip() for name in properties["controller.listener.names"].split(",")}
+    listeners = [listener.strip() for listener in properties["listeners"].split(",")]
     return kept | {
         "process.roles": "controller",
-        "listeners": next(name for name in listeners if name.startswith(f"{controller}://")),
+        "listeners": ",".join(text for text in listeners if text.partition("://")[0] in controllers),
+        "controller.quorum.append.linger.ms": "0",
         "broker.heartbeat.interval.ms": "50",
         "broker.session.timeout.ms": "100",
     }
@@ -145,8 +146,8 @@ class Node:
         self._properties.write_text(render(properties), "utf-8")
         (self.folder / "log4j2.properties").write_text(LOGGING, "utf-8")
         controller = self.folder / "controller"
-        controller.mkdir(exist_ok=True)
-        (controller / "tmp").mkdir(exist_ok=True)
+        shutil.rmtree(controller / "tmp", ignore_errors=True)
+        (controller / "tmp").mkdir(parents=True)
         (controller / "server.properties").write_text(render(controller_properties(properties)), "utf-8")
         (controller / "log4j2.properties").write_text(LOGGING_OF_CONTROLLER, "utf-8")
 
@@ -177,13 +178,17 @@ class Node:
         logs = self.folder / "logs"
         return (logs / "__cluster_metadata-0").exists() and not (logs / ".kafka_cleanshutdown").exists()
 
-    async def spawn_controller(self, jvm: Jvm) -> tuple[BrokerProcess, Path]:
-        """Start its controller alone; return its process and its log."""
-        folder = self.folder / "controller"
-        properties, log = folder / "server.properties", folder / "controller.log"
-        log.unlink(missing_ok=True)
-        command = await asyncio.to_thread(jvm.command, folder, "kafka.Kafka", str(properties))
-        return BrokerProcess(pid=jvm.spawn(self.lease.path, log, command), word=str(properties)), log
+    @property
+    def controller_log(self) -> Path:
+        """What its controller alone wrote."""
+        return self.folder / "controller" / "controller.log"
+
+    async def spawn_controller(self, jvm: Jvm, lease: Lease) -> BrokerProcess:
+        """Start its controller alone, which ends with whoever holds this lease."""
+        properties = self.controller_log.with_name("server.properties")
+        self.controller_log.unlink(missing_ok=True)
+        command = await asyncio.to_thread(jvm.command, properties.parent, "kafka.Kafka", str(properties))
+        return BrokerProcess(pid=jvm.spawn(lease.path, self.controller_log, command), word=str(properties))
 
     @staticmethod
     async def accepts(port: int) -> bool:

@@ -9,43 +9,58 @@ and readers of committed records stop there for ever (docs/design/adr/0027-hangi
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from combee.adapters.embedded_kafka.jvm import Jvm
+from combee.adapters.embedded_kafka.locks import Lease
 from combee.adapters.embedded_kafka.node import Node
 from combee.adapters.embedded_kafka.process import BrokerProcess
 from combee.adapters.embedded_kafka.waiting import until
 
 GIVEN_UP = re.compile(r"Fencing broker (\d+) ")
 ACTIVE = "Performing controller activation"
-ACTIVE_S, GIVEN_UP_S, STOP_S = 20.0, 3.0, 5.0
+ACTIVE_S, GIVEN_UP_S, LEASE_S, STOP_S = 20.0, 3.0, 10.0, 5.0
 """The second bounds the wait for brokers that had been given up before they died: of those nothing is logged."""
+WRITTEN_S = 0.3
+"""It is logged just before it is written; a controller that is told to stop writes nothing more."""
 
 
 async def give_up_the_dead(nodes: Sequence[Node], jvm: Jvm) -> None:
     """Let the controllers of a cluster that was killed give up its brokers.
 
-    Nothing is raised: whatever keeps a controller from starting keeps its node from it, too, and that says why.
+    Whatever keeps a controller from starting keeps its node from it, too, and that says why.
+
+    Raises
+    ------
+    DirectoryInUseError
+        If another process does the same here, and does not end.
     """
     if not any(node.was_killed for node in nodes):
         return
-    started = [await node.spawn_controller(jvm) for node in nodes]
-    controllers, logs = [process for process, _ in started], [log for _, log in started]
+    # Of their own: a node's is held by all who use the broker, and they would keep a controller that is left over.
+    leases = [Lease(node.controller_log.with_name("lease")) for node in nodes]
+    controllers: list[BrokerProcess] = []
     try:
-        if await _until(lambda: ACTIVE in _written(logs), controllers, ACTIVE_S):
+        for node, lease in zip(nodes, leases, strict=True):
+            await lease.wait(LEASE_S, exclusive=True)
+            controllers.append(await node.spawn_controller(jvm, lease))
+        if await _until(lambda: ACTIVE in _written(nodes), controllers, ACTIVE_S):
             ids = {str(node.node_id) for node in nodes}
-            await _until(lambda: ids <= set(GIVEN_UP.findall(_written(logs))), controllers, GIVEN_UP_S)
+            await _until(lambda: ids <= set(GIVEN_UP.findall(_written(nodes))), controllers, GIVEN_UP_S)
+            await asyncio.sleep(WRITTEN_S)
     finally:
         await asyncio.gather(*(controller.stop(STOP_S) for controller in controllers))
+        for lease in leases:
+            lease.release()
 
 
 async def _until(
     condition: Callable[[], bool], controllers: Sequence[BrokerProcess], timeout_s: float
 ) -> bool:
-    """Wait for a condition as long as all controllers run; return whether it holds."""
-    await until(lambda: condition() or not all(controller.alive() for controller in controllers), timeout_s)
+    """Wait for a condition as long as any controller runs; return whether it holds."""
+    await until(lambda: condition() or not any(controller.alive() for controller in controllers), timeout_s)
     return condition()
 
 
-def _written(logs: Sequence[Path]) -> str:
+def _written(nodes: Sequence[Node]) -> str:
+    logs = (node.controller_log for node in nodes)
     return "".join(log.read_text("utf-8", errors="replace") for log in logs if log.exists())

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from aiokafka import client, conn
 from aiokafka.errors import KafkaConnectionError
@@ -22,10 +22,10 @@ STOP_GRACE_S = 1.0
 """What is cancelled while it stops may take so long to finish."""
 TASKS = (
     *("_sender_task", "_sync_task", "_fetch_task"),
-    *("_coordination_task", "_heartbeat_task", "_commit_refresh_task"),
+    *("_coordination_task", "_heartbeat_task", "_commit_refresh_task", "_reset_committed_task"),
 )
 """What aiokafka's clients, and the parts of them, call their tasks."""
-_open: WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Transport]] = WeakKeyDictionary()
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[asyncio.Transport]] = WeakKeyDictionary()
 _starting: ContextVar["_Opened | None"] = ContextVar(
     "connections of the start that is under way", default=None
 )
@@ -60,8 +60,8 @@ class _Protocol(conn.AIOKafkaProtocol):  # type: ignore[misc] # aiokafka has no 
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        _open.setdefault(asyncio.get_running_loop(), set()).add(cast("asyncio.Transport", transport))
-        self._opened_as = transport
+        self._opened_as = cast("asyncio.Transport", transport)
+        _open.setdefault(asyncio.get_running_loop(), WeakSet()).add(self._opened_as)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -121,34 +121,43 @@ async def stopped(client: Any) -> None:
     aiokafka takes a cancellation for that of its own tasks and goes on, so it is raised here.
     """
     stopping = asyncio.ensure_future(client.stop() if hasattr(client, "stop") else client.close())
+    stopping.add_done_callback(_heard)
     try:
         await asyncio.wait({stopping}, timeout=STOP_S)
     except asyncio.CancelledError:
-        await asyncio.wait({stopping}, timeout=STOP_GRACE_S)
-        await _hung_up(client, stopping)
+        try:
+            await asyncio.wait({stopping}, timeout=STOP_GRACE_S)
+        finally:
+            await _hung_up(client, stopping)
         raise
     if await _hung_up(client, stopping):
         logger.warning("a %s has not stopped within %.0f s: hung up", type(client).__name__, STOP_S)
     else:
-        await _without_farewell()
         stopping.result()
 
 
+def _heard(stopping: asyncio.Future[None]) -> None:
+    """Take note of a stop's error, which asyncio would report as one that nobody has seen."""
+    if not stopping.cancelled():
+        stopping.exception()
+
+
 async def _hung_up(client: Any, stopping: asyncio.Future[None]) -> bool:
-    """End a stop that has not come to its end, and return whether there was one.
+    """Hang up all that a stop has left open; return whether it had not come to its end.
 
     A stop that is cancelled on its way does not get to the client's tasks and connections.
     """
-    if not stopping.cancel():
-        return False
+    is_under_way = stopping.cancel()
     try:
-        await asyncio.wait({stopping}, timeout=STOP_GRACE_S)
+        if is_under_way:
+            await asyncio.wait({stopping}, timeout=STOP_GRACE_S)
     finally:
-        for task in _tasks(client):
-            task.cancel()
-        await _closed(_connections(client))
-    await _without_farewell()
-    return True
+        if is_under_way:
+            for task in _tasks(client):
+                task.cancel()
+            await _closed(_connections(client))
+        await _without_farewell()
+    return is_under_way
 
 
 def _tasks(client: Any) -> Iterator[asyncio.Task[Any]]:

@@ -104,8 +104,8 @@ async def open_transactions(connection: Connection) -> list[OpenTransaction]:
     ]
     async with _reader(connection, "read_committed") as committed, _reader(connection) as reader:
         with translated("looking for open transactions"):
+            ends = await reader.end_offsets(partitions)  # first: what comes later is no sign of an open one
             stable = await committed.end_offsets(partitions)
-            ends = await reader.end_offsets(partitions)
             behind = {tp: at for tp, at in stable.items() if at < ends[tp]}
             reader.assign(list(behind))
             for tp, at in behind.items():

@@ -8,6 +8,7 @@ import ssl
 import threading
 from abc import abstractmethod
 from collections.abc import Mapping
+from concurrent.futures import Future
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from time import monotonic
 from typing import Any
@@ -52,22 +53,33 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc] # the same
         """Whom the token is about, as far as is known."""
         self._token = ""
         self._until = 0.0
-        self._fetching = threading.Lock()  # Faust's consumer has an event loop of its own
+        self._renewing = threading.Lock()
+        self._renewal: Future[str] | None = None
 
     async def token(self) -> str:
-        """Return a token that is valid for a while yet."""
+        """Return a token that is valid for a while yet; all who ask meanwhile share one fetch, and its error."""
         if monotonic() < self._until:
             return self._token
-        return await asyncio.to_thread(self._renewed)
+        return await asyncio.shield(asyncio.wrap_future(self._renewed()))
 
-    def _renewed(self) -> str:
-        with self._fetching:
-            if monotonic() >= self._until:
-                began = monotonic()
-                self._token, life_s = self._fetch()
-                self._until = began + FRESH * life_s
-                self.subject = _subject(self._token) or self.subject
-            return self._token
+    def _renewed(self) -> Future[str]:
+        """Return the renewal that is under way, or begin one: event loops share it, Faust's consumer has its own."""
+        with self._renewing:
+            if self._renewal is None or self._renewal.done():
+                self._renewal = Future()
+                threading.Thread(target=self._renew, args=(self._renewal,), daemon=True).start()
+            return self._renewal
+
+    def _renew(self, renewal: Future[str]) -> None:
+        began = monotonic()
+        try:
+            self._token, life_s = self._fetch()
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it
+            renewal.set_exception(error)
+            return
+        self._until = began + FRESH * life_s
+        self.subject = _subject(self._token) or self.subject
+        renewal.set_result(self._token)
 
     @abstractmethod
     def _fetch(self) -> tuple[str, float]:

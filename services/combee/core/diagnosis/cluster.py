@@ -103,19 +103,20 @@ def _problem(text: str) -> Check:
 
 
 def judge_transactions(started: Mapping[str, float]) -> Check:
-    """Judge transactions that have not ended: their age in seconds by place (``topic[partition]@offset``)."""
+    """Judge transactions that have not ended: their age in seconds by place (``TOPIC[P]@O``)."""
     stuck = sorted(place for place, age_s in started.items() if age_s > OPEN_S)
     if not stuck:
-        return Check(name="transactions", verdict="ok", says="none stays open")
+        return Check(name="transactions", verdict="ok", says="none of these topics stays open")
     return Check(
         name="transactions",
         verdict="fail",
         says=f"open for more than {OPEN_S:.0f} s, and nobody reads past them: {', '.join(stuck)}",
         remedy=(
-            "Kafka lost the end of these (docs/design/adr/0027-hanging-transactions.md): stop all services, end"
-            " each, and those that 'kafka-transactions find-hanging' lists of __consumer_offsets, with"
-            " 'kafka-transactions abort --topic … --partition … --start-offset …', start the services, which go on"
-            " from the log, and run 'combee ledger'"
+            "Kafka lost their ends (docs/design/adr/0027-hanging-transactions.md). Stop all services. With Kafka's"
+            " own tool, for TOPIC[P]@O: kafka-transactions --bootstrap-server … abort --topic TOPIC --partition P"
+            " --start-offset O; the same for what kafka-transactions --bootstrap-server … find-hanging --topic"
+            " __consumer_offsets --max-transaction-timeout 1 lists. Start the services, which go on from the log, and"
+            " run 'combee ledger'"
         ),
     )
 

@@ -81,6 +81,26 @@ async def test_event_loops_of_several_threads_share_a_token(
     assert len({*await here, *await elsewhere}) == 1
 
 
+async def test_all_who_wait_for_a_token_share_its_failure(
+    endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, fetches, others = bearer(endpoint), 0, threading.Barrier(2, timeout=DEADLINE_S)
+
+    def failing() -> tuple[str, float]:
+        nonlocal fetches
+        fetches += 1
+        others.wait()
+        raise tokens.TokenUnavailableError("away")
+
+    monkeypatch.setattr(provider, "_fetch", failing)
+    waiting = [asyncio.create_task(provider.token()) for _ in range(5)]
+    await asyncio.sleep(0)
+    await asyncio.to_thread(others.wait)
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(result) for result in results] == 5 * [tokens.TokenUnavailableError]
+    assert fetches == 1
+
+
 async def raised(provider: tokens.Tokens) -> CombeeError:
     with pytest.raises(CombeeError) as error, translated("connecting"):
         await provider.token()
