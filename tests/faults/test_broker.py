@@ -19,7 +19,7 @@ from support.faults.plugin import Survives
 
 pytestmark = pytest.mark.timeout(300)
 TOPIC, PARTITIONS, WRITERS, EACH, DEATHS = "data", 16, 8, 5, 5
-"""Of five deaths, without what is done about them, about three leave a transaction open."""
+"""Several deaths: without what is done about them not each leaves a transaction open."""
 SETTLED_S, POLL_S = 90.0, 0.2
 
 

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError, for_code
 
 from combee.adapters.kafka.connection import Connection, named_topics
 from combee.adapters.kafka.errors import RIGHTS, is_denied, translated
-from combee.adapters.kafka.lifetime import started, stopped
+from combee.adapters.kafka.lifetime import running
 from combee.ports import ConfigurationError, FatalError, TransientError
 
 TOPIC_ALREADY_EXISTS = 36
@@ -32,17 +32,6 @@ class TopicState:
     partitions: int
     replication_factor: int
     config: Mapping[str, str]
-
-
-@asynccontextmanager
-async def _client(options: Mapping[str, Any]) -> AsyncIterator[Any]:
-    client = AIOKafkaAdminClient(**options)
-    try:
-        with translated("connecting"):
-            await started(client.start())
-        yield client
-    finally:
-        await stopped(client)
 
 
 async def _described(client: Any, names: Iterable[str]) -> Sequence[Mapping[str, Any]]:
@@ -71,7 +60,7 @@ class KafkaAdmin:
         if self._kept is not None:
             yield self._kept
             return
-        async with _client(self._connection.client) as client:
+        async with running(AIOKafkaAdminClient(**self._connection.client)) as client:
             yield client
 
     async def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> bool:
@@ -270,7 +259,7 @@ async def is_ready(bootstrap_servers: str, timeout_s: float = 2.0) -> bool:
     probe = f"readiness-{uuid4().hex[:8]}"
     options = {"bootstrap_servers": bootstrap_servers, "request_timeout_ms": int(timeout_s * 1000)}
     try:
-        async with asyncio.timeout(2 * timeout_s), _client(options) as client:
+        async with asyncio.timeout(2 * timeout_s), running(AIOKafkaAdminClient(**options)) as client:
             new = NewTopic(name=probe, num_partitions=1, replication_factor=1)
             answer = await client.create_topics([new])
             if answer.topic_errors[0][1] != 0:

@@ -7,13 +7,16 @@ it, a connection that the broker has ended when it comes to ask before its reade
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from aiokafka import client, conn
 from aiokafka.errors import KafkaConnectionError
+
+from combee.adapters.kafka.errors import translated
 
 logger = logging.getLogger("combee")  # noqa: TID251 - agents load this, too: no structlog
 
@@ -113,6 +116,17 @@ async def started(starting: Awaitable[None]) -> None:
     finally:
         opened.is_over()
         _starting.reset(token)
+
+
+@asynccontextmanager
+async def running(client: Any) -> AsyncIterator[Any]:
+    """Start a client, and stop it at the end."""
+    try:
+        with translated("connecting"):
+            await started(client.start())
+        yield client
+    finally:
+        await stopped(client)
 
 
 async def stopped(client: Any) -> None:

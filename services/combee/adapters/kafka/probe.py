@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -16,7 +15,7 @@ from aiokafka.protocol.admin import ApiVersionRequest
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import translated
-from combee.adapters.kafka.lifetime import started, stopped
+from combee.adapters.kafka.lifetime import running, started, stopped
 from combee.ports import TransientError
 
 LOG_APPEND_TIME = 1
@@ -38,16 +37,6 @@ class Replicas:
     replication_factor: int
     leaderless: int
     under_replicated: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
-    """Where readers of committed records stop; ``age_s`` is the age of the transaction's first record there."""
-
-    topic: str
-    partition: int
-    offset: int
-    age_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,16 +64,18 @@ async def abilities(connection: Connection) -> Abilities:
 
 async def replicas(connection: Connection) -> dict[str, Replicas]:
     """Return the replicas of every topic under the prefix, by name without it."""
-    return {topic: _replicas(partitions) for topic, partitions in (await _described(connection)).items()}
+    prefix = f"{connection.prefix}."
+    described = await _described(connection)
+    return {topic.removeprefix(prefix): _replicas(partitions) for topic, partitions in described.items()}
 
 
 async def _described(connection: Connection) -> dict[str, list[dict[str, Any]]]:
-    """Return the partitions of every topic under the prefix, by name without it."""
+    """Return the partitions of every topic under the prefix, by its whole name."""
     prefix = f"{connection.prefix}."
-    async with _admin(connection) as admin:
+    async with running(AIOKafkaAdminClient(**connection.client)) as admin:
         with translated("describing topics"):
-            topics = [t for t in await admin.describe_topics() if t["topic"].startswith(prefix)]
-    return {t["topic"].removeprefix(prefix): t["partitions"] for t in topics if t["partitions"]}
+            topics = await admin.describe_topics()
+    return {t["topic"]: t["partitions"] for t in topics if t["topic"].startswith(prefix) and t["partitions"]}
 
 
 def _replicas(partitions: list[dict[str, Any]]) -> Replicas:
@@ -95,14 +86,20 @@ def _replicas(partitions: list[dict[str, Any]]) -> Replicas:
     )
 
 
-async def open_transactions(connection: Connection) -> list[OpenTransaction]:
-    """Return the transactions that have not ended, in every partition under the prefix; most end within moments."""
+async def open_transactions(connection: Connection) -> dict[str, float]:
+    """Return the transactions under the prefix that have not ended; most end within moments.
+
+    They are the age of the first record, in seconds, by its place (``TOPIC[P]@O``): committed records end there.
+    """
+    described = await _described(connection)
     partitions = [
-        TopicPartition(connection.full(topic), described["partition"])
-        for topic, all_described in (await _described(connection)).items()
-        for described in all_described
+        TopicPartition(topic, state["partition"]) for topic in described for state in described[topic]
     ]
-    async with _reader(connection, "read_committed") as committed, _reader(connection) as reader:
+    options = connection.client | {"enable_auto_commit": False}
+    async with (
+        running(aiokafka.AIOKafkaConsumer(**options, isolation_level="read_committed")) as committed,
+        running(aiokafka.AIOKafkaConsumer(**options)) as reader,
+    ):
         with translated("looking for open transactions"):
             ends = await reader.end_offsets(partitions)  # first: what comes later is no sign of an open one
             stable = await committed.end_offsets(partitions)
@@ -112,28 +109,7 @@ async def open_transactions(connection: Connection) -> list[OpenTransaction]:
                 reader.seek(tp, at)
             records = [await reader.getone(tp) for tp in behind]
     now_ms = time.time_ns() / 1e6
-    return [
-        OpenTransaction(
-            topic=record.topic.removeprefix(f"{connection.prefix}."),
-            partition=record.partition,
-            offset=record.offset,
-            age_s=(now_ms - record.timestamp) / 1000,
-        )
-        for record in records
-    ]
-
-
-@asynccontextmanager
-async def _reader(connection: Connection, isolation: str = "read_uncommitted") -> AsyncIterator[Any]:
-    reader = aiokafka.AIOKafkaConsumer(
-        **connection.client, isolation_level=isolation, enable_auto_commit=False
-    )
-    try:
-        with translated("connecting"):
-            await started(reader.start())
-        yield reader
-    finally:
-        await stopped(reader)
+    return {f"{r.topic}[{r.partition}]@{r.offset}": (now_ms - r.timestamp) / 1000 for r in records}
 
 
 async def skew(connection: Connection) -> Skew:
@@ -144,7 +120,7 @@ async def skew(connection: Connection) -> Skew:
     topic = connection.full(f"{PROBE_TOPIC}-{uuid4().hex[:8]}")
     config = {"message.timestamp.type": "LogAppendTime", "retention.ms": "60000"}
     new = NewTopic(name=topic, num_partitions=1, replication_factor=1, topic_configs=config)
-    async with _admin(connection) as admin:
+    async with running(AIOKafkaAdminClient(**connection.client)) as admin:
         with translated("creating a topic to compare clocks with"):
             answer = await admin.create_topics([new])
         if answer.topic_errors[0][1]:
@@ -159,30 +135,15 @@ async def skew(connection: Connection) -> Skew:
 
 
 async def _stamped(connection: Connection, topic: str) -> Skew:
-    producer = aiokafka.AIOKafkaProducer(**connection.client, acks="all", linger_ms=0)
-    try:
+    async with running(aiokafka.AIOKafkaProducer(**connection.client, acks="all", linger_ms=0)) as producer:
         with translated("writing to compare clocks"):
-            await started(producer.start())
             # The first waits for the leader; the second measures.
             await producer.send_and_wait(topic, b"")
             before_ms = time.time_ns() / 1e6
             written = await producer.send_and_wait(topic, b"")
             after_ms = time.time_ns() / 1e6
-    finally:
-        await stopped(producer)
     if written.timestamp_type != LOG_APPEND_TIME:
         raise TransientError("the broker does not stamp records")
     # The stamp is whole milliseconds, cut off.
     theirs_ms = written.timestamp + 0.5
     return Skew(ahead_ms=(before_ms + after_ms) / 2 - theirs_ms, within_ms=(after_ms - before_ms) / 2 + 0.5)
-
-
-@asynccontextmanager
-async def _admin(connection: Connection) -> AsyncIterator[Any]:
-    admin = AIOKafkaAdminClient(**connection.client)
-    try:
-        with translated("connecting"):
-            await started(admin.start())
-        yield admin
-    finally:
-        await stopped(admin)

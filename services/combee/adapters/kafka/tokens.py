@@ -65,8 +65,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc] # the same
     def _renewed(self) -> Future[str]:
         """Return the renewal that is under way, or begin one: event loops share it, Faust's consumer has its own."""
         with self._renewing:
-            is_old = self._renewal is not None and self._renewal.done() and monotonic() >= self._until
-            if self._renewal is None or is_old:
+            if self._renewal is None or (self._renewal.done() and monotonic() >= self._until):
                 self._renewal = Future()
                 threading.Thread(target=self._renew, args=(self._renewal,), daemon=True).start()
             return self._renewal

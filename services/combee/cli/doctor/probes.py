@@ -97,11 +97,7 @@ async def layout(settings: Settings, connected: Connection) -> list[Check]:
 
 async def transactions(connected: Connection) -> list[Check]:
     """Look for transactions that stay open."""
-    places = {
-        f"{connected.full(found.topic)}[{found.partition}]@{found.offset}": found.age_s
-        for found in await open_transactions(connected)
-    }
-    return [cluster.judge_transactions(places)]
+    return [cluster.judge_transactions(await open_transactions(connected))]
 
 
 async def clock(connected: Connection) -> list[Check]:
