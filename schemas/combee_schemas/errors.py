@@ -28,7 +28,9 @@ class NewerVersionError(ConfigurationError):
     """
 
     def __init__(self, kind: "type[Message]", version: int) -> None:
-        super().__init__(
-            f"a record is a {kind.type} of version {version}, this process knows up to version"
-            f" {kind.version_number}: upgrade it (the record stays where it is, nothing is lost)"
+        known = (
+            f"a {kind.type} of version {version}, this process knows up to version"
+            f" {kind.version_number}: upgrade it"
         )
+        self.for_a_dead_letter = f"{known}, then 'combee dlq retry' sends the record again"
+        super().__init__(f"a record is {known} (the record stays where it is, nothing is lost)")

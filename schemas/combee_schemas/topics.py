@@ -19,6 +19,7 @@ from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter, HeldBack, Resolution
 from combee_schemas.digests import spread
 from combee_schemas.erasure import Erasure
+from combee_schemas.errors import NewerVersionError
 from combee_schemas.evaluation import Evaluation
 from combee_schemas.gate import Decision, Verdict
 from combee_schemas.murmur2 import hashed
@@ -38,6 +39,7 @@ Spread = Literal["traces", "playbooks", "scan", "single"]
 """How a topic is partitioned: by trace, by playbook (all of these alike), by scan node, or not at all."""
 
 M = TypeVar("M", bound=Message)
+K = TypeVar("K", bound=Message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,11 @@ class Topic(Generic[M]):
     beside: tuple[type[Message], ...] = ()
     """Further messages in it, which readers of ``message`` pass over."""
     extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether agents write it: then anybody's record may stand in it."""
+        return "agents" in self.written_by
 
     def key_of(self, message: M) -> bytes:
         """Return the key that a message is written under."""
@@ -91,8 +98,22 @@ class Topic(Generic[M]):
         ------
         CodecError
             Whatever is wrong with its bytes.
+        NewerVersionError
+            On a topic that only services write, if a newer one wrote it.
         """
-        return decode(record.value, self.message)
+        return self.decoded(record.value, self.message)
+
+    def decoded(self, value: bytes | None, kind: type[K]) -> K:
+        """Return a message of a kind that this topic has; ``read`` says what it raises.
+
+        A version ahead in a topic that agents write proves no newer service: anybody can claim one.
+        """
+        try:
+            return decode(value, kind)
+        except NewerVersionError as error:
+            if not self.is_open:
+                raise
+            raise CodecError(error.for_a_dead_letter) from error
 
     def read_or_none(self, record: Record | None) -> M | None:
         """Return the message in a record; None if there is none that can be read.
@@ -100,7 +121,7 @@ class Topic(Generic[M]):
         Raises
         ------
         NewerVersionError
-            As every way to read here does: what a newer writer wrote is not passed over.
+            As for ``read``: what a newer service wrote is not passed over.
         """
         try:
             return self.read(record) if record else None

@@ -27,6 +27,10 @@ class PoisonError(CombeeError):
     """What finding out cost, where a model was asked."""
 
 
+class UnansweredError(PoisonError):
+    """A model was asked about a record, and what it said is of no use: the record's fault, or the model's."""
+
+
 class FencedError(CombeeError):
     """A newer owner of this transactional id exists: drop that partition's state and carry on."""
 

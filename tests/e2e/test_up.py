@@ -5,16 +5,26 @@ import json
 import os
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
 from combee.adapters.embedded_kafka.data_dir import RunState
+from combee.adapters.kafka import KafkaLog
+from combee.backends import connection
+from combee.ports import Outgoing
+from combee.settings.loading import load_settings
+from combee_schemas import topics
+from combee_schemas.trace import Trace
 from support.cli import all_gone, combee, descendants, start_anew
+from support.hostile import newer
 
 READY_S = 120.0
 UP, HEALTH = "combee is up; ", "health, metrics"
@@ -41,9 +51,9 @@ class Running:
 
 
 @asynccontextmanager
-async def up(data_dir: Path) -> AsyncIterator[Running]:
+async def up(data_dir: Path, *flags: str, **env: str) -> AsyncIterator[Running]:
     (data_dir / "http.py").write_text("raise AssertionError('a file of the current folder hides a module')")
-    process = await start_anew("up", "--simulated", "--no-gateway", data_dir=data_dir, COMBEE_BATCH_SIZE="5")
+    process = await start_anew("up", "--simulated", *flags, data_dir=data_dir, COMBEE_BATCH_SIZE="5", **env)
     running = Running(process)
     family: list[psutil.Process] = []
     try:
@@ -76,7 +86,7 @@ async def clean_ledger(data_dir: Path, applied: int) -> None:
 async def test_up_brings_its_killed_broker_back_refuses_a_second_up_and_leaves_nothing_in_the_way(
     tmp_path: Path,
 ) -> None:
-    async with up(tmp_path) as running:
+    async with up(tmp_path, "--no-gateway") as running:
         # So it does where all of its libraries are loaded just then.
         assert running.lines[1].startswith(UP)
         assert all(line.startswith("  ") for line in running.lines[2:])
@@ -101,6 +111,42 @@ async def test_up_brings_its_killed_broker_back_refuses_a_second_up_and_leaves_n
         left[0].suspend()
         running.process.kill()
         await running.process.wait()
-    async with up(tmp_path):
+    async with up(tmp_path, "--no-gateway"):
         assert not left[0].is_running()
+        await clean_ledger(tmp_path, applied=14)
+
+
+def hostile() -> Iterator[Outgoing]:
+    """Yield records of a version ahead on each topic that agents write, and a flood of what says nothing."""
+    for topic in (one for one in topics.TOPICS if one.is_open):
+        for key in (b"support/refunds", None):
+            yield Outgoing(topic=topic.name, key=key, value=newer(topic.message, 58))
+    for number, name in product(range(40), ("invented/one", "invented/two")):
+        yield topics.TRACES.record(Trace(trace_id=f"{name}-{number}", playbook=name, task=""))
+
+
+@pytest.mark.timeout(400)
+async def test_no_record_that_an_agent_may_write_ends_up_and_everything_goes_on_learning(
+    tmp_path: Path,
+) -> None:
+    async with up(tmp_path, COMBEE_GATEWAY_PORT="0") as running:
+        (served,) = (line.split()[-1] for line in running.lines if "HTTP, dashboard" in line)
+        await learned(tmp_path, range(7))
+        broker = RunState.load(tmp_path / "kafka") or RunState.load(tmp_path)
+        assert broker
+        settings = load_settings()
+        async with httpx.AsyncClient(base_url=served, timeout=30) as client:
+            assert (await client.get("/v1/status")).status_code == 200, "the picture is being looked at"
+            log = KafkaLog(connection(settings, broker.address))
+            try:
+                sent = list(hostile())
+                await log.produce(*sent)
+            finally:
+                await log.close()
+            report = await learned(tmp_path, range(7, 14))
+            assert report["reflections"]["applied"] == 7
+            assert running.process.returncode is None
+            assert (await client.get("/v1/status")).status_code == 200
+        listed = (await combee("dlq", "list", "--json", "--reason", "upgrade", data_dir=tmp_path)).json()
+        assert Counter(one["origin"]["topic"] for one in listed["dead_letters"]) == {"traces": 2, "reflections": 2, "outcomes": 2}
         await clean_ledger(tmp_path, applied=14)

@@ -59,6 +59,7 @@ FATES: Mapping[str, str] = {
     "AbsentError": "poison",
     "PromptTooLongError": "poison",
     "RefusedError": "poison",
+    "UnansweredError": "poison",
     "UnusableReplyError": "poison",
     "FatalError": "fatal",
     "ConfigurationError": "fatal",

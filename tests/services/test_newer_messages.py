@@ -1,4 +1,4 @@
-"""A record of a newer version: whoever needs it says that it must be upgraded, keeps what it has, buries nothing."""
+"""A version ahead: where only services write, whoever needs it stops or waits; where agents do, it is a bad record."""
 
 import asyncio
 import logging
@@ -25,8 +25,6 @@ from support.waiting import until
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 READ: list[tuple[str, AnyTopic]] = [
-    ("reflect", topics.TRACES),
-    ("shuffle", topics.REFLECTIONS),
     ("shuffle", topics.COMMANDS),
     ("scan", topics.GROUPS),
     ("scan", topics.PARTIALS[0]),
@@ -120,13 +118,20 @@ async def test_a_client_keeps_its_playbook_says_so_once_and_reads_on(
 
 
 @pytest.mark.parametrize(
-    "topic", [topics.REFLECTIONS, topics.BATCHES, topics.HISTORY], ids=lambda one: one.name
+    "topic", [topics.COMMANDS, topics.BATCHES, topics.HISTORY], ids=lambda one: one.name
 )
 async def test_an_audit_gives_no_verdict_on_what_it_cannot_read(topic: AnyTopic) -> None:
     log = await one_version()
     await log.produce(of_tomorrow(topic))
     with pytest.raises(NewerVersionError, match="upgrade it"):
         await audit(log)
+
+
+async def test_an_audit_takes_one_that_an_agent_may_have_written_for_a_bad_record() -> None:
+    log = await one_version()
+    await log.produce(of_tomorrow(topics.TRACES), of_tomorrow(topics.REFLECTIONS))
+    report = await audit(log)
+    assert (report.violations, report.applied, report.lost) == ((), 1, 0)
 
 
 async def test_who_follows_a_playbook_ends_with_the_remedy_at_its_start_and_later() -> None:

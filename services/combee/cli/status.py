@@ -172,7 +172,7 @@ def _print(state: dict[str, Any]) -> None:
         console.print()
         console.print(table)
     for hold in state["held_back"]:
-        what, until = hold["playbook"] or "what cannot be read", moment(hold["until_ms"])
+        what, until = hold["playbook"] or "what cannot be used", moment(hold["until_ms"])
         text = f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
         console.print(text, style="yellow", soft_wrap=True)
     rows = state["playbooks"]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -24,6 +25,7 @@ from combee.ports import (
     PromptTooLongError,
     Record,
     TopicPartition,
+    UnansweredError,
 )
 from combee.reflect.reflected import Reflected
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
@@ -41,6 +43,18 @@ logger = structlog.get_logger()
 
 TRACES = topics.TRACES.name
 ENTRY_TOKENS, TRACE_TOKENS = 2_000, 32_000
+CONTROL = Trace(
+    trace_id="control",
+    playbook="control",
+    task="Add 2 and 2.",
+    trajectory="I added 2 and 3.",
+    answer="5",
+    feedback="Wrong: the answer is 4.",
+    target="4",
+    success=False,
+)
+"""A run that every model has something to say about."""
+NO_REPLY = Reply(body={}, usage=Usage())
 
 
 class ReflectHandler:
@@ -96,7 +110,11 @@ class ReflectHandler:
                 if says_outcome(trace):
                     # First: how a run went is known however long the model takes.
                     await self._write(topics.OUTCOMES.record(outcome_of(trace)), trace)
-                reflection = await self._reflect(trace, content)
+                try:
+                    reflection = await self._reflect(trace, content)
+                except UnansweredError:
+                    await self._limiter.failed(trace.playbook, control=self._answers)
+                    raise
                 await self._write(topics.REFLECTIONS.record(reflection), trace)
                 self._limiter.passed(trace.playbook)
             elif known not in {"", content}:
@@ -107,11 +125,7 @@ class ReflectHandler:
         await write(self._log, self._provenance.vouched(outgoing, trace.source))
 
     async def _reflect(self, trace: Trace, content: str) -> Reflection:
-        read, shown, reply = await self._asked(trace, self._shown(trace))
-        try:
-            fields = self._method.read_reflection(read, shown, reply.body)
-        except ValueError as error:
-            raise PoisonError(str(error)) from error
+        fields, reply = await self._fields(trace, self._shown(trace))
         return Reflection(
             reflection_id=identity.reflection_id(trace.playbook, trace.trace_id),
             playbook=trace.playbook,
@@ -129,20 +143,48 @@ class ReflectHandler:
             created_at_ms=self._clock.now_ms(),
         )
 
-    async def _asked(self, trace: Trace, shown: Sequence[Entry]) -> tuple[Trace, Sequence[Entry], Reply]:
-        """Return the reply, and what of the trace and the entries the model was given."""
+    async def _answers(self) -> bool:
+        """Return whether the model says something of use about the control."""
+        try:
+            await self._fields(CONTROL, ())
+        except PoisonError:
+            return False
+        return True
+
+    async def _fields(self, trace: Trace, shown: Sequence[Entry]) -> tuple[dict[str, Any], Reply]:
+        """Return what is learned from a run, and the reply that says it.
+
+        Raises
+        ------
+        UnansweredError
+            If the model's reply is of no use.
+        PoisonError
+            If nothing can be made of the trace, and no model is asked.
+        """
+        read, shown, reply = await self._asked(trace, shown)
+        try:
+            return self._method.read_reflection(read, shown, reply.body if reply else {}), reply or NO_REPLY
+        except ValueError as error:
+            raise (UnansweredError if reply else PoisonError)(str(error)) from error
+
+    async def _asked(
+        self, trace: Trace, shown: Sequence[Entry]
+    ) -> tuple[Trace, Sequence[Entry], Reply | None]:
+        """Return the reply, if the method asks, and what of the trace and the entries the model was given."""
         refusal = ""
         begin = within(trace, self._trace_bytes)
         for read, entries in chain([(begin, shown)], shorter_trace(begin, shown)):
             prompt = self._method.reflect_prompt(read, entries)
             if prompt is None:
-                return trace, entries, Reply(body={}, usage=Usage())
+                return trace, entries, None
             try:
                 return read, entries, await self._model.ask(replace(prompt, owner=trace.playbook))
             except PromptTooLongError as error:
                 refusal = str(error)
                 logger.warning("prompt_too_long", error=refusal)
-        raise PoisonError(f"too long for the model however it is cut: {refusal}")
+            except PoisonError as error:
+                raise UnansweredError(str(error)) from error
+        raise UnansweredError(f"too long for the model however it is cut: {refusal}")
 
     def _shown(self, trace: Trace) -> Sequence[Entry]:
         """Return the entries that the agent used, or was shown, as far as the newest version still has them."""

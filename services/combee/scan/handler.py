@@ -11,6 +11,7 @@ from combee.core import identity, stragglers
 from combee.core.batching import tree
 from combee.core.methods.method import Method, shaped
 from combee.core.playbook.lines import as_seen_on
+from combee.core.playbook.versions import empty
 from combee.ports import (
     Clock,
     DrainingError,
@@ -36,9 +37,21 @@ from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, GroupMember, NodeResult, Partial, Planned, Update
 
 LEAVES = topics.GROUPS.name
+CONTROL = GroupMember(
+    offset=0,
+    reflection=Reflection(
+        reflection_id="control",
+        playbook="control",
+        error_identification="2 and 3 were added instead of 2 and 2.",
+        correct_approach="Add the numbers that the task names.",
+        key_insight="Read the numbers in the task again before you add them.",
+    ),
+)
+"""A lesson that every model can make a proposal of."""
 ARRIVAL_S = 0.25
 """So long a node waits for its base version to reach the view, which is mostly a moment; then it looks it up."""
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
@@ -143,9 +156,18 @@ class ScanHandler:
             )
             result = await self._groups.result(group.plan, asked)
             if result is not None:
-                came = self._limiter.failed if result.status == "failed" else self._limiter.passed
-                came(group.plan.playbook, len(group.members))
+                if result.status == "failed":
+                    await self._limiter.failed(
+                        group.plan.playbook, len(group.members), control=lambda: self._answers(group)
+                    )
+                else:
+                    self._limiter.passed(group.plan.playbook, len(group.members))
                 await self._emit(group, 0, group.index, result)
+
+    async def _answers(self, group: Group) -> bool:
+        """Return whether the model says something of use about the control, asked as about this group."""
+        base = empty(group.plan.playbook)
+        return (await self._aggregator(group, 0).group(base, [CONTROL])).status != "failed"
 
     async def _child(self, child: Partial, record: Record) -> None:
         level = LEVELS[record.topic]

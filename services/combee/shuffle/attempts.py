@@ -5,9 +5,10 @@ record is read again. This is a module of its own because it is the one look-up 
 """
 
 from combee.core.dead_letters.resending import is_proven
-from combee.ports import Log, Record, TopicPartition
+from combee.ports import Log, PoisonError, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.dead_letter import Attempt, DeadLetter, claimed_attempt
+from combee_schemas.errors import NewerVersionError
 from combee_schemas.reflection import Reflection
 
 LETTERS = topics.DEAD_LETTERS.name
@@ -17,6 +18,11 @@ async def attempt_of(log: Log, record: Record, reflection: Reflection) -> tuple[
     """Return which attempt a reflection is, and on which line; 0 for the first, and for a claim that nothing proves.
 
     A first attempt is one on every line that learns from the playbook (None), a repeat on the line that it failed on.
+
+    Raises
+    ------
+    PoisonError
+        If a newer service wrote what stands where the headers say: whoever wrote them must not stop this one.
     """
     claim = claimed_attempt(record.headers)
     if claim is None:
@@ -32,4 +38,7 @@ async def _letter(log: Log, claim: Attempt) -> DeadLetter | None:
         return None
     source = TopicPartition(topic=LETTERS, partition=claim.letter.partition)
     record = (await log.read_at(source, [claim.letter.offset])).get(claim.letter.offset)
-    return topics.DEAD_LETTERS.read_or_none(record)
+    try:
+        return topics.DEAD_LETTERS.read_or_none(record)
+    except NewerVersionError as error:
+        raise PoisonError(f"whether it is a repeat cannot be read: {error}") from error

@@ -1,11 +1,12 @@
-"""The dead-letter limiter: it pauses the playbook of a flood and stops a service that is itself at fault."""
+"""The dead-letter limiter: it pauses what a flood is made of, and stops a service whose model is at fault."""
 
+import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import structlog
 
-from combee.core.dead_letters.flood import UNREADABLE, Pause, Stop, Tally, judge
+from combee.core.dead_letters.flood import UNUSABLE, Doubt, Pause, Tally, judge
 from combee.ports import Clock, CombeeError, FatalError, Record, TopicPartition
 
 logger = structlog.get_logger()
@@ -18,6 +19,8 @@ REMEMBERED = 20_000
 UNLIMITED = 2**62
 MOST_PAUSED = 10_000
 Place = tuple[TopicPartition, int]
+Control = Callable[[], Awaitable[bool]]
+"""Asks the model about a record of our own; returns whether the reply is of use."""
 
 
 class HeldBackError(CombeeError):
@@ -30,7 +33,7 @@ class HeldBackError(CombeeError):
 
 def named(playbook: str) -> str:
     """Return a paused playbook for people."""
-    return "what cannot be read" if playbook == UNREADABLE else playbook
+    return "what cannot be used" if playbook == UNUSABLE else playbook
 
 
 class DeadLetterLimiter:
@@ -44,6 +47,7 @@ class DeadLetterLimiter:
         self._until: dict[str, float] = {}
         self._pauses: Counter[str] = Counter()
         self._unreported: list[tuple[str, float]] = []
+        self._asking = asyncio.Lock()
 
     def paused(self) -> Mapping[str, float]:
         """Return the paused playbooks, and for how many seconds still."""
@@ -66,30 +70,58 @@ class DeadLetterLimiter:
         self._pauses.pop(playbook, None)
         self._events.append((self._clock.monotonic(), playbook, Tally(good=count)))
 
-    def failed(self, playbook: str, count: int = 1) -> None:
-        """A record or a reply was of no use; returns if it may be dead-lettered.
+    def unusable(self) -> None:
+        """A record is of no use, and no model was asked about it; returns if it may be dead-lettered.
+
+        Raises
+        ------
+        HeldBackError
+            If such records wait, from now on perhaps.
+        """
+        self._count(UNUSABLE, 1)
+
+    async def failed(self, playbook: str, count: int = 1, *, control: Control) -> None:
+        """A model's reply was of no use; returns if what was asked about may be dead-lettered.
 
         Raises
         ------
         HeldBackError
             If the playbook is paused, from now on perhaps.
         FatalError
-            If the service must stop.
+            If the service must stop: the reply to the control is of no use either.
         """
-        self.check(playbook)
-        self._events.append((self._clock.monotonic(), playbook, Tally(failures=1, bad=count)))
-        match judge(self._tallies(), self._limit, self.paused()):
-            case Pause(playbook=worst):
-                self._pause(worst)
-                self.check(playbook)
-            case Stop(bad=bad, good=good):
+        if self._count(playbook, count) is None:
+            return
+        async with self._asking:  # one control for all replies that fail meanwhile
+            doubt = self._judged()
+            if doubt is not None and not await control():
                 raise FatalError(
-                    f"{self._service} stops before it dead-letters everything: within a minute {bad} reflections came"
-                    f" to nothing because the model's replies were of no use, {good} to something. Nothing is lost."
+                    f"{self._service} stops before it dead-letters everything: within a minute {doubt.bad} reflections"
+                    f" came to nothing because the model's replies were of no use, {doubt.good} to something."
+                    " A question of its own was answered no better. Nothing is lost."
                     " Look at 'combee dlq list', mend model, prompts or deployment and start it again;"
                     " 'combee dlq retry --all' gives the dead letters another chance."
                     " COMBEE_DEAD_LETTERS_PER_MINUTE is the limit"
                 )
+            for name in doubt.playbooks if doubt else ():
+                self._pause(name)
+        self.check(playbook)
+
+    def _count(self, playbook: str, count: int) -> Doubt | None:
+        """Note a failure; return the doubt about the model that it leads to."""
+        self.check(playbook)
+        self._events.append((self._clock.monotonic(), playbook, Tally(failures=1, bad=count)))
+        doubt = self._judged()
+        self.check(playbook)
+        return doubt
+
+    def _judged(self) -> Doubt | None:
+        """Pause the playbook of a flood; return the doubt about the model, if there is one."""
+        verdict = judge(self._tallies(), self._limit, self.paused())
+        if isinstance(verdict, Pause):
+            self._pause(verdict.playbook)
+            return None
+        return verdict
 
     def _tallies(self) -> dict[str, Tally]:
         since = self._clock.monotonic() - WINDOW_S

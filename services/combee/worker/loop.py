@@ -22,6 +22,7 @@ from combee.ports import (
     Record,
     TopicPartition,
     Tracing,
+    UnansweredError,
 )
 from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
 from combee.worker.dead_letters import dead_letter, held_back, log_dead_letter
@@ -192,9 +193,10 @@ class Loop:
         try:
             try:
                 await self._handler.handle(record)
+            except UnansweredError as error:  # the handler has told the limiter
+                reason = str(error)
             except (PoisonError, CodecError) as error:
-                _, playbook = self._handler.poisoned(record)
-                self._limiter.failed(playbook)
+                self._limiter.unusable()
                 reason = str(error)
             else:
                 return True

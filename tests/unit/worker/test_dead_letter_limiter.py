@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from combee.core.dead_letters.flood import UNREADABLE, Pause, Stop, Tally, judge
+from combee.core.dead_letters.flood import UNUSABLE, Doubt, Pause, Tally, judge
 from combee.inspection import audit
 from combee.ports import FatalError, Outgoing, PoisonError, Record
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.telemetry.health import Health
-from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
+from combee.worker.dead_letter_limiter import Control, DeadLetterLimiter, HeldBackError, PausedRecords
 from combee.worker.loop import Loop
 from combee.worker.session import together
 from combee_schemas import topics
@@ -28,6 +28,7 @@ from support.deployment import Deployment
 from support.ledger import NAME, outgoing, records, reflection
 from support.models import ModelClient, ScriptedModel, echo, is_combine
 from support.rows import each_row
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -48,16 +49,13 @@ def good(count: int) -> Tally:
         ({"a": bad(9)}, None),
         ({"a": bad(10)}, Pause(playbook="a")),
         ({"a": bad(10) + good(10)}, None),
-        ({"a": bad(5), "b": bad(5)}, Stop(bad=10, good=0)),
-        ({"a": bad(9), "b": bad(1)}, Stop(bad=10, good=0)),
-        ({"a": bad(9), "b": bad(1) + good(1)}, Stop(bad=10, good=1)),
+        ({"a": bad(5), "b": bad(5)}, Doubt(playbooks=("a", "b"), bad=10, good=0)),
+        ({"a": bad(9), "b": bad(1)}, Doubt(playbooks=("a", "b"), bad=10, good=0)),
+        ({"a": bad(9), "b": bad(1) + good(1)}, Doubt(playbooks=("a",), bad=10, good=1)),
         ({"a": bad(9), "b": bad(1) + good(2)}, Pause(playbook="a")),
         ({"a": bad(10), "b": good(1)}, Pause(playbook="a")),
         ({"a": bad(10) + good(10), "b": good(1)}, None),
-        ({UNREADABLE: bad(10)}, Pause(playbook=UNREADABLE)),
-        ({UNREADABLE: bad(6), "a": bad(4)}, Pause(playbook=UNREADABLE)),
-        ({UNREADABLE: bad(4), "a": bad(6)}, Pause(playbook="a")),
-        ({"a": bad(6), UNREADABLE: bad(4), "b": good(1)}, Pause(playbook="a")),
+        ({"a": bad(5), "b": bad(5), "c": good(10)}, None),
         ({"a": Tally(failures=4, bad=400)}, None),
         ({"a": Tally(failures=5, bad=400)}, Pause(playbook="a")),
         ({}, None),
@@ -67,73 +65,153 @@ def test_whose_fault_a_flood_is(tallies: dict[str, Tally], wanted: object) -> No
     assert judge(tallies, LIMIT) == wanted
 
 
+@each_row(
+    ("tallies", "wanted"),
+    [
+        ({UNUSABLE: bad(9)}, None),
+        ({UNUSABLE: bad(10)}, Pause(playbook=UNUSABLE)),
+        ({UNUSABLE: bad(10), "a": bad(100)}, Pause(playbook=UNUSABLE)),
+        ({UNUSABLE: bad(9), "a": bad(9)}, None),
+        ({UNUSABLE: bad(9), "a": bad(10)}, Pause(playbook="a")),
+    ],
+)
+def test_what_is_of_no_use_by_itself_holds_back_its_like_and_speaks_against_nobody_else(
+    tallies: dict[str, Tally], wanted: object
+) -> None:
+    assert judge(tallies, LIMIT) == wanted
+
+
 def test_a_limit_of_one_needs_one_failure() -> None:
     assert judge({"a": bad(1)}, 1) == Pause(playbook="a")
 
 
-def test_a_second_playbook_that_would_be_paused_stops_the_service_unless_others_are_well() -> None:
-    assert judge({"b": bad(10)}, LIMIT, {"a"}) == Stop(bad=10, good=0)
+def test_a_second_playbook_that_would_be_paused_is_a_doubt_about_the_model_unless_others_are_well() -> None:
+    assert judge({"b": bad(10)}, LIMIT, {"a"}) == Doubt(playbooks=("b",), bad=10, good=0)
     assert judge({"b": bad(10), "c": good(2)}, LIMIT, {"a"}) == Pause(playbook="b")
-    assert judge({"b": bad(10)}, LIMIT, {UNREADABLE}) == Pause(playbook="b")
+    assert judge({"b": bad(10)}, LIMIT, {UNUSABLE}) == Pause(playbook="b")
 
 
-def flooded(clock: ManualClock) -> DeadLetterLimiter:
+async def useful() -> bool:
+    return True
+
+
+async def useless() -> bool:
+    return False
+
+
+async def flooded(clock: ManualClock) -> DeadLetterLimiter:
     """Return a limiter that has just paused playbook a."""
     limiter = DeadLetterLimiter(clock, limit=LIMIT)
     limiter.passed("b")
     for _ in range(LIMIT - 1):
-        limiter.failed("a")
+        await limiter.failed("a", control=useless)
     with pytest.raises(HeldBackError):
-        limiter.failed("a")
+        await limiter.failed("a", control=useless)
     return limiter
 
 
-def flood(limiter: DeadLetterLimiter) -> None:
-    """Let playbook a fail until it is paused."""
-    with suppress(HeldBackError):
-        for _ in range(2 * LIMIT):
-            limiter.failed("a")
+async def flood(limiter: DeadLetterLimiter, *names: str, control: Control = useless) -> None:
+    """Let playbooks fail in turn until all of them are paused."""
+    for _ in range(2 * LIMIT):
+        for name in names:
+            with suppress(HeldBackError):
+                await limiter.failed(name, control=control)
 
 
-def test_a_paused_playbook_waits_and_resumes_by_itself_after_the_window() -> None:
+async def test_replies_of_no_use_for_several_playbooks_stop_the_service_if_the_control_is_answered_no_better() -> (
+    None
+):
+    limiter = DeadLetterLimiter(ManualClock(), limit=LIMIT)
+    with pytest.raises(FatalError, match="stops before it dead-letters everything"):
+        await flood(limiter, "a", "b")
+
+
+async def test_replies_of_no_use_for_invented_playbooks_hold_back_these_alone_while_the_model_answers() -> None:
     clock = ManualClock()
-    limiter = flooded(clock)
+    limiter = DeadLetterLimiter(clock, limit=LIMIT)
+    asked = 0
+
+    async def control() -> bool:
+        nonlocal asked
+        asked += 1
+        return True
+
+    invented = [f"invented/{n}" for n in range(6)]
+    await asyncio.gather(*(flood(limiter, name, control=control) for name in invented))
+    assert limiter.paused().keys() == set(invented)
+    assert asked <= len(invented), "it costs a call for many failures"
+    limiter.check("honest")
+
+
+async def test_while_the_control_is_asked_others_who_fail_wait_for_its_answer() -> None:
+    limiter = DeadLetterLimiter(ManualClock(), limit=LIMIT)
+    answered = asyncio.Event()
+    asked = 0
+
+    async def control() -> bool:
+        nonlocal asked
+        asked += 1
+        await answered.wait()
+        return True
+
+    floods = [asyncio.create_task(flood(limiter, name, control=control)) for name in "ab" * LIMIT]
+    await until(lambda: asked)
+    answered.set()
+    await asyncio.gather(*floods)
+    assert (asked, limiter.paused().keys()) == (1, {"a", "b"})
+
+
+def test_records_of_no_use_by_themselves_wait_and_never_stop_a_service() -> None:
+    clock = ManualClock()
+    limiter = DeadLetterLimiter(clock, limit=LIMIT)
+    for _ in range(LIMIT - 1):
+        limiter.unusable()
+    for _ in range(3 * LIMIT):
+        with pytest.raises(HeldBackError):
+            limiter.unusable()
+    assert limiter.paused() == {UNUSABLE: 60.0}
+    limiter.check("a")
+
+
+async def test_a_paused_playbook_waits_and_resumes_by_itself_after_the_window() -> None:
+    clock = ManualClock()
+    limiter = await flooded(clock)
     with pytest.raises(HeldBackError):
         limiter.check("a")
     limiter.check("b")
     assert limiter.paused() == {"a": 60.0}
     clock.advance(60)
     limiter.check("a")
-    limiter.failed("a")
+    await limiter.failed("a", control=useless)
     assert limiter.paused() == {}
 
 
-def test_each_further_pause_is_longer_until_something_comes_of_the_playbook() -> None:
+async def test_each_further_pause_is_longer_until_something_comes_of_the_playbook() -> None:
     clock = ManualClock()
-    limiter = flooded(clock)
+    limiter = await flooded(clock)
     lengths = []
     for _ in range(8):
         clock.advance(limiter.paused()["a"])
-        flood(limiter)
+        await flood(limiter, "a")
         lengths.append(limiter.paused()["a"])
     assert lengths == pytest.approx([120, 240, 480, 960, 1920, 3600, 3600, 3600])
     clock.advance(3600)
     limiter.passed("a")
-    flood(limiter)
+    await flood(limiter, "a")
     assert limiter.paused() == {"a": 60.0}
 
 
-def test_what_is_older_than_the_window_does_not_count() -> None:
+async def test_what_is_older_than_the_window_does_not_count() -> None:
     clock = ManualClock()
     limiter = DeadLetterLimiter(clock, limit=LIMIT)
     for _ in range(3 * LIMIT):
         clock.advance(60 / (LIMIT - 1) + 0.1)
-        limiter.failed("a")
+        await limiter.failed("a", control=useless)
 
 
-def test_readiness_names_what_is_held_back() -> None:
+async def test_readiness_names_what_is_held_back() -> None:
     clock = ManualClock()
-    limiter = flooded(clock)
+    limiter = await flooded(clock)
     health = Health(clock, dead_letters_per_minute=30, paused=limiter.paused)
     (found,) = (one for one in health.conditions() if one.name == "flood")
     assert (found.good, found.says) == (False, "too many dead letters, held back: a (60 s left)")
@@ -289,6 +367,50 @@ async def test_a_flood_of_what_cannot_be_read_waits_and_readable_records_go_on()
         await service.until(lambda: service.reflected() == names("good", 20))
         await service.until(lambda: len(service.paused) == 40 - (LIMIT - 1))
         assert service.letters() == LIMIT - 1
+
+
+async def test_bad_records_under_invented_playbooks_and_an_honest_one_s_hold_back_no_good_record() -> None:
+    service = Service(Deployment())
+    log = service.deployment.log
+    empty = [
+        topics.TRACES.record(Trace(trace_id=f"{name}-{n}", playbook=name, task=""), partition=0)
+        for n in range(20)
+        for name in ("invented/one", "invented/two", "good")
+    ]
+    async with service.running():
+        await log.produce(*empty)
+        await log.produce(*(trace(n, "good") for n in range(20)))
+        await service.until(lambda: service.reflected() == names("good", 20))
+        await service.until(lambda: len(service.paused) == 60 - (LIMIT - 1))
+        assert service.letters() == LIMIT - 1
+        assert service.limiter.paused().keys() == {UNUSABLE}
+
+
+@pytest.mark.parametrize("role", ["reflect", "scan"])
+async def test_texts_that_no_reply_comes_of_under_invented_playbooks_stop_nobody(role: str) -> None:
+    deployment = Deployment(model=ScriptedModel(hostile), batch_size=20, max_wait_s=1)
+    invented = [f"hostile/{n}" for n in range(4)]
+    service = Service(deployment)
+    others = [one for one in ("shuffle", "publish") if role == "scan"]
+    async with deployment.running(others), service.running(role) as task:
+        for name in invented:
+            await deployment.log.produce(
+                *(trace(n, name) if role == "reflect" else said(n, name) for n in range(20))
+            )
+        await service.until(lambda: service.limiter.paused().keys() == set(invented))
+        await deployment.log.produce(
+            *(trace(n, "good") if role == "reflect" else said(n, "good") for n in range(20))
+        )
+        if role == "reflect":
+            await service.until(lambda: service.reflected() == names("good", 20))
+        else:
+            await service.until(lambda: ledger.applied(deployment.log, "good") == 20)
+        assert not task.done()
+
+
+def said(number: int, playbook: str) -> Outgoing:
+    one = reflection(number, playbook)
+    return outgoing(one.model_copy(update={"key_insight": f"{one.key_insight} Of {playbook}."}))
 
 
 async def test_where_no_more_can_be_held_the_rest_is_dead_lettered_and_neighbours_go_on() -> None:

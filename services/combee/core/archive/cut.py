@@ -14,7 +14,7 @@ from combee.core.dead_letters.subject import message_in, reflection_of
 from combee_schemas import topics
 from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError, decode
+from combee_schemas.codec import CodecError
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution, claimed_attempt
 from combee_schemas.gate import Decision
@@ -80,11 +80,11 @@ def read(topic: AnyTopic, record: Record) -> Message | None:
     Raises
     ------
     NewerVersionError
-        If a newer process wrote it.
+        If a newer service wrote it.
     """
     for kind in (topic.message, *topic.beside):
         try:
-            message: Message = decode(record.value, kind)
+            message: Message = topic.decoded(record.value, kind)
         except CodecError:
             continue
         return message

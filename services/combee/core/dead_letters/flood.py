@@ -1,14 +1,16 @@
-"""A flood of dead letters: one producer's fault, whose playbook then waits, or everybody's, which stops the service.
+"""A flood of dead letters: what it holds back, and whether the service is at fault.
 
-A record that cannot be read is its producer's fault, and nobody knows whose it is: all of them count under one
-name. A record that can be read fails because the model's reply was of no use.
+A record can be of no use by itself, whatever a model says: its producer's fault. All of these count under one name,
+so they hold back each other and no record that is good. Other records fail because the model's reply was of no use.
+That may be the model's fault or the record's, and names prove nothing: anybody can invent a playbook, and texts to
+which no model has a good reply. So before a service stops, it asks the model about something of its own.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-UNREADABLE = ""
-"""The name that records without a readable playbook count under."""
+UNUSABLE = ""
+"""The name that records which are of no use by themselves count under."""
 LEAST_FAILURES = 5
 """One reply can cost many reflections; fewer replies than this prove nothing."""
 
@@ -29,6 +31,14 @@ class Tally:
             failures=self.failures + other.failures, bad=self.bad + other.bad, good=self.good + other.good
         )
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether more came to nothing than to something."""
+        return self.bad > self.good
+
+
+NOTHING = Tally()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
@@ -38,34 +48,42 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """The service stops: going on would dead-letter everything."""
+class Doubt:
+    """Most replies are of no use, for several playbooks: if one to a record of our own is, too, the service stops.
 
+    Else the playbooks wait.
+    """
+
+    playbooks: tuple[str, ...]
     bad: int
     good: int
 
 
-def judge(tallies: Mapping[str, Tally], limit: int, paused: Collection[str] = ()) -> Pause | Stop | None:
+def judge(
+    tallies: Mapping[str, Tally], limit: int, paused: Collection[str] = ()
+) -> Pause | Doubt | None:
     """Return what a minute's dead letters call for; nothing below ``limit``, nor while most replies are of use.
 
     ``paused`` are the playbooks that wait already: each speaks against the service, not against the next one.
     """
-    total = sum(tallies.values(), Tally())
+    if tallies.get(UNUSABLE, NOTHING).bad >= limit:
+        return Pause(playbook=UNUSABLE)
+    asked = {name: tally for name, tally in tallies.items() if name != UNUSABLE}
+    total = sum(asked.values(), NOTHING)
     if total.bad < limit or total.failures < min(limit, LEAST_FAILURES):
         return None
-    worst = max(sorted(tallies), key=lambda name: tallies[name].bad)
-    read = {name: tally for name, tally in tallies.items() if name != UNREADABLE}
-    if 2 * tallies[worst].bad > total.bad and _is_alone(worst, read, paused):
+    worst = max(sorted(asked), key=lambda name: asked[name].bad)
+    if 2 * asked[worst].bad > total.bad and _is_alone(worst, asked, paused):
         return Pause(playbook=worst)
-    everybody = sum(read.values(), Tally())
-    return Stop(bad=everybody.bad, good=everybody.good) if everybody.bad > everybody.good else None
+    if not total.is_worse:
+        return None
+    worse = tuple(sorted(name for name, tally in asked.items() if tally.is_worse))
+    return Doubt(playbooks=worse, bad=total.bad, good=total.good)
 
 
-def _is_alone(worst: str, read: Mapping[str, Tally], paused: Collection[str]) -> bool:
-    """Return whether the fault is one producer's: what it sends cannot be read, or no neighbour is worse off."""
-    if worst == UNREADABLE:
-        return True
-    others = [tally for name, tally in read.items() if name != worst]
-    neighbours = sum(others, Tally(bad=sum(name != UNREADABLE for name in paused)))
+def _is_alone(worst: str, asked: Mapping[str, Tally], paused: Collection[str]) -> bool:
+    """Return whether no neighbour is as badly off: then one playbook waits, and nothing needs to be asked."""
+    others = [tally for name, tally in asked.items() if name != worst]
+    neighbours = sum(others, Tally(bad=sum(name != UNUSABLE for name in paused)))
     well = neighbours.bad == 0 or neighbours.good > neighbours.bad
-    return well and read[worst].bad > read[worst].good
+    return well and asked[worst].is_worse

@@ -12,7 +12,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial, Update
 
 MOST_ATTEMPTS = 9999
-RESENT = frozenset({topics.TRACES.name, topics.REFLECTIONS.name})
+RESENT = frozenset(topic.name for topic in topics.TOPICS if topic.is_open)
 PLANNED: Mapping[str, type[Group] | type[Partial] | type[Update]] = {
     topic.name: topic.message for topic in (*topics.SCAN, topics.UPDATES)
 }

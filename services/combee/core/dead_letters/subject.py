@@ -5,7 +5,7 @@ from typing import TypeVar
 from combee.core.identity import reflection_id
 from combee_schemas import topics
 from combee_schemas.base import Message
-from combee_schemas.codec import CodecError, decode
+from combee_schemas.codec import CodecError
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.reflection import Reflection
 
@@ -14,10 +14,11 @@ M = TypeVar("M", bound=Message)
 
 def message_in(letter: DeadLetter, kind: type[M] | None) -> M | None:
     """Return the message of the record that a dead letter holds; None if it is no such message, or was cut."""
-    if kind is None or letter.truncated:
+    topic = topics.BY_NAME.get(letter.origin_topic)
+    if kind is None or topic is None or letter.truncated:
         return None
     try:
-        return decode(letter.value, kind)
+        return topic.decoded(letter.value, kind)
     except CodecError:
         return None
 

@@ -1,0 +1,272 @@
+"""What becomes of bad records, as the page of the topics says it: each kind, in every topic, on the real services."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from combee.control.controller import Controller
+from combee.core.sizing.policy import SizingPolicy
+from combee.inspection.live import Live
+from combee.publish import publisher
+from combee.worker import manifest_cache
+from combee.worker.session import together
+from combee_schemas import topics
+from combee_schemas.codec import VERSIONS_AHEAD, CodecError
+from combee_schemas.dead_letter import ATTEMPT_HEADER, DeadLetter
+from combee_schemas.errors import NewerVersionError
+from combee_schemas.outcome import Outcome
+from combee_schemas.records import PROOF_HEADER, UNREAD_HEADER, Outgoing
+from combee_schemas.topics import BY_NAME, TOPICS, AnyTopic
+from combee_schemas.trace import Trace
+from support import ledger
+from support.deployment import CONTROL, ROLES, Deployment
+from support.hostile import newer, payloads
+from support.ledger import NAME, outgoing, reflection
+
+pytestmark = pytest.mark.usefixtures("quick_polls", "quick_services")
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "topics.md"
+EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
+KEYS = (b"guards/hostile", None, b"\xff\xfe", b"")
+
+Values = Callable[[AnyTopic], list[bytes | None]]
+
+
+@pytest.fixture
+def quick_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher, "POLL_S", 0.005)
+    monkeypatch.setattr(manifest_cache, "ARRIVES_S", 0.02)
+
+
+# ---- the kinds
+
+
+def named(*names: str) -> Values:
+    return lambda topic: [payloads(topic.message)[name] for name in names]
+
+
+def examples(*, of: Callable[[AnyTopic, str], bool]) -> Values:
+    """Return the good messages whose type and topic are as wanted, each at its newest version."""
+
+    def values(topic: AnyTopic) -> list[bytes | None]:
+        kinds = [folder for folder in sorted(EXAMPLES.iterdir()) if of(topic, folder.name)]
+        return [
+            path.read_bytes() for folder in kinds for path in sorted(max(folder.iterdir()).glob("*.msgpack"))
+        ]
+
+    return values
+
+
+def is_own(topic: AnyTopic, kind: str) -> bool:
+    return kind in {one.type for one in (topic.message, *topic.beside)}
+
+
+KINDS: Mapping[str, Values] = {
+    "bytes that are no msgpack": named(
+        "random", "never used byte", "json", "truncated", "trailing bytes", "bad utf-8", "surrogate", "ext"
+    ),
+    "no bytes": named("empty"),
+    "no value (a tombstone)": named("tombstone"),
+    "not our envelope": named(
+        "nil", "number", "list", "map", "no body", "no version", "no type", "type is bytes", "body is a list"
+    ),
+    "an unknown type": named("wrong type", "long type"),
+    "a message of another topic": examples(of=lambda topic, kind: not is_own(topic, kind)),
+    "a body that the type does not have": named("empty body", "nil as key", "number as key"),
+    "a version ahead, by up to 100": lambda topic: [newer(topic.message, n) for n in (1, VERSIONS_AHEAD)],
+    "a version that cannot be": named(
+        "version 0", "version -1", "version of no future", "version of no near future", "version is text"
+    ),
+    "too many bytes": named("oversized", "oversized text"),
+    "nested too deep, or of too many parts": named(
+        "deep lists",
+        "deep maps",
+        "deep body",
+        "many lists",
+        "array bomb",
+        "map bomb",
+        "text bomb",
+        "bytes bomb",
+    ),
+    "a compressed batch beyond 8 MiB": lambda _: [None],
+    "nonsense in the headers, and a bad value": named("never used byte"),
+}
+HEADERS: Mapping[str, tuple[tuple[str, bytes | None], ...]] = {
+    "a compressed batch beyond 8 MiB": ((UNREAD_HEADER, b"the batch is too large"),),
+    "nonsense in the headers, and a bad value": (
+        ("x", None),
+        (UNREAD_HEADER, None),
+        (ATTEMPT_HEADER, b"\xff"),
+        (PROOF_HEADER, b"\x00" * 1000),
+        ("traceparent", b"\xff"),
+    ),
+}
+
+
+def records(kind: str, topic: AnyTopic, partitions: int) -> list[Outgoing]:
+    return [
+        Outgoing(
+            topic=topic.name,
+            key=KEYS[n % len(KEYS)],
+            value=value,
+            partition=n % partitions,
+            headers=HEADERS.get(kind, ()),
+        )
+        for n, value in enumerate(KINDS[kind](topic))
+    ]
+
+
+# ---- the services
+
+
+@asynccontextmanager
+async def everything(deployment: Deployment) -> AsyncIterator[None]:
+    """Run all services, and what the gateway shows of the topics; what ends by itself raises."""
+    log, clock = deployment.log, deployment.clock
+    controller = Controller(log, clock, SizingPolicy())
+    live = Live(log, clock, batch_size=5)
+    live.look()
+    beside = asyncio.create_task(
+        together(
+            controller.session(asyncio.Event(), lambda: None),
+            controller.playbooks.view.run(),
+            controller.sizes.run(),
+            live.run(),
+        )
+    )
+    try:
+        async with deployment.running((*ROLES, CONTROL)):
+            yield
+            if beside.done():
+                beside.result()
+    finally:
+        beside.cancel()
+        await asyncio.gather(beside, return_exceptions=True)
+
+
+async def learn(deployment: Deployment, first: int) -> None:
+    """Publish reflections and a trace, and wait until all of them count and everything is committed."""
+    before, count = ledger.applied(deployment.log), 4
+    trace = Trace(trace_id=f"t-{first}", playbook=NAME, task="a task", answer=f"answer {first}", success=True)
+    await deployment.log.produce(
+        *(outgoing(reflection(n)) for n in range(first, first + count)), topics.TRACES.record(trace)
+    )
+
+    def done() -> bool:
+        deployment.advance(1)  # windows that are not full close by time
+        return ledger.applied(deployment.log) > before + count and not ledger.behind(deployment.log)
+
+    await deployment.until(done)
+
+
+async def survived(*sent: Outgoing) -> Deployment:
+    """Return a deployment that went on learning beside these records, and after a restart."""
+    deployment = Deployment(batch_size=5, max_wait_s=5)
+    async with everything(deployment):
+        await learn(deployment, 0)
+        await deployment.log.produce(*sent)
+        await learn(deployment, 100)
+    async with everything(deployment):
+        await learn(deployment, 200)
+    return deployment
+
+
+def buried(deployment: Deployment) -> Counter[tuple[str, bytes | None, str]]:
+    """Count the dead letters by the record that each is about."""
+    letters: list[DeadLetter] = []
+    for record in ledger.records(deployment.log, topics.DEAD_LETTERS):
+        with suppress(CodecError, NewerVersionError):  # those that are bad records themselves
+            letters.append(topics.DEAD_LETTERS.read(record))
+    return Counter((one.origin_topic, one.key, one.sha256) for one in letters)
+
+
+def fingerprint(record: Outgoing) -> tuple[str, bytes | None, str]:
+    return record.topic, record.key, sha256(record.value or b"").hexdigest()
+
+
+# ---- the table
+
+
+def table() -> Mapping[tuple[str, str], str]:
+    """Return what the page says, by kind and topic."""
+    lines = PAGE.read_text().partition("## Bad records")[2].partition("\n## ")[0].splitlines()
+    head, *rows = ([cell.strip() for cell in line.split(" | ")] for line in lines if " | " in line)
+    columns = [re.findall(r"`([a-z0-9.-]+)`", cell) for cell in head[1:]]
+    others = [topic.name for topic in TOPICS if topic.name not in chain.from_iterable(columns)]
+    columns[-1] = columns[-1] or others
+    said: dict[tuple[str, str], str] = {}
+    for kind, *cells in rows:
+        for names, cell in zip(columns, cells, strict=True):
+            first, *exceptions = cell.split("; ")
+            said |= {(kind, name): first for name in names}
+            for exception in exceptions:
+                *named, fate = re.split(r", |: ", exception)
+                said |= {(kind, name.strip("`")): fate for name in named}
+    return said
+
+
+SAID = table()
+STOPPING = [(kind, name) for (kind, name), fate in SAID.items() if fate == "stops"]
+
+
+def test_the_table_says_of_each_kind_and_topic_what_becomes_of_it() -> None:
+    assert SAID.keys() == {(kind, topic.name) for kind in KINDS for topic in TOPICS}
+    assert set(SAID.values()) == {"dead letter", "passed over", "stops"}
+
+
+def test_by_the_table_nothing_that_an_agent_may_write_stops_a_service() -> None:
+    assert {SAID[kind, topic.name] for kind in KINDS for topic in TOPICS if topic.is_open} == {"dead letter"}
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
+async def test_what_becomes_of_a_bad_record_is_what_the_table_says(topic: AnyTopic) -> None:
+    partitions = await Deployment().log.partitions(topic.name)
+    sent = {kind: records(kind, topic, partitions) for kind in KINDS if SAID[kind, topic.name] != "stops"}
+    deployment = await survived(*chain.from_iterable(sent.values()))
+    readers = 2 if topic is topics.COMMANDS else 1  # each accounts for what it reads
+    wanted = Counter(
+        fingerprint(record)
+        for kind, ones in sent.items()
+        for record in ones * readers
+        if SAID[kind, topic.name] == "dead letter"
+    )
+    assert buried(deployment) == wanted
+
+
+@pytest.mark.parametrize(("kind", "name"), STOPPING, ids=[name for _, name in STOPPING])
+async def test_what_the_table_says_stops_a_service_stops_it_with_the_remedy(kind: str, name: str) -> None:
+    topic = BY_NAME[name]
+    with pytest.raises(NewerVersionError, match="upgrade it"):
+        await survived(*records(kind, topic, 1))
+
+
+# ---- under a foreign key, and on a foreign partition
+
+
+async def test_a_good_trace_or_reflection_counts_whatever_its_key_and_partition() -> None:
+    good = [
+        *(outgoing(reflection(n)) for n in range(300, 304)),
+        *(
+            topics.TRACES.record(
+                Trace(trace_id=f"f-{n}", playbook=NAME, task="a task", answer=f"answer f{n}")
+            )
+            for n in range(4)
+        ),
+    ]
+    sent = [replace(one, key=KEYS[n % len(KEYS)], partition=n % 2) for n, one in enumerate(good)]
+    deployment = await survived(*sent)
+    assert (ledger.applied(deployment.log), not buried(deployment)) == (15 + len(sent), True)
+
+
+async def test_a_good_outcome_under_a_foreign_key_is_a_dead_letter() -> None:
+    good = topics.OUTCOMES.record(Outcome(playbook=NAME, run_id="r-1", success=True))
+    sent = [replace(good, key=key, partition=0) for key in KEYS]
+    assert buried(await survived(*sent)) == Counter(map(fingerprint, sent))
