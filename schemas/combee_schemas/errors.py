@@ -29,8 +29,8 @@ class NewerVersionError(ConfigurationError):
 
     def __init__(self, kind: "type[Message]", version: int) -> None:
         known = (
-            f"a {kind.type} of version {version}, this process knows up to version"
+            f"of type {kind.type}, version {version}; this process knows up to version"
             f" {kind.version_number}: upgrade it"
         )
-        self.for_a_dead_letter = f"{known}, then 'combee dlq retry' sends the record again"
+        self.for_a_dead_letter = f"it is {known}, then 'combee dlq retry' sends the record again"
         super().__init__(f"a record is {known} (the record stays where it is, nothing is lost)")

@@ -303,7 +303,7 @@ OUTCOMES = Topic(
     key_from=lambda outcome: outcome.playbook,
     spread="playbooks",
     retention_ms=30 * DAY_MS,
-    written_by=("agents", "reflect", "cli", "gateway"),
+    written_by=("agents", "reflect", "control", "cli", "gateway"),
     read_by=("control", "gateway"),
 )
 

@@ -1,12 +1,15 @@
-"""A web server on a socket of this process, for the gateway and the stand-in."""
+"""A web server on a socket of this process, for the gateway, MCP and the stand-in."""
 
 import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from combee.ports import FatalError
 
@@ -21,6 +24,29 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
+
+
+class _Framed(h11.Connection):
+    """h11's reader; it refuses what another server before this one may read as two requests (RFC 9112, 6.1)."""
+
+    def next_event(self) -> Any:
+        """Return what came next; RemoteProtocolError: its length can be read in two ways."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            named = {name for name, _ in event.headers}
+            is_old = event.http_version < b"1.1"
+            if b"transfer-encoding" in named and (is_old or b"content-length" in named):
+                raise h11.RemoteProtocolError("a length and a transfer coding, or a coding in HTTP/1.0")
+        return event
+
+
+class FramedProtocol(H11Protocol):
+    """uvicorn's protocol; it answers a request whose length can be read in two ways with 400, and closes."""
+
+    def __init__(self, config: uvicorn.Config, *args: Any, **settings: Any) -> None:
+        super().__init__(config, *args, **settings)
+        most = config.h11_max_incomplete_event_size
+        self.conn = _Framed(h11.SERVER, *([] if most is None else [most]))
 
 
 def is_loopback(host: str) -> bool:

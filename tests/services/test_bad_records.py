@@ -19,10 +19,10 @@ from combee.publish import publisher
 from combee.worker import manifest_cache
 from combee.worker.session import together
 from combee_schemas import topics
-from combee_schemas.codec import VERSIONS_AHEAD, CodecError
+from combee_schemas.codec import VERSIONS_AHEAD, CodecError, encode
 from combee_schemas.dead_letter import ATTEMPT_HEADER, DeadLetter
 from combee_schemas.errors import NewerVersionError
-from combee_schemas.outcome import Outcome
+from combee_schemas.outcome import Outcome, OutcomeStatistics
 from combee_schemas.records import PROOF_HEADER, UNREAD_HEADER, Outgoing
 from combee_schemas.topics import BY_NAME, TOPICS, AnyTopic
 from combee_schemas.trace import Trace
@@ -270,3 +270,25 @@ async def test_a_good_outcome_under_a_foreign_key_is_a_dead_letter() -> None:
     good = topics.OUTCOMES.record(Outcome(playbook=NAME, run_id="r-1", success=True))
     sent = [replace(good, key=key, partition=0) for key in KEYS]
     assert buried(await survived(*sent)) == Counter(map(fingerprint, sent))
+
+
+async def test_an_outcome_on_a_foreign_partition_counts_once_and_with_its_playbook_s_others() -> None:
+    deployment = Deployment()
+    own = topics.OUTCOMES.record(Outcome(playbook=NAME, run_id="r-0", success=True))
+    home = await deployment.log.partition_for(topics.OUTCOMES.name, NAME.encode())
+    runs = [replace(own, value=encode(Outcome(playbook=NAME, run_id=f"r-{n}"))) for n in range(1, 4)]
+    async with deployment.running([CONTROL]):
+        await deployment.log.produce(own)
+        await deployment.log.produce(*(replace(one, partition=1 - home) for one in (*runs, *runs)))
+        await deployment.until(lambda: not ledger.behind(deployment.log) and counted(deployment) == 4)
+    async with deployment.running([CONTROL]):
+        await deployment.log.produce(own, *runs)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    written = ledger.records(deployment.log, topics.OUTCOME_STATISTICS)
+    assert (counted(deployment), {record.partition for record in written}) == (4, {home})
+
+
+def counted(deployment: Deployment) -> int:
+    """Return how many runs the newest statistics have."""
+    found = ledger.messages(deployment.log, topics.OUTCOME_STATISTICS, OutcomeStatistics)
+    return found[-1].unplaced if found else 0

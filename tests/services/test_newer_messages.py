@@ -44,7 +44,7 @@ async def test_a_service_stops_with_the_remedy_and_the_record_stays_uncommitted(
     deployment = Deployment()
     await deployment.log.produce(of_tomorrow(topic))
     with pytest.raises(
-        NewerVersionError, match=f"a {topic.message.type} of version 3, .* up to version 2: upgrade"
+        NewerVersionError, match=f"of type {topic.message.type}, version 3; .* up to version 2: upgrade"
     ):
         async with deployment.running([role]):
             await deployment.until(lambda: False)

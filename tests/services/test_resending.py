@@ -26,10 +26,12 @@ from combee_schemas.dead_letter import (
     claimed_attempt,
 )
 from combee_schemas.model import Prompt
+from combee_schemas.outcome import Outcome, OutcomeStatistics
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support import ledger
-from support.deployment import Deployment
+from support.deployment import CONTROL, ROLES, Deployment
+from support.hostile import newer
 from support.ledger import NAME, lessons, outgoing, records, reflection
 from support.models import ScriptedModel, echo
 from support.shuffling import shuffling
@@ -418,3 +420,56 @@ async def test_letters_that_name_no_partition_of_ours_are_refused() -> None:
     decisions, refused = await retry(deployment, await open_letters(deployment))
     assert decisions == []
     assert "no partition 99" in refused[0].why
+
+
+# ---- of a version ahead
+
+AHEAD: Mapping[str, Outgoing] = {
+    "traces": topics.TRACES.record(Trace(trace_id="t-1", playbook=NAME, task="a task", answer="lesson 1")),
+    "reflections": outgoing(reflection(1)),
+    "outcomes": topics.OUTCOMES.record(Outcome(playbook=NAME, run_id="run-1", success=True)),
+}
+
+
+def counts(deployment: Deployment) -> bool:
+    """Return whether the one message was learned from, or is part of the statistics."""
+    statistics = ledger.messages(deployment.log, topics.OUTCOME_STATISTICS, OutcomeStatistics)
+    return ledger.applied(deployment.log) == 1 or any(one.unplaced for one in statistics)
+
+
+@pytest.mark.parametrize("topic", [one for one in topics.TOPICS if one.is_open], ids=lambda one: one.name)
+async def test_what_was_of_a_version_ahead_counts_when_it_is_sent_again_after_an_upgrade(
+    topic: topics.AnyTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, roles = Deployment(batch_size=1), (*ROLES, CONTROL)
+    with monkeypatch.context() as before:
+        before.setattr(topic.message, "version_number", topic.message.version_number - 1)
+        async with deployment.running(roles):
+            await deployment.log.produce(AHEAD[topic.name])
+            await settled(deployment, lambda: ledger.dead_letters(deployment.log))
+        (letter,) = await open_letters(deployment)
+        assert letter.letter
+        assert "upgrade it, then 'combee dlq retry'" in letter.letter.reason
+        assert not counts(deployment)
+        assert (await judged(deployment)).good
+    decided, refused = await retry(deployment, [letter])
+    assert (len(decided), refused) == (1, [])
+    async with deployment.running(roles):
+        await settled(deployment, lambda: counts(deployment))
+    assert await open_letters(deployment) == []
+    report = await judged(deployment)
+    assert (report.good, report.dead_lettered) == (True, 0), report.violations
+
+
+async def test_a_claim_to_a_letter_of_a_version_ahead_stops_nobody() -> None:
+    deployment = Deployment(batch_size=1)
+    place = LetterId(partition=0, offset=0)
+    claims = replace(outgoing(reflection(1)), headers=attempt_headers(Attempt(number=1, letter=place)))
+    newer_letter = Outgoing(topic=topics.DEAD_LETTERS.name, value=newer(DeadLetter), partition=0)
+    async with deployment.running():
+        await deployment.log.produce(newer_letter)
+        await deployment.log.produce(claims, outgoing(reflection(2)))
+        await settled(deployment, lambda: ledger.applied(deployment.log) == 1)
+        letter = topics.DEAD_LETTERS.read(records(deployment.log, topics.DEAD_LETTERS)[-1])
+    assert letter.value == claims.value
+    assert "upgrade it" in letter.reason

@@ -129,9 +129,15 @@ class OutcomeFolder:
         async for record in self._log.read(source, max(0, start - HORIZON), start):
             with suppress(CodecError):
                 outcome = self._provenance.outcome(record, again=True)
+                if await self._home(outcome) != number:
+                    continue
                 fold.take(record.offset, outcome)
                 tried.take(record.offset, outcome, is_proven=_is_proven(outcome))
         return _Partition(transactor=transactor, fold=fold, canaries=tried)
+
+    async def _home(self, outcome: Outcome) -> int:
+        """Return the partition that an outcome belongs on."""
+        return await self._log.partition_for(topics.OUTCOMES.name, topics.OUTCOMES.key_of(outcome))
 
     async def _take(self, records: Sequence[Record]) -> None:
         """Fold records of one partition in a span that is linked to what wrote them."""
@@ -147,12 +153,26 @@ class OutcomeFolder:
         if partition is None:
             return
         letters: list[Outgoing] = []
+        moved: list[Outgoing] = []
         for record in records:
             try:
                 outcome = self._provenance.outcome(record)
             except CodecError as error:
                 log_dead_letter(record, service=GROUP, reason=str(error))
                 letters.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
+                continue
+            home = await self._home(outcome)
+            if home != source.partition:
+                # Another client's partitioner; its statistics are made there.
+                moved.append(
+                    Outgoing(
+                        topic=record.topic,
+                        key=record.key,
+                        value=record.value,
+                        partition=home,
+                        headers=record.headers,
+                    )
+                )
                 continue
             partition.fold.take(record.offset, outcome)
             partition.canaries.take(record.offset, outcome, is_proven=_is_proven(outcome))
@@ -168,7 +188,7 @@ class OutcomeFolder:
             *(topics.VERDICTS.record(verdict, partition=source.partition) for verdict in verdicts),
         ]
         async with partition.transactor.transaction() as transaction:
-            await transaction.send(*written, *letters)
+            await transaction.send(*written, *letters, *moved)
             await transaction.commit_offsets(GROUP, {source: records[-1].offset + 1})
         for statistics in changed:
             self._on_statistics(statistics)

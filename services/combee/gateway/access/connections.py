@@ -9,11 +9,10 @@ from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 import structlog
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from combee.gateway.access.keys import Caller
 from combee.gateway.access.throttle import network
 from combee.gateway.problems import busy
+from combee.server import FramedProtocol
 from combee.settings.gateway import GatewaySettings
 
 logger = structlog.get_logger()
@@ -135,7 +134,7 @@ class Connections:
             self._closed.clear()
 
 
-class Guarded(H11Protocol):
+class Guarded(FramedProtocol):
     """uvicorn's protocol, whose connections are counted, and closed if no request comes in time."""
 
     counted_by: ClassVar[Connections]
@@ -175,8 +174,8 @@ class Guarded(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request, or one whose head is too large."""
-        self.counted_by.note("no HTTP, or its head was too large")
+        """Answer what is no request, or one whose head is too large or says two lengths."""
+        self.counted_by.note("no HTTP, or its head was too large or said two lengths")
         super().send_400_response(msg)
 
     def _await_head(self) -> None:

@@ -18,7 +18,7 @@ from combee.adapters.http.queries import GatewayQueries
 from combee.integrations.mcp.deployment import Deployment, GatewayDeployment, key_of
 from combee.integrations.mcp.server import PlaybookServer
 from combee.ports import CombeeError, FatalError
-from combee.server import STOP_WITHIN_S, Server, bind, is_loopback
+from combee.server import STOP_WITHIN_S, FramedProtocol, Server, bind, is_loopback
 
 PATH = "/mcp"
 CALLERS_KEPT = 256
@@ -73,6 +73,7 @@ async def serve_http(
                 log_level="error",
                 access_log=False,
                 server_header=False,
+                http=FramedProtocol,
                 timeout_graceful_shutdown=int(STOP_WITHIN_S) - 1,
             )
         )
