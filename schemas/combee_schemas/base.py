@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -16,19 +17,36 @@ from pydantic import (
 
 KIB = 1024
 
-PlaybookName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$")]
-"""A playbook's name, such as ``support/refunds``: letters, digits, ``. _ - /``, at most 200."""
+_PART = "[A-Za-z0-9][A-Za-z0-9._-]*"
+_NAME = f"{_PART}(/{_PART})*"
+MOST_NAME = 200
+PlaybookName = Annotated[str, StringConstraints(max_length=MOST_NAME, pattern=f"^{_NAME}$")]
+"""A playbook's name, such as ``support/refunds``: at most 200 letters, digits, ``. _ - /``.
+
+Each part between slashes begins with a letter or a digit. So no part is empty, ``.`` or ``..``: whatever reads a name
+as a path, such as a browser, a proxy or the rule of a key, reads the same name.
+"""
 
 _BRANCH = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
 BranchName = Annotated[str, StringConstraints(pattern=rf"^({_BRANCH})?$")]
 """Of a branch, without its playbook; empty: none."""
-LineName = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._/-]{{0,199}}(@{_BRANCH})?$")]
-"""A playbook, or a branch of it: ``support/refunds``, ``support/refunds@short``."""
 
 
 def playbook_of(line: str) -> str:
     """Return the playbook whose reflections a line learns from: what stands before ``@``."""
     return line.partition("@")[0]
+
+
+def _of_a_playbook(line: str) -> str:
+    if len(playbook_of(line)) > MOST_NAME:
+        raise ValueError(f"a playbook's name has at most {MOST_NAME} characters")
+    return line
+
+
+LineName = Annotated[
+    str, StringConstraints(pattern=f"^{_NAME}(@{_BRANCH})?$"), AfterValidator(_of_a_playbook)
+]
+"""A playbook, or a branch of it: ``support/refunds``, ``support/refunds@short``."""
 
 
 def is_branch_of(line: str, playbook: str) -> bool:

@@ -148,5 +148,9 @@ async def test_no_record_that_an_agent_may_write_ends_up_and_everything_goes_on_
             assert running.process.returncode is None
             assert (await client.get("/v1/status")).status_code == 200
         listed = (await combee("dlq", "list", "--json", "--reason", "upgrade", data_dir=tmp_path)).json()
-        assert Counter(one["origin"]["topic"] for one in listed["dead_letters"]) == {"traces": 2, "reflections": 2, "outcomes": 2}
+        assert Counter(one["origin"]["topic"] for one in listed["dead_letters"]) == {
+            "traces": 2,
+            "reflections": 2,
+            "outcomes": 2,
+        }
         await clean_ledger(tmp_path, applied=14)

@@ -1,4 +1,4 @@
-"""A version ahead: where only services write, whoever needs it stops or waits; where agents do, it is a bad record."""
+"""A version ahead: where only services write, who needs it stops or waits; where agents do, it is a bad record."""
 
 import asyncio
 import logging
@@ -117,9 +117,7 @@ async def test_a_client_keeps_its_playbook_says_so_once_and_reads_on(
     assert "upgrade it" in said
 
 
-@pytest.mark.parametrize(
-    "topic", [topics.COMMANDS, topics.BATCHES, topics.HISTORY], ids=lambda one: one.name
-)
+@pytest.mark.parametrize("topic", [topics.COMMANDS, topics.BATCHES, topics.HISTORY], ids=lambda one: one.name)
 async def test_an_audit_gives_no_verdict_on_what_it_cannot_read(topic: AnyTopic) -> None:
     log = await one_version()
     await log.produce(of_tomorrow(topic))

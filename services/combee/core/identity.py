@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from combee_schemas.base import Message
+from combee_schemas.base import MOST_NAME, Message
 from combee_schemas.digests import digest
 from combee_schemas.reflection import Reflection
 
@@ -56,7 +56,8 @@ CIRCUMSTANCE: Mapping[str, bool | set[str]] = {
 
 def similar_name(text: str) -> str:
     """Return the name a playbook may have that is most like a text."""
-    return re.sub(r"[^A-Za-z0-9._/-]+", "-", text).strip("-._/")[:200] or "default"
+    parts = (re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-._") for part in text.split("/"))
+    return "/".join(filter(None, parts))[:MOST_NAME].rstrip("/") or "default"
 
 
 def fingerprint(message: Message) -> str:

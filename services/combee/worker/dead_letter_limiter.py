@@ -48,6 +48,8 @@ class DeadLetterLimiter:
         self._pauses: Counter[str] = Counter()
         self._unreported: list[tuple[str, float]] = []
         self._asking = asyncio.Lock()
+        self._trusted_until = float("-inf")
+        """A control that was answered well holds for a window."""
 
     def paused(self) -> Mapping[str, float]:
         """Return the paused playbooks, and for how many seconds still."""
@@ -96,15 +98,16 @@ class DeadLetterLimiter:
             doubt = self._judged()
             if doubt is not None and not await control():
                 raise FatalError(
-                    f"{self._service} stops before it dead-letters everything: within a minute {doubt.bad} reflections"
-                    f" came to nothing because the model's replies were of no use, {doubt.good} to something."
-                    " A question of its own was answered no better. Nothing is lost."
+                    f"{self._service} stops before it dead-letters everything: within a minute {doubt.bad}"
+                    f" reflections came to nothing because the model's replies were of no use, {doubt.good} to"
+                    " something, and a question of its own was answered no better. Nothing is lost."
                     " Look at 'combee dlq list', mend model, prompts or deployment and start it again;"
                     " 'combee dlq retry --all' gives the dead letters another chance."
                     " COMBEE_DEAD_LETTERS_PER_MINUTE is the limit"
                 )
-            for name in doubt.playbooks if doubt else ():
-                self._pause(name)
+            if doubt is not None:
+                self._trusted_until = self._clock.monotonic() + WINDOW_S
+                self._pause(*doubt.playbooks)
         self.check(playbook)
 
     def _count(self, playbook: str, count: int) -> Doubt | None:
@@ -116,12 +119,15 @@ class DeadLetterLimiter:
         return doubt
 
     def _judged(self) -> Doubt | None:
-        """Pause the playbook of a flood; return the doubt about the model, if there is one."""
-        verdict = judge(self._tallies(), self._limit, self.paused())
-        if isinstance(verdict, Pause):
-            self._pause(verdict.playbook)
-            return None
-        return verdict
+        """Pause what a flood is made of; return the doubt about the model, if there is one."""
+        match judge(self._tallies(), self._limit, self.paused()):
+            case Pause(playbook=worst):
+                self._pause(worst)
+            case Doubt() as doubt if self._clock.monotonic() >= self._trusted_until:
+                return doubt
+            case Doubt(playbooks=floods):
+                self._pause(*floods)
+        return None
 
     def _tallies(self) -> dict[str, Tally]:
         since = self._clock.monotonic() - WINDOW_S
@@ -132,7 +138,11 @@ class DeadLetterLimiter:
             tallies[name] = tallies.get(name, Tally()) + tally
         return tallies
 
-    def _pause(self, playbook: str) -> None:
+    def _pause(self, *playbooks: str) -> None:
+        for playbook in playbooks:
+            self._pause_one(playbook)
+
+    def _pause_one(self, playbook: str) -> None:
         seconds = min(LONGEST_S, WINDOW_S * 2 ** min(self._pauses[playbook], 10))
         self._pauses[playbook] += 1
         now = self._clock.monotonic()

@@ -193,3 +193,22 @@ async def test_an_unknown_batch_and_an_unknown_page_are_problems() -> None:
             assert answer.status_code == 404
             assert answer.headers["content-type"] == "application/problem+json"
             assert answer.json()["status"] == 404
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["support/%2e%2e/other", "support%2F..%2Fother", "support/", "support//refunds", "support%5C..", "a%00b"],
+)
+async def test_a_name_that_a_path_could_read_otherwise_is_refused_wherever_it_comes(name: str) -> None:
+    async with asked() as gateway:
+        await gateway.knows(version("support/refunds", 1), version("other", 1))
+        client, text = gateway.client, httpx.URL(f"http://host/{name}").path[1:]
+        assert (await client.get(f"/v1/playbooks/{name}")).status_code in {404, 422}
+        assert (await client.get(f"/v1/playbooks/{name}/versions")).status_code in {404, 422}
+        for path, body in (
+            ("reflections", {"key_insight": "Ask first."}),
+            ("traces", {"task": "a task"}),
+            ("outcomes", {"run_id": "r", "success": True}),
+        ):
+            answer = await client.post(f"/v1/{path}", json={"playbook": text, **body})
+            assert answer.status_code == 422, answer.text

@@ -49,13 +49,14 @@ def good(count: int) -> Tally:
         ({"a": bad(9)}, None),
         ({"a": bad(10)}, Pause(playbook="a")),
         ({"a": bad(10) + good(10)}, None),
-        ({"a": bad(5), "b": bad(5)}, Doubt(playbooks=("a", "b"), bad=10, good=0)),
-        ({"a": bad(9), "b": bad(1)}, Doubt(playbooks=("a", "b"), bad=10, good=0)),
-        ({"a": bad(9), "b": bad(1) + good(1)}, Doubt(playbooks=("a",), bad=10, good=1)),
+        ({"a": bad(5), "b": bad(5)}, Doubt(playbooks=(), bad=10, good=0)),
+        ({"a": bad(9), "b": bad(1)}, Doubt(playbooks=(), bad=10, good=0)),
+        ({"a": bad(9), "b": bad(1) + good(1)}, Doubt(playbooks=(), bad=10, good=1)),
         ({"a": bad(9), "b": bad(1) + good(2)}, Pause(playbook="a")),
         ({"a": bad(10), "b": good(1)}, Pause(playbook="a")),
         ({"a": bad(10) + good(10), "b": good(1)}, None),
         ({"a": bad(5), "b": bad(5), "c": good(10)}, None),
+        ({"a": bad(10), "b": bad(12), "c": bad(9)}, Doubt(playbooks=("a", "b"), bad=31, good=0)),
         ({"a": Tally(failures=4, bad=400)}, None),
         ({"a": Tally(failures=5, bad=400)}, Pause(playbook="a")),
         ({}, None),
@@ -126,7 +127,9 @@ async def test_replies_of_no_use_for_several_playbooks_stop_the_service_if_the_c
         await flood(limiter, "a", "b")
 
 
-async def test_replies_of_no_use_for_invented_playbooks_hold_back_these_alone_while_the_model_answers() -> None:
+async def test_replies_of_no_use_for_invented_playbooks_hold_back_these_alone_while_the_model_answers() -> (
+    None
+):
     clock = ManualClock()
     limiter = DeadLetterLimiter(clock, limit=LIMIT)
     asked = 0
@@ -139,8 +142,27 @@ async def test_replies_of_no_use_for_invented_playbooks_hold_back_these_alone_wh
     invented = [f"invented/{n}" for n in range(6)]
     await asyncio.gather(*(flood(limiter, name, control=control) for name in invented))
     assert limiter.paused().keys() == set(invented)
-    assert asked <= len(invented), "it costs a call for many failures"
+    assert asked == 1, "at most once a minute"
     limiter.check("honest")
+
+
+async def test_an_honest_playbook_with_one_useless_reply_does_not_wait_for_the_floods_of_others() -> None:
+    limiter = DeadLetterLimiter(ManualClock(), limit=LIMIT)
+    await limiter.failed("honest", control=useful)
+    await flood(limiter, "a", "b", control=useful)
+    await limiter.failed("honest", control=useful)
+    assert set(limiter.paused()) == {"a", "b"}
+
+
+async def test_a_control_holds_for_a_minute_then_it_is_asked_anew() -> None:
+    clock = ManualClock()
+    limiter = DeadLetterLimiter(clock, limit=LIMIT)
+    await flood(limiter, "a", "b", control=useful)
+    await flood(limiter, "c", "d", control=useless)
+    assert set(limiter.paused()) == {"a", "b", "c", "d"}
+    clock.advance(60)
+    with pytest.raises(FatalError):
+        await flood(limiter, "c", "d", control=useless)
 
 
 async def test_while_the_control_is_asked_others_who_fail_wait_for_its_answer() -> None:
@@ -155,10 +177,10 @@ async def test_while_the_control_is_asked_others_who_fail_wait_for_its_answer() 
         return True
 
     floods = [asyncio.create_task(flood(limiter, name, control=control)) for name in "ab" * LIMIT]
-    await until(lambda: asked)
+    await until(lambda: asked > 0)
     answered.set()
     await asyncio.gather(*floods)
-    assert (asked, limiter.paused().keys()) == (1, {"a", "b"})
+    assert (asked, set(limiter.paused())) == (1, {"a", "b"})
 
 
 def test_records_of_no_use_by_themselves_wait_and_never_stop_a_service() -> None:
@@ -397,7 +419,10 @@ async def test_texts_that_no_reply_comes_of_under_invented_playbooks_stop_nobody
             await deployment.log.produce(
                 *(trace(n, name) if role == "reflect" else said(n, name) for n in range(20))
             )
-        await service.until(lambda: service.limiter.paused().keys() == set(invented))
+        if role == "reflect":
+            await service.until(lambda: service.limiter.paused().keys() == set(invented))
+        else:  # five groups fail of each at most: too few for a pause
+            await service.until(lambda: all(ledger.versions(deployment.log, name) for name in invented))
         await deployment.log.produce(
             *(trace(n, "good") if role == "reflect" else said(n, "good") for n in range(20))
         )

@@ -36,6 +36,10 @@ class Tally:
         """Whether more came to nothing than to something."""
         return self.bad > self.good
 
+    def is_flood(self, limit: int) -> bool:
+        """Return whether these are more than a minute may bring."""
+        return self.bad >= limit and self.failures >= min(limit, LEAST_FAILURES)
+
 
 NOTHING = Tally()
 
@@ -49,19 +53,15 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """Most replies are of no use, for several playbooks: if one to a record of our own is, too, the service stops.
-
-    Else the playbooks wait.
-    """
+    """Most replies are of no use: if one to a question of our own is, too, the service stops."""
 
     playbooks: tuple[str, ...]
+    """Else these wait: each is a flood by itself."""
     bad: int
     good: int
 
 
-def judge(
-    tallies: Mapping[str, Tally], limit: int, paused: Collection[str] = ()
-) -> Pause | Doubt | None:
+def judge(tallies: Mapping[str, Tally], limit: int, paused: Collection[str] = ()) -> Pause | Doubt | None:
     """Return what a minute's dead letters call for; nothing below ``limit``, nor while most replies are of use.
 
     ``paused`` are the playbooks that wait already: each speaks against the service, not against the next one.
@@ -70,15 +70,15 @@ def judge(
         return Pause(playbook=UNUSABLE)
     asked = {name: tally for name, tally in tallies.items() if name != UNUSABLE}
     total = sum(asked.values(), NOTHING)
-    if total.bad < limit or total.failures < min(limit, LEAST_FAILURES):
+    if not total.is_flood(limit):
         return None
     worst = max(sorted(asked), key=lambda name: asked[name].bad)
     if 2 * asked[worst].bad > total.bad and _is_alone(worst, asked, paused):
         return Pause(playbook=worst)
     if not total.is_worse:
         return None
-    worse = tuple(sorted(name for name, tally in asked.items() if tally.is_worse))
-    return Doubt(playbooks=worse, bad=total.bad, good=total.good)
+    floods = (name for name, tally in asked.items() if tally.is_worse and tally.is_flood(limit))
+    return Doubt(playbooks=tuple(sorted(floods)), bad=total.bad, good=total.good)
 
 
 def _is_alone(worst: str, asked: Mapping[str, Tally], paused: Collection[str]) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 import structlog
+
 from combee.gateway.access.keys import Caller
 from combee.gateway.access.throttle import network
 from combee.gateway.problems import busy

@@ -42,10 +42,10 @@ def _namespace(given: str) -> str:
     """Return a name space as it is compared; one that would hold nothing, or all by mistake, is refused."""
     if not given:
         raise ValueError("an empty name space: leave 'namespaces' out for a key of all playbooks")
-    if is_name(given):
+    if is_name(given.removesuffix("/")):
         return given
-    meant = given.strip("*/ ") + "/"
-    hint = f": write {meant!r}" if is_name(meant) else ""
+    meant = given.strip("*/ ")
+    hint = f": write {f'{meant}/'!r}" if is_name(meant) else ""
     raise ValueError(f"{given!r} begins no playbook's name, and there are no patterns{hint}")
 
 
