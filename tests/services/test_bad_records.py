@@ -19,6 +19,7 @@ from combee.publish import publisher
 from combee.worker import manifest_cache
 from combee.worker.session import together
 from combee_schemas import topics
+from combee_schemas.base import KIB
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, encode
 from combee_schemas.dead_letter import ATTEMPT_HEADER, DeadLetter
 from combee_schemas.errors import NewerVersionError
@@ -246,6 +247,32 @@ async def test_what_the_table_says_stops_a_service_stops_it_with_the_remedy(kind
     topic = BY_NAME[name]
     with pytest.raises(NewerVersionError, match="upgrade it"):
         await survived(*records(kind, topic, 1))
+
+
+# ---- as large as a record can be
+
+
+@pytest.mark.parametrize("topic", [topic for topic in TOPICS if topic.is_open], ids=lambda topic: topic.name)
+@pytest.mark.parametrize(
+    ("value", "key", "proof"), [(600, 0, 350), (0, 0, 900), (0, 900, 0), (400, 400, 100), (799, 0, 200)]
+)
+async def test_a_bad_record_becomes_a_dead_letter_wherever_its_bytes_are(
+    topic: AnyTopic, value: int, key: int, proof: int
+) -> None:
+    sent = Outgoing(
+        topic=topic.name,
+        key=b"k" * key * KIB,
+        value=b"\xc1" * value * KIB,
+        partition=0,
+        headers=((PROOF_HEADER, b"p" * proof * KIB),),
+    )
+    deployment = await survived(sent)
+    (letter,) = ledger.dead_letters(deployment.log)
+    assert (letter.origin_topic, letter.size, letter.sha256) == (
+        topic.name,
+        value * KIB,
+        sha256(sent.value or b"").hexdigest(),
+    )
 
 
 # ---- under a foreign key, and on a foreign partition

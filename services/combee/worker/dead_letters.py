@@ -17,6 +17,8 @@ WRAPPABLE_BYTES = 800 * 1024
 
 MAX_REASON = 500
 MAX_ID = 200
+MAX_PROOF_BYTES = 1024
+"""A longer header proves nothing, and with it the dead letter might be too large to be written."""
 
 
 def log_dead_letter(record: Record, *, service: str, reason: str, playbook: str | None = None) -> None:
@@ -27,7 +29,7 @@ def log_dead_letter(record: Record, *, service: str, reason: str, playbook: str 
         topic=record.topic,
         partition=record.partition,
         offset=record.offset,
-        playbook=key_of(record) if playbook is None else playbook,
+        playbook=key_of(record)[:MAX_ID] if playbook is None else playbook,
         reason=reason,
     )
 
@@ -48,6 +50,7 @@ def dead_letter(
     key, value = record.key, record.value
     truncated = len(key or b"") + len(value or b"") > WRAPPABLE_BYTES
     head = HEAD_BYTES if truncated else None
+    proof = dict(record.headers).get(PROOF_HEADER)
     letter = DeadLetter(
         origin_topic=record.topic,
         origin_partition=record.partition,
@@ -63,7 +66,7 @@ def dead_letter(
         attempts=(claimed if attempt is None else attempt) + 1,
         record_id=record_id[:MAX_ID],
         playbook=playbook,
-        proof=dict(record.headers).get(PROOF_HEADER),
+        proof=proof if len(proof or b"") <= MAX_PROOF_BYTES else None,
         at_ms=clock.now_ms(),
     )
     return topics.DEAD_LETTERS.record(letter)
