@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.core.archive.cut import read
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
 from combee.sdk.transport import LogTransport, Sink
@@ -130,6 +131,20 @@ async def test_an_audit_takes_one_that_an_agent_may_have_written_for_a_bad_recor
     await log.produce(of_tomorrow(topics.TRACES), of_tomorrow(topics.REFLECTIONS))
     report = await audit(log)
     assert (report.violations, report.applied, report.lost) == ((), 1, 0)
+
+
+@pytest.mark.parametrize("topic", topics.TOPICS, ids=lambda one: one.name)
+def test_an_archive_keeps_one_as_bytes_where_agents_write_and_elsewhere_waits_for_an_upgrade(
+    topic: AnyTopic,
+) -> None:
+    log = MemoryLog(ManualClock())
+    asyncio.run(log.produce(of_tomorrow(topic)))
+    (record,) = ledger.records(log, topic)
+    if topic.is_open:
+        assert read(topic, record) is None
+    else:
+        with pytest.raises(NewerVersionError, match="upgrade it"):
+            read(topic, record)
 
 
 async def test_who_follows_a_playbook_ends_with_the_remedy_at_its_start_and_later() -> None:
