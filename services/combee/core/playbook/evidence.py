@@ -155,8 +155,8 @@ def barred(playbook: Playbook, seen: Iterable[Seen]) -> tuple[str, ...]:
 
 
 def resting_on(entries: Iterable[Entry], revoked: Collection[str]) -> list[Entry]:
-    """Return the entries that rest on nothing but ``revoked``; what rests on nothing at all is none."""
-    left = ((entry, without(entry, revoked)) for entry in entries if entry.evidence)
+    """Return the entries that rest on nothing but ``revoked``, and that no person stands behind."""
+    left = ((entry, without(entry, revoked)) for entry in entries if entry.evidence and not entry.by_hand)
     return [entry for entry, rest in left if not rest.evidence and not rest.evidence_count]
 
 
@@ -167,7 +167,8 @@ def without(entry: Entry, revoked: Collection[str]) -> Entry:
     supporting = tuple(reflection_id for reflection_id in entry.support if reflection_id not in revoked)
     update = {
         "evidence": left,
-        "evidence_count": max(0, entry.evidence_count - lost),
+        "evidence_count": (count := max(0, entry.evidence_count - lost)),
+        "guessed_count": min(entry.guessed_count, count),
         "support": supporting,
     }
     return entry.model_copy(update=update) if lost else entry
