@@ -148,17 +148,18 @@ class Screen:
         ]
         return [operation for at, operation in enumerate(operations) if at not in over], refused
 
-    def _too_few_for(self, operation: Operation, by_hand: Collection[str]) -> str:
+    def _too_few_for(self, operation: Operation, by_hand: frozenset[str]) -> str:
         """Return why an operation must not change what a person stands behind; empty: it does not, or it may."""
-        theirs = [entry_id for entry_id in operation.entry_ids if entry_id in by_hand]
+        theirs = by_hand.intersection(operation.entry_ids)
         sure = self._sure(operation)
         sources = {self._name(reflection_id) for reflection_id in sure}
         least = TO_CHANGE_BY_HAND
         if not theirs or (len(sure) >= least and (len(sources) >= least or not self.several)):
             return ""
-        said = f"{len(sure)} reflections of {len(sources)} sources say so"
-        asked = f"{least} of {least}" if self.several else f"{least}"
-        return f"a person stands behind {', '.join(theirs)}, and {said}, not {asked}"
+        said = f"{len(sure)} of {least} reflections"
+        if self.several:
+            said += f" and {len(sources)} of {least} sources"
+        return f"a person stands behind {', '.join(sorted(theirs))}: {said} say so"
 
     def _doubt_of_operation(self, operation: Operation, known: Mapping[str, Entry]) -> str:
         names = self._names(operation)
