@@ -463,7 +463,7 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
     touched = tuple(entry for entry in entries if entry.updated_version == draft.version)
     theirs = {entry.id: probation.activated(entry) for entry in touched}
     was = {entry.id: entry for entry in current.entries if entry.id in theirs}
-    says = {entry_id: entry.content for entry_id, entry in was.items()}
+    says = {entry_id: e.content for entry_id, e in was.items() if e.content == theirs[entry_id].content}
     # That it says what it said is no change; that a person stands behind it is one.
     done = (change for change in draft.changes if says.get(change.entry_id) != change.detail)
     kept = (

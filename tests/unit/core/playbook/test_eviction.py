@@ -1,4 +1,4 @@
-"""Whom a full playbook lets go: a flood of one source's lessons pushes out its own, and nothing that others support."""
+"""Whom a full playbook lets go: a flood of one source's lessons pushes out its own, not what others support."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -418,7 +418,7 @@ def test_a_guess_is_no_source_that_removes_an_entry(guessed: tuple[str, ...], le
 # ---- an entry that the batch itself adds
 
 
-SEVERAL = {"probation": Probation(reflections=2, sources=2)}
+SEVERAL: dict[str, Any] = {"probation": Probation(reflections=2, sources=2)}
 HONEST = [seen("r-1", "shop"), seen("r-2", "desk")]
 BORN = "calc-00001"
 
