@@ -251,8 +251,10 @@ def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
     twin = draft.saying(operation.content, but=entry.id)
     if twin is None:
         by_hand = draft.by_hand or (entry.by_hand and entry.content == operation.content)
-        changed = entry.model_copy(update={"content": operation.content, "by_hand": by_hand})
-        draft.put(rest_on(changed, operation.evidence, draft.version))
+        update = {"content": operation.content, "by_hand": by_hand}
+        if operation.evidence and not same_lesson(entry.content, operation.content):
+            update["sources"] = ()  # they bore out other words
+        draft.put(rest_on(entry.model_copy(update=update), operation.evidence, draft.version))
         draft.note("update", entry.id, entry.content)
         return
     draft.drop(entry.id)

@@ -527,3 +527,17 @@ def test_what_is_revoked_is_no_source_that_changes_an_entry() -> None:
     reword = op(UPDATE, POISON, entry.id, evidence=("r-3", "r-4"))
     made = after(barred, [reword], [seen("r-3", "shop"), seen("r-4", "lab")], **SEVERAL)
     assert states(made) == {PLAIN: "active", POISON: "proposed"}
+
+
+def test_a_rewording_has_the_sources_that_bear_out_its_words_and_not_those_of_the_words_before() -> None:
+    before = after(empty("p"), [add(PLAIN, "r-1", "r-2")], HONEST)
+    (entry,) = before.entries
+    assert entry.sources == ("shop", "desk")
+    hijack = op(UPDATE, POISON, entry.id, evidence=("r-3", "r-4"), guessed=("r-4",))
+    taken = after(before, [hijack], [seen("r-3", "lab"), seen("r-4", "shop")])
+    assert saying(taken, POISON).sources == ("lab",)
+    same = op(MERGE, f"{PLAIN}.", entry.id, entry.id, evidence=("r-3",))
+    merged = after(before, [same], [seen("r-3", "lab")])
+    assert merged.entries[0].sources == ("shop", "desk", "lab")
+    united = after(before, [op(UPDATE, OTHER, entry.id)], [], reason="consolidate")
+    assert united.entries[0].sources == ("shop", "desk")
