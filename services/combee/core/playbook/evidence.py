@@ -155,8 +155,8 @@ def barred(playbook: Playbook, seen: Iterable[Seen]) -> tuple[str, ...]:
 
 
 def resting_on(entries: Iterable[Entry], revoked: Collection[str]) -> list[Entry]:
-    """Return the entries that rest on nothing but ``revoked``, and that no person stands behind."""
-    left = ((entry, without(entry, revoked)) for entry in entries if entry.evidence and not entry.by_hand)
+    """Return the entries that rest on nothing but ``revoked``; what rests on nothing at all is none."""
+    left = ((entry, without(entry, revoked)) for entry in entries if entry.evidence)
     return [entry for entry, rest in left if not rest.evidence and not rest.evidence_count]
 
 

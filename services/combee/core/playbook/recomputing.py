@@ -9,7 +9,7 @@ Some cases cannot be known without a model: the words of an operation that rests
 other reflections say by a model's word, in words that are revoked elsewhere, stays and is named.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -102,7 +102,7 @@ class Recomputation:
 
     def __post_init__(self) -> None:
         """Begin with the first version."""
-        self.entries = dict(self._cleaned(self.recorded.entries))
+        self.entries = dict(self._cleaned(self.recorded))
         self._compare()
 
     def follow(self, version: Playbook, update: Update | None) -> None:
@@ -203,12 +203,20 @@ class Recomputation:
         if other:
             self._other[evidence.place(self.recorded)] = other
 
-    def _cleaned(self, entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
-        """Yield entries without revoked evidence, but those that rest on nothing else."""
+    def _cleaned(self, version: Playbook) -> Iterator[tuple[str, Entry]]:
+        """Yield a version's entries without revoked evidence, but those that rest on nothing else.
+
+        What a person wrote or kept rests on the person; what somebody imported, on the evidence that it came with.
+        """
         gone = frozenset(self.barred.revoked)
-        entries = tuple(entries)
-        alone = {entry.id for entry in evidence.resting_on(entries, gone)}
-        return ((entry.id, evidence.without(entry, gone)) for entry in entries if entry.id not in alone)
+        alone = {
+            entry.id
+            for entry in evidence.resting_on(version.entries, gone)
+            if version.origin == "import" or not entry.by_hand
+        }
+        return (
+            (entry.id, evidence.without(entry, gone)) for entry in version.entries if entry.id not in alone
+        )
 
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
@@ -221,7 +229,7 @@ class Recomputation:
                 for entry_id, entry in self.entries.items()
                 if entry_id not in out
             }
-        now = dict(self._cleaned(after.entries))
+        now = dict(self._cleaned(after))
         entries: dict[str, Entry] = {}
         for entry in after.entries:
             said = was.get(entry.id)
@@ -285,7 +293,7 @@ class Recomputation:
         was = {entry.id: entry for entry in before.entries}
         known = {entry.id: entry for entry in after.entries}
         mine = draft.entries
-        now, out = dict(self._cleaned(after.entries)), _evicted(after)
+        now, out = dict(self._cleaned(after)), _evicted(after)
         entries: dict[str, Entry] = {}
         for entry_id in dict.fromkeys((*known, *mine)):
             entry, there = mine.get(entry_id), known.get(entry_id)

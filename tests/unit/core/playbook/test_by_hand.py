@@ -292,6 +292,17 @@ def test_what_a_person_kept_stays_when_what_taught_it_is_revoked() -> None:
     ]
 
 
+def test_what_was_imported_with_evidence_goes_with_all_of_it() -> None:
+    taught = entry(ID, RULE, evidence=("r-1",), evidence_count=1)
+    given = empty("p").model_copy(update={"entries": (taught, entry("calc-00002", OTHER))})
+    sent = commands.import_(empty("p"), given, "json", None)
+    assert sent is not None
+    made = after_command(sent, empty("p"))
+    book = Recomputation(empty("p"), made.model_copy(update={"revoked": ("r-1",)}))
+    book.follow(made, None)
+    assert [known.content for known in book.result(budget_tokens=PLENTY).entries] == [OTHER]
+
+
 @pytest.mark.parametrize("gone", ["r-1", "r-9"])
 def test_a_batch_applied_again_judges_it_by_the_reflections_that_are_left(gone: str) -> None:
     book = imported(RULE)
