@@ -3,8 +3,8 @@
 Entries are short lessons in sections (ACE). An operation adds, changes, merges or removes some of them.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 
@@ -95,24 +95,29 @@ def _excess(entries: Sequence[Entry], before: Sequence[Entry], budget_tokens: in
     if excess <= 0:
         return ()
     sizes = {entry.id: entry_tokens(entry) for entry in before}
+    owners = {entry.id: _owner(entry) for entry in entries}
     room, brought = Counter[str](), Counter[str]()
-    for entry in entries:
-        if owner := _owner(entry):
+    queues: dict[str, deque[Entry]] = defaultdict(deque)
+    order = sorted(entries, key=lambda entry: (entry.by_hand, len(_supporters(entry)), _use(entry)))
+    for entry in order:
+        if owner := owners[entry.id]:
             room[owner] += entry_tokens(entry)
             brought[owner] += max(0, entry_tokens(entry) - sizes.get(entry.id, 0))
-    debts = Counter({owner: min(brought[owner], room[owner] - brought[owner]) for owner in +brought})
-    left = sorted(entries, key=lambda entry: (entry.by_hand, len(_supporters(entry)), _use(entry)))
-    out: list[str] = []
+            queues[owner].append(entry)
+    debts = {owner: min(tokens, room[owner] - tokens) for owner, tokens in brought.items() if tokens}
+    left, out = deque(order), dict[str, None]()
     while excess > 0:
-        payer = _largest(+debts) or _richer(+brought, room, left[0])
-        entry = next((entry for entry in left if payer and _owner(entry) == payer), left[0])
-        left.remove(entry)
-        tokens = entry_tokens(entry)
+        payer = _largest(debts)
+        if not payer or debts[payer] <= 0:
+            owner, payer = owners[_next(left, out).id], _largest({source: room[source] for source in debts})
+            payer = payer if owner and payer and room[payer] > room[owner] else ""
+        entry = _next(queues[payer] if payer else left, out)
+        tokens, owner = entry_tokens(entry), owners[entry.id]
         excess -= tokens
-        if owner := _owner(entry):
-            room[owner] -= tokens
+        room[owner] -= tokens
+        if owner in debts:
             debts[owner] -= tokens
-        out.append(entry.id)
+        out[entry.id] = None
     return tuple(out)
 
 
@@ -120,10 +125,10 @@ def _largest(tokens: Mapping[str, int]) -> str:
     return max(tokens, key=lambda source: (tokens[source], source), default="")
 
 
-def _richer(sources: Iterable[str], room: Mapping[str, int], entry: Entry) -> str:
-    """Return the source that has most room, if that is more than an entry's only source has; else nothing."""
-    owner, richest = _owner(entry), _largest({source: room[source] for source in sources})
-    return richest if owner and richest and room[richest] > room[owner] else ""
+def _next(queue: deque[Entry], out: Container[str]) -> Entry:
+    while queue[0].id in out:
+        queue.popleft()
+    return queue[0]
 
 
 def _supporters(entry: Entry) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from combee.core.flags import flags
+from combee.core.similarity.lessons import same_lesson
 from combee.core.sources import UNPROVEN, names_of
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, TaughtBy
@@ -116,7 +117,7 @@ class Screen:
         kept, refused = self._within_share(operations)
         passed: list[Operation] = []
         for operation in kept:
-            too_few = self._too_few_for(operation, by_hand)
+            too_few = "" if _says_the_same(operation, known) else self._too_few_for(operation, by_hand)
             why = too_few or self._doubt_of_operation(operation, known)
             # Without evidence: of a consolidation, whose words nobody would ever support.
             adds = operation.kind != OperationKind.REMOVE and bool(operation.evidence)
@@ -217,6 +218,14 @@ class Screen:
 OPEN = Screen()
 SOURCES_LISTED = 20
 """Of one batch."""
+
+
+def _says_the_same(operation: Operation, known: Mapping[str, Entry]) -> bool:
+    """Return whether an operation only strengthens an entry, whose words stay."""
+    if operation.kind != OperationKind.UPDATE or not operation.evidence:
+        return False
+    entry = known.get(operation.entry_ids[0]) if operation.entry_ids else None
+    return entry is not None and same_lesson(entry.content, operation.content)
 
 
 def _taught_by(names: Collection[str]) -> str:

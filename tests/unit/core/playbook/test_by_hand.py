@@ -206,6 +206,8 @@ def test_what_says_the_same_strengthens_it_and_leaves_its_words() -> None:
     again = op(UPDATE, f"{RULE}.", ID, evidence=("r-1", "r-2", "r-3"))
     made = only(learned(imported(RULE), [again], [seen(1, "a"), seen(2, "b"), seen(3, "c")]))
     assert (made.content, made.by_hand, made.evidence_count) == (RULE, True, 3)
+    once = learned(imported(RULE), [op(UPDATE, f"{RULE}.", ID, evidence=("r-1",))], [seen(1, "lab")])
+    assert (only(once).content, only(once).by_hand, changes(once)) == (RULE, True, [("duplicate", ID)])
 
 
 def test_no_consolidation_changes_it_and_none_asks_about_it() -> None:

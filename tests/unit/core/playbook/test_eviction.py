@@ -1,6 +1,7 @@
 """Whom a full playbook lets go: a flood of one source's lessons pushes out its own, not what others support."""
 
 from collections.abc import Sequence
+from time import process_time
 from typing import Any
 
 from hypothesis import given
@@ -223,6 +224,13 @@ def test_a_new_source_finds_room_among_what_others_alone_say() -> None:
     current = learned(empty("p"), [(lesson, ["shop"]) for lesson in lessons("refunds", 9)])
     made = learned(current, [("Ask for the order number", ["desk", "desk"])], room_of(current))
     assert "Ask for the order number" in contents(made)
+
+
+def test_room_for_the_largest_batch_is_made_in_a_moment() -> None:
+    lines = [line(n, f"s-{n % 200}") for n in range(2_000)]
+    began = process_time()
+    assert len(evictions(lines, 80 * SIZE, lines[:1_000])) == 1_920
+    assert process_time() - began < 5
 
 
 # ---- the same rule everywhere
