@@ -41,10 +41,14 @@ class Entry(Value):
     helpful: int = 0
     harmful: int = 0
     evidence_count: int = 0
+    guessed_count: int = 0
+    """Of ``evidence_count``: reflections that were named for it, and whose texts do not bear it out."""
     evidence: tuple[str, ...] = ()
     """The last 20 reflection ids it rests on."""
     sources: tuple[str, ...] = ()
-    """The last names of sources (`Source`) that its evidence came from, newest last."""
+    """The last names of sources (`Source`) whose reflections bear it out, newest last."""
+    by_hand: bool = False
+    """Whether a person wrote, kept or imported it as it stands: it takes three sources to change or remove it."""
     state: EntryState = "active"
     support: tuple[str, ...] = ()
     """Of a proposed entry: the reflections that count for its promotion, those of ``evidence`` that are no guess."""

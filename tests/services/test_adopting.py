@@ -489,3 +489,22 @@ async def test_neither_a_branch_is_replayed_nor_what_was_adopted_from_one() -> N
         await adopt(deployment)
     with pytest.raises(FatalError, match=f"version 2 of {NAME} was adopted from {LINE}"):
         await Replay(deployment.log, NAME, timeout_s=1).read()
+
+
+async def test_an_entry_by_hand_is_so_on_a_branch_in_what_adopts_it_and_in_what_is_restored(
+    tmp_path: Path,
+) -> None:
+    deployment = await forked()
+    async with deployment.running():
+        await add(deployment, NAME, "ours")
+        again = await commands(deployment).branch(NAME, "second", {})
+        await carried_out(deployment, again)
+        assert entry(deployment, "ours", f"{NAME}@second").by_hand
+        await add(deployment, LINE, "theirs")
+        await adopt(deployment)
+    assert entry(deployment, "theirs").by_hand
+    assert not entry(deployment, "lesson 0").by_hand
+    await archived(deployment.log, tmp_path / "archive", playbook=NAME)
+    moved = Deployment(batch_size=BATCH)
+    await restored(tmp_path / "archive", moved.log)
+    assert entry(moved, "theirs").by_hand

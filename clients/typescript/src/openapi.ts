@@ -339,7 +339,7 @@ export interface paths {
         put?: never;
         /**
          * Keep
-         * @description Show agents entries that are only proposed, however few reflections support them.
+         * @description Stand behind entries: agents are shown those that are only proposed, and no single source changes them.
          */
         post: operations["keep"];
         delete?: never;
@@ -929,7 +929,7 @@ export interface components {
         };
         /**
          * Keep
-         * @description Show agents entries that are only proposed.
+         * @description Stand behind entries; agents are shown those that are only proposed.
          */
         Keep: {
             /** Command Id */
@@ -2009,6 +2009,11 @@ export interface components {
              */
             evidence_count?: number;
             /**
+             * Guessed Count
+             * @default 0
+             */
+            guessed_count?: number;
+            /**
              * Evidence
              * @default []
              */
@@ -2018,6 +2023,11 @@ export interface components {
              * @default []
              */
             sources?: string[];
+            /**
+             * By Hand
+             * @default false
+             */
+            by_hand?: boolean;
             /**
              * State
              * @default active

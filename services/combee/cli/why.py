@@ -125,6 +125,7 @@ def lines(origins: Lineage) -> Iterator[Text]:
     yield Text(clean(f"[{entry.id}] {entry.content}"), style="bold")
     state = f"in version {origins.version}" if origins.is_live else f"left after version {origins.version}"
     state += "" if is_active(entry) else f", only {entry.state}"
+    state += ", by hand" if entry.by_hand else ""
     counts = f"helpful {entry.helpful}, harmful {entry.harmful}, {entry.evidence_count} reflections"
     yield Text(clean(f"{origins.playbook}, {entry.section}; {state}; {counts}\n"))
     for version, change in origins.changes:

@@ -234,16 +234,22 @@ class Commands:
         return _decision(current, decide.edit(current, number, base, text, command_id))
 
     async def keep(self, name: str, ids: Sequence[str], *, command_id: str | None = None) -> Decision:
-        """Show agents entries that are only proposed."""
+        """Stand behind entries, and show agents those that are only proposed."""
         current = await self._store.newest(name)
         return _decision(current, decide.keep(current, ids, command_id))
 
     async def import_(
-        self, name: str, given: Playbook, form: Format, *, command_id: str | None = None
+        self,
+        name: str,
+        given: Playbook,
+        form: Format,
+        *,
+        command_id: str | None = None,
+        by_hand: bool = True,
     ) -> Decision:
-        """Replace a playbook's content by what was read as ``form``, or start one."""
+        """Replace a playbook's content by what was read as ``form``, or start one; ``by_hand``: a person does."""
         current = await self._store.newest(name)
-        return _decision(current, decide.import_(current, given, form, command_id))
+        return _decision(current, decide.import_(current, given, form, command_id, by_hand=by_hand))
 
     async def revoke(self, name: str, chosen: Sequence[str], *, command_id: str | None = None) -> Decision:
         """Take reflections back, chosen by ids or by rules: entries that rest on them alone go.

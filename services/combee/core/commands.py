@@ -238,7 +238,7 @@ def edit(
 
 
 def keep(current: Playbook, ids: Sequence[str], command_id: str | None) -> Command | None:
-    """Show agents entries that are only proposed: an edit that says of each what it says already.
+    """Stand behind entries, and show agents those that are only proposed: an edit that leaves their words.
 
     Raises
     ------
@@ -251,21 +251,31 @@ def keep(current: Playbook, ids: Sequence[str], command_id: str | None) -> Comma
     known = {entry.id: entry for entry in current.entries}
     if unknown := [entry_id for entry_id in ids if entry_id not in known]:
         raise RefusedError("unknown", f"{current.name} has no entry {', '.join(unknown)}")
-    proposed = [known[entry_id] for entry_id in dict.fromkeys(ids) if not is_active(known[entry_id])]
-    if not proposed:
+    protects = current.holds == "entries"
+    kept = [
+        entry
+        for entry in map(known.__getitem__, dict.fromkeys(ids))
+        if not is_active(entry) or (protects and not entry.by_hand)
+    ]
+    if not kept:
         return None
     operations = tuple(
         Operation(
             kind=OperationKind.UPDATE, section=entry.section, content=entry.content, entry_ids=(entry.id,)
         )
-        for entry in proposed
+        for entry in kept
     )
-    own = content_id("keep", current.name, str(current.version), *(entry.id for entry in proposed))
+    own = content_id("keep", current.name, str(current.version), *(entry.id for entry in kept))
     return _command("edit", current, command_id or own, operations=operations, base_version=current.version)
 
 
-def import_(current: Playbook, given: Playbook, form: Format, command_id: str | None) -> Command | None:
+def import_(
+    current: Playbook, given: Playbook, form: Format, command_id: str | None, *, by_hand: bool = True
+) -> Command | None:
     """Replace the content by a text's, or start a playbook; ``form`` is what the text was read as.
+
+    Whoever imports entries stands behind them, but those that are only proposed; without ``by_hand`` nobody does more
+    than the text says.
 
     The id names content and base version: the same text sent twice has one effect, while going back to an earlier
     content is a new import. What remains of a deleted playbook says nothing, and is another base.
@@ -284,14 +294,18 @@ def import_(current: Playbook, given: Playbook, form: Format, command_id: str | 
     own = content_id(
         "import", current.name, write_playbook(given, "json", everything=True), str(current.version)
     )
+    entries, holds = carried_over(current, given, form), held_by(current, given, form)
+    if by_hand and holds == "entries":
+        theirs = {"by_hand": True}
+        entries = tuple(entry.model_copy(update=theirs) if is_active(entry) else entry for entry in entries)
     return _command(
         "import",
         current,
         command_id or own,
-        entries=carried_over(current, given, form),
+        entries=entries,
         sections=given.sections,
         counters=given.counters,
-        holds=held_by(current, given, form),
+        holds=holds,
     )
 
 

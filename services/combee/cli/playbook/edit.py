@@ -87,14 +87,14 @@ def _print(change: Change, more: Mapping[str, Any] | None = None, *, as_json: bo
 
 def keep(
     name: Name,
-    entry_ids: Annotated[list[str], typer.Argument(help="ids of entries that are only proposed")],
+    entry_ids: Annotated[list[str], typer.Argument(help="ids of entries")],
     *,
     command_id: CommandId = None,
     timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show agents entries that are only proposed, however few reflections support them."""
+    """Stand behind entries: agents are shown those that are only proposed, and no single source changes them."""
 
     async def decide(_log: Log, commands: Commands) -> Decision:
         return await commands.keep(name, entry_ids, command_id=command_id)

@@ -265,7 +265,8 @@ def _component(entry: Entry) -> Iterator[Text]:
 
 def _content(entry: Entry) -> Text:
     looks = "".join(f", looks like {flag}" for flag in sorted(flags(entry.content)))
-    mark = "" if is_active(entry) else f"({entry.state}, {len(entry.support)} support it{looks}) "
+    by_hand = "(by hand) " if entry.by_hand else ""
+    mark = by_hand if is_active(entry) else f"({entry.state}, {len(entry.support)} support it{looks}) "
     return Text.assemble((mark, "yellow"), clean(entry.content))
 
 

@@ -100,7 +100,9 @@ class VariantRun:
         if newest is not None or base is None:
             return
         commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=self._issuer)
-        decision = await commands.import_(self._name, base, "json", command_id=f"replay-base-{base.version}")
+        decision = await commands.import_(
+            self._name, base, "json", command_id=f"replay-base-{base.version}", by_hand=False
+        )
         if decision.command is not None:
             made = await commands.outcome(await commands.send(decision.command), self._timeout_s)
             if made is None:

@@ -221,7 +221,7 @@ def says_the_same(current: Playbook, given: Playbook, form: Format) -> bool:
 
 
 def _content(playbook: Playbook) -> tuple[object, ...]:
-    bookkeeping = {"created_version": 0, "updated_version": 0}
+    bookkeeping = {"created_version": 0, "updated_version": 0, "by_hand": False}
     entries = tuple(entry.model_copy(update=bookkeeping) for entry in playbook.entries)
     return playbook.sections, playbook.counters, playbook.holds, entries
 
@@ -248,7 +248,9 @@ def carried_over(current: Playbook, given: Playbook, form: Format) -> tuple[Entr
         )
         given = given.model_copy(update={"entries": tuple(renamed)})
     known = {entry.id: entry for entry in current.entries}
-    kept = {"evidence", "evidence_count"} | (set() if given.counters else {"helpful", "harmful"})
+    kept = {"evidence", "evidence_count", "guessed_count", "sources"} | (
+        set() if given.counters else {"helpful", "harmful"}
+    )
     return tuple(
         entry.model_copy(update=known[entry.id].model_dump(include=kept))
         if entry.id in known and known[entry.id].content == entry.content

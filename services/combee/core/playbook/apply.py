@@ -56,7 +56,7 @@ def applied(
     seen = tuple(seen)
     kind = holds_after(base, holds)
     usable = operations if kind == holds else ()
-    screen = Screen.of(base, seen, settings if kind == "entries" else None)
+    screen = Screen.of(base, seen, settings if kind == "entries" else None, revoked)
     names = names_of(seen, settings.sources) if settings else {}
     seen = screen.heard(seen)
     usable, refused = screen.screened(base, usable)
@@ -70,7 +70,14 @@ def applied(
         waits = policy is not None and (screen.proposes or not probation.is_off(policy))
         born: EntryState = probation.PROPOSED if waits else "active"
         draft = entries.apply_operations(
-            base, usable, seen, revoked=revoked, echoes=echoes, known=known, born=born
+            base,
+            usable,
+            seen,
+            revoked=revoked,
+            echoes=echoes,
+            known=known,
+            born=born,
+            by_hand=settings is None,
         )
         if policy is not None:
             _review(base, draft, names, policy, screen)
@@ -86,7 +93,7 @@ def applied(
 
 
 def _name_sources(draft: Draft, names: Mapping[str, str]) -> None:
-    for entry in with_sources(draft.entries.values(), names):
+    for entry in with_sources(draft.entries.values(), names, draft.guesses()):
         draft.put(entry)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from combee.core.playbook.evidence import rules_for, rules_of
 from combee.core.playbook.operations import union
-from combee.core.playbook.sections import slug
+from combee.core.playbook.sections import number_of, slug
 from combee_schemas.base import branch_in
 from combee_schemas.playbook import Adopted, Change, Entry, Playbook
 
@@ -123,9 +123,3 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
 
 def _renamed_change(change: Change, ids: Mapping[str, str]) -> Change:
     return change.model_copy(update={"entry_id": ids.get(change.entry_id, change.entry_id)})
-
-
-def number_of(entry_id: str) -> int:
-    """Return the number in an id such as ``calc-00012``, so that new ids never collide; 0: it has none."""
-    tail = entry_id.rpartition("-")[2]
-    return int(tail) if tail.isascii() and tail.isdigit() else 0

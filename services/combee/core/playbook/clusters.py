@@ -58,6 +58,8 @@ def clusters(
 
     ``near`` adds pairs found by other means (ids in order), and how much they are alike.
     """
+    # No model's word changes what a person stands behind.
+    entries = [entry for entry in entries if not entry.by_hand]
     harmful = [Cluster(why="harmful", entry_ids=(entry.id,)) for entry in entries if mostly_harmful(entry)]
     taken = {entry_id for cluster in harmful for entry_id in cluster.entry_ids}
     rest = [entry for entry in entries if entry.id not in taken]

@@ -13,7 +13,7 @@ from combee.core.playbook.conflicts import contest
 from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
-from combee.core.playbook.sections import same_section, slug
+from combee.core.playbook.sections import number_of, same_section, slug
 from combee.core.similarity.lessons import Index, index_of
 from combee_schemas.playbook import (
     ACE_SECTIONS,
@@ -50,6 +50,8 @@ class Draft:
     """Entries whose content is new in this version."""
     born: EntryState = "active"
     """The state of entries that are added."""
+    by_hand: bool = False
+    """Whether a person applies the operations."""
     ids: Mapping[str, str] = field(default_factory=dict)
     """Of a recomputation: under which ids entries are added, by their content."""
     placed: dict[str, str] = field(default_factory=dict)
@@ -100,6 +102,14 @@ class Draft:
         """Record one change."""
         self.changes.append(Change(kind=kind, entry_id=entry_id, detail=detail[:MAX_DETAIL_CHARS]))
 
+    def guesses(self) -> dict[str, frozenset[str]]:
+        """Return the reflections that came to rest on each entry although their texts do not bear it out."""
+        sure = self.support.by_entry()
+        return {
+            entry_id: frozenset(ids).difference(sure.get(entry_id, ()))
+            for entry_id, ids in self.landing.by_entry().items()
+        }
+
     def landed(self) -> Landed:
         """Return which reflections count in this version."""
         return self.landing.landed(self._reworded)
@@ -141,7 +151,8 @@ def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
             update={
                 "helpful": kept.helpful + twin.helpful,
                 "harmful": kept.harmful + twin.harmful,
-                "evidence_count": kept.evidence_count + twin.evidence_count - shared,
+                "evidence_count": (count := kept.evidence_count + twin.evidence_count - shared),
+                "guessed_count": min(kept.guessed_count + twin.guessed_count, count),
                 "evidence": union(kept.evidence, twin.evidence),
                 "sources": union(twin.sources, kept.sources)[-SOURCES_KEPT:],
                 "support": union(kept.support, twin.support),
@@ -162,6 +173,7 @@ def drafted(
     known: Iterable[Known] = (),
     born: EntryState = "active",
     ids: Mapping[str, str] = NO_IDS,
+    by_hand: bool = False,
 ) -> Draft:
     """Return a draft after ``base`` in which tags are counted, and to which ``apply`` applied what can be applied.
 
@@ -171,6 +183,7 @@ def drafted(
     draft = Draft.of(base)
     draft.born = born
     draft.ids = ids
+    draft.by_hand = by_hand
     revoked_ids = frozenset(revoked)
     seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]
     fresh = (reflection for reflection in seen if reflection.offset > base.counted_offset)
@@ -179,7 +192,14 @@ def drafted(
     _strengthen_known(draft, known, revoked_ids)
     usable = list(_sound(draft, operations, revoked_ids))
     offsets = {reflection.reflection_id: reflection.offset for reflection in seen}
-    winners, losers = contest(usable, draft.entries, offsets)
+    # An id that the batch itself gives can be foreseen: whoever names it contends for it as for any other.
+    foreseen = {
+        entry_id
+        for operation in usable
+        for entry_id in operation.entry_ids
+        if number_of(entry_id) >= base.next_id
+    }
+    winners, losers = contest(usable, {*draft.entries, *ids.values(), *foreseen}, offsets)
     for loser in losers:
         text = f"{loser.operation.kind}: {loser.operation.content}"
         draft.note("duplicate" if loser.is_repeat else "superseded", loser.entry_id, text)
@@ -188,7 +208,20 @@ def drafted(
         apply(draft, operation)
         draft.landing.take(draft.changes[done:], operation.evidence)
         draft.support.take(draft.changes[done:], set(operation.evidence).difference(operation.guessed))
+    _count_guesses(draft, base)
     return draft
+
+
+def _count_guesses(draft: Draft, base: Playbook) -> None:
+    known = {entry.id: entry.evidence for entry in base.entries}
+    for entry_id, guesses in draft.guesses().items():
+        entry = draft.entries.get(entry_id)
+        if entry is not None and (
+            news := guesses.intersection(entry.evidence).difference(known.get(entry_id, ()))
+        ):
+            draft.entries[entry_id] = entry.model_copy(
+                update={"guessed_count": entry.guessed_count + len(news)}
+            )
 
 
 def _sound(draft: Draft, operations: Iterable[Operation], revoked_ids: frozenset[str]) -> Iterator[Operation]:

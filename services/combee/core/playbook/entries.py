@@ -3,8 +3,8 @@
 Entries are short lessons in sections (ACE). An operation adds, changes, merges or removes some of them.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Container, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 
@@ -33,21 +33,31 @@ def apply_operations(
     known: Iterable[Known] = (),
     born: EntryState = "active",
     ids: Mapping[str, str] = NO_IDS,
+    by_hand: bool = False,
 ) -> Draft:
     """Return ``base`` with tags counted and operations applied in order; evidence from ``revoked`` never counts.
 
     Operations on entries that vanished are dropped and recorded; an ADD of what is already there
     strengthens the entry that says it; of several on one entry the one with the newest evidence wins. ``born`` is
-    the state of what is added, ``ids`` where it goes in a recomputation.
+    the state of what is added, ``ids`` where it goes in a recomputation; ``by_hand``: a person says all of it.
     """
     return drafted(
-        base, operations, seen, _apply, revoked=revoked, echoes=echoes, known=known, born=born, ids=ids
+        base,
+        operations,
+        seen,
+        _apply,
+        revoked=revoked,
+        echoes=echoes,
+        known=known,
+        born=born,
+        ids=ids,
+        by_hand=by_hand,
     )
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
     """Return sections and entries after the token budget: the least useful entries go, and it is recorded."""
-    for entry_id in evictions(tuple(draft.entries.values()), budget_tokens):
+    for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries):
         draft.note("evict", entry_id, draft.entries[entry_id].content)
         draft.landing.evict(entry_id)
         draft.drop(entry_id)
@@ -56,8 +66,14 @@ def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str,
     return section_order(base.sections, entries), entries
 
 
-def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
-    """Return whom to evict so that the rest fits: lowest balance of counters, then least evidence, then oldest.
+def evictions(
+    entries: Sequence[Entry], budget_tokens: int, before: Sequence[Entry] | None = None
+) -> tuple[str, ...]:
+    """Return whom to evict so that the rest fits; ``before`` are the entries of the version before.
+
+    First goes what the fewest sources support; of that the lowest balance of counters, then least evidence, then
+    oldest. A source's new entries make room among its own first. What a person stands behind goes last, and only
+    where such entries alone exceed the budget.
 
     What is only proposed has a share of its own beside the budget: agents do not read it, and a full playbook would
     never learn anything new if it had to make room for it at once. Of what is proposed, what looks like an
@@ -65,18 +81,65 @@ def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
     """
     shown = [entry for entry in entries if is_active(entry)]
     proposed = [entry for entry in entries if not is_active(entry)]
-    return *_excess(shown, budget_tokens), *_crowded_out(proposed, budget_tokens // PROPOSED_SHARE)
+    was_shown = [entry for entry in (entries if before is None else before) if is_active(entry)]
+    return *_excess(shown, was_shown, budget_tokens), *_crowded_out(proposed, budget_tokens // PROPOSED_SHARE)
 
 
-def _excess(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
+def _excess(entries: Sequence[Entry], before: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
+    """Return which shown entries go, in turn.
+
+    A source that brings something makes as much room among what it alone supports, as far as that was there before.
+    Nor does what it brings take the room of a source that has less of it.
+    """
     excess = sum(map(entry_tokens, entries)) - budget_tokens
-    out: list[str] = []
-    for entry in sorted(entries, key=_use) if excess > 0 else ():
-        if excess <= 0:
-            break
-        excess -= entry_tokens(entry)
-        out.append(entry.id)
+    if excess <= 0:
+        return ()
+    sizes = {entry.id: entry_tokens(entry) for entry in before}
+    owners = {entry.id: _owner(entry) for entry in entries}
+    room, brought = Counter[str](), Counter[str]()
+    queues: dict[str, deque[Entry]] = defaultdict(deque)
+    order = sorted(entries, key=lambda entry: (entry.by_hand, len(_supporters(entry)), _use(entry)))
+    for entry in order:
+        if owner := owners[entry.id]:
+            room[owner] += entry_tokens(entry)
+            brought[owner] += max(0, entry_tokens(entry) - sizes.get(entry.id, 0))
+            queues[owner].append(entry)
+    debts = {owner: min(tokens, room[owner] - tokens) for owner, tokens in brought.items() if tokens}
+    left, out = deque(order), dict[str, None]()
+    while excess > 0:
+        payer = _largest(debts)
+        if not payer or debts[payer] <= 0:
+            owner, payer = owners[_next(left, out).id], _largest({source: room[source] for source in debts})
+            payer = payer if owner and payer and room[payer] > room[owner] else ""
+        entry = _next(queues[payer] if payer else left, out)
+        tokens, owner = entry_tokens(entry), owners[entry.id]
+        excess -= tokens
+        room[owner] -= tokens
+        if owner in debts:
+            debts[owner] -= tokens
+        out[entry.id] = None
     return tuple(out)
+
+
+def _largest(tokens: Mapping[str, int]) -> str:
+    return max(tokens, key=lambda source: (tokens[source], source), default="")
+
+
+def _next(queue: deque[Entry], out: Container[str]) -> Entry:
+    while queue[0].id in out:
+        queue.popleft()
+    return queue[0]
+
+
+def _supporters(entry: Entry) -> tuple[str, ...]:
+    """Return the sources that support an entry; beside a proven one, those that prove nothing add none."""
+    return tuple(source for source in entry.sources if source != UNPROVEN) or (UNPROVEN,)
+
+
+def _owner(entry: Entry) -> str:
+    """Return the only source that supports an entry; nothing if there are several, or a person stands behind it."""
+    first, *others = _supporters(entry)
+    return "" if others or entry.by_hand else first
 
 
 def _crowded_out(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
@@ -118,8 +181,8 @@ def _is_welcome(entry: Entry) -> bool:
 
 
 def _use(entry: Entry) -> tuple[int | str, ...]:
-    """Return how useful an entry is; of evidence that is a guess a proposed one has no use."""
-    evidence = entry.evidence_count if is_active(entry) else len(entry.support)
+    """Return how useful an entry is; evidence that is a guess is of no use."""
+    evidence = entry.evidence_count - entry.guessed_count if is_active(entry) else len(entry.support)
     return _is_welcome(entry), entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
 
 
@@ -150,6 +213,7 @@ def _add(draft: Draft, operation: Operation) -> None:
         section=section,
         content=operation.content,
         state=draft.born,
+        by_hand=draft.by_hand,
         created_version=draft.version,
     )
     draft.put(rest_on(entry, operation.evidence, draft.version))
@@ -158,7 +222,8 @@ def _add(draft: Draft, operation: Operation) -> None:
 
 def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
     """Let an entry rest on an operation that says the same; its own words stay."""
-    draft.put(rest_on(entry, operation.evidence, draft.version))
+    strengthened = entry.model_copy(update={"by_hand": draft.by_hand or entry.by_hand})
+    draft.put(rest_on(strengthened, operation.evidence, draft.version))
     differs = normalise(operation.content) != normalise(entry.content)
     words = f": {operation.content}" if differs else ""
     draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
@@ -190,8 +255,11 @@ def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
     """Give an entry its new content; if another one says that already, the two become that one."""
     twin = draft.saying(operation.content, but=entry.id)
     if twin is None:
-        changed = entry.model_copy(update={"content": operation.content})
-        draft.put(rest_on(changed, operation.evidence, draft.version))
+        by_hand = draft.by_hand or (entry.by_hand and entry.content == operation.content)
+        update = {"content": operation.content, "by_hand": by_hand}
+        if operation.evidence and not same_lesson(entry.content, operation.content):
+            update["sources"] = ()  # they bore out other words
+        draft.put(rest_on(entry.model_copy(update=update), operation.evidence, draft.version))
         draft.note("update", entry.id, entry.content)
         return
     draft.drop(entry.id)

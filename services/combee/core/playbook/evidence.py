@@ -167,7 +167,8 @@ def without(entry: Entry, revoked: Collection[str]) -> Entry:
     supporting = tuple(reflection_id for reflection_id in entry.support if reflection_id not in revoked)
     update = {
         "evidence": left,
-        "evidence_count": max(0, entry.evidence_count - lost),
+        "evidence_count": (count := max(0, entry.evidence_count - lost)),
+        "guessed_count": min(entry.guessed_count, count),
         "support": supporting,
     }
     return entry.model_copy(update=update) if lost else entry

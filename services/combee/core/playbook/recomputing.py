@@ -9,7 +9,7 @@ Some cases cannot be known without a model: the words of an operation that rests
 other reflections say by a model's word, in words that are revoked elsewhere, stays and is named.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -102,7 +102,7 @@ class Recomputation:
 
     def __post_init__(self) -> None:
         """Begin with the first version."""
-        self.entries = dict(self._cleaned(self.recorded.entries))
+        self.entries = dict(self._cleaned(self.recorded))
         self._compare()
 
     def follow(self, version: Playbook, update: Update | None) -> None:
@@ -160,7 +160,8 @@ class Recomputation:
         entries = tuple(self.entries[entry_id] for entry_id in order)
         changes = [*self._differences(known)]
         if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
-            out = frozenset(evictions(entries, budget_tokens))
+            budget = self._settings.playbook_tokens or budget_tokens
+            out = frozenset(evictions(entries, budget, self.recorded.entries))
             changes += [
                 Change(kind="evict", entry_id=entry.id, detail=entry.content[:300])
                 for entry in entries
@@ -202,12 +203,20 @@ class Recomputation:
         if other:
             self._other[evidence.place(self.recorded)] = other
 
-    def _cleaned(self, entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
-        """Yield entries without revoked evidence, but those that rest on nothing else."""
+    def _cleaned(self, version: Playbook) -> Iterator[tuple[str, Entry]]:
+        """Yield a version's entries without revoked evidence, but those that rest on nothing else.
+
+        What a person wrote or kept rests on the person; what somebody imported, on the evidence that it came with.
+        """
         gone = frozenset(self.barred.revoked)
-        entries = tuple(entries)
-        alone = {entry.id for entry in evidence.resting_on(entries, gone)}
-        return ((entry.id, evidence.without(entry, gone)) for entry in entries if entry.id not in alone)
+        alone = {
+            entry.id
+            for entry in evidence.resting_on(version.entries, gone)
+            if version.origin == "import" or not entry.by_hand
+        }
+        return (
+            (entry.id, evidence.without(entry, gone)) for entry in version.entries if entry.id not in alone
+        )
 
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
@@ -220,16 +229,20 @@ class Recomputation:
                 for entry_id, entry in self.entries.items()
                 if entry_id not in out
             }
-        now = dict(self._cleaned(after.entries))
+        now = dict(self._cleaned(after))
         entries: dict[str, Entry] = {}
         for entry in after.entries:
             said = was.get(entry.id)
             same = said is not None and (
                 said == entry if after.origin == "batch" else _says_the_same(said, entry)
             )
-            if same and entry.id in self.entries:
-                entries[entry.id] = _in_state(self.entries[entry.id], said, entry)
-            elif not same and entry.id in now:
+            mine = self.entries.get(entry.id)
+            # Whoever keeps an entry stands behind the words that it has then.
+            is_kept = said is not None and entry.by_hand and not said.by_hand
+            if same and mine is not None and (mine.content == entry.content or not is_kept):
+                mine = mine.model_copy(update={"by_hand": True}) if is_kept else mine
+                entries[entry.id] = _in_state(mine, said, entry)
+            elif (is_kept or not same) and entry.id in now:
                 entries[entry.id] = now[entry.id]
         if after.origin in WHOLLY_NEW:
             return entries
@@ -256,7 +269,7 @@ class Recomputation:
         self.next_id = max(self.next_id, draft.next_id)
         contents = {entry.content: entry.id for entry in draft.entries.values()}
         self._mixed += prepared.mixed(contents)
-        return self._merged(before, after, update, recorded.entries, draft.entries, gone)
+        return self._merged(before, after, update, recorded.entries, draft, gone)
 
     def _is_touched(self, before: Playbook, update: Update, gone: frozenset[str]) -> bool:
         """Return whether a batch, or what it was applied to, is another without what is revoked."""
@@ -273,13 +286,14 @@ class Recomputation:
         after: Playbook,
         update: Update,
         recorded: Mapping[str, Entry],
-        mine: Mapping[str, Entry],
+        draft: Draft,
         gone: Collection[str],
     ) -> dict[str, Entry]:
         """Return the entries after a batch: as recorded, unless applying it without what is revoked differs."""
         was = {entry.id: entry for entry in before.entries}
         known = {entry.id: entry for entry in after.entries}
-        now, out = dict(self._cleaned(after.entries)), _evicted(after)
+        mine = draft.entries
+        now, out = dict(self._cleaned(after)), _evicted(after)
         entries: dict[str, Entry] = {}
         for entry_id in dict.fromkeys((*known, *mine)):
             entry, there = mine.get(entry_id), known.get(entry_id)
@@ -293,7 +307,7 @@ class Recomputation:
                 entries[entry_id] = entry
         seen = (reflection for reflection in update.result.seen if reflection.reflection_id not in gone)
         names = names_of(seen, update.plan.settings.sources)
-        return {entry.id: entry for entry in with_sources(entries.values(), names)}
+        return {entry.id: entry for entry in with_sources(entries.values(), names, draft.guesses())}
 
 
 @dataclass(slots=True)
@@ -403,7 +417,7 @@ class _Prepared:
         """Let an addition that was said already go on counting for the entry that says it."""
         landed = self.placed.get(operation.content)
         if landed is not None and landed in self.entries:
-            self.known.append(Known(entry_id=landed, evidence=left))
+            self.known.append(Known(entry_id=landed, evidence=left, guessed=operation.guessed))
 
     def _again(self, operation: Operation) -> Operation:
         """Return an operation on entries that are gone as an addition: its own evidence supports its words."""
@@ -435,6 +449,7 @@ class _Prepared:
             bare = {
                 "evidence": (),
                 "evidence_count": 0,
+                "guessed_count": 0,
                 "helpful": 0,
                 "harmful": 0,
                 "sources": (),
@@ -466,7 +481,7 @@ def _drafted(
             ids=ids or {},
         )
     policy = settings.probation if update.plan.reason != "consolidate" else None
-    screen = Screen.of(base, result.seen, settings)
+    screen = Screen.of(base, result.seen, settings, gone)
     screened, _ = screen.screened(base, operations)
     waits = policy is not None and (screen.proposes or not probation.is_off(policy))
     born: EntryState = probation.PROPOSED if waits else "active"

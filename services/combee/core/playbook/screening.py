@@ -10,15 +10,20 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from combee.core.flags import flags
+from combee.core.playbook.operations import normalise
 from combee.core.sources import UNPROVEN, names_of
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, TaughtBy
 from combee_schemas.scan import Operation, OperationKind, Seen
 
+TO_CHANGE_BY_HAND = 3
+"""So many reflections, of as many sources, change or remove what a person stands behind; of a playbook's only source
+so many reflections do."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """An operation that does not count, and why."""
+    """An operation that does not count as it is, and why."""
 
     operation: Operation
     why: str
@@ -26,7 +31,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """The rules for one batch; without settings, as for what a person does, everything counts."""
+    """The rules for one batch; for what a person does, everything counts."""
+
+    is_person: bool = True
 
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the source it counts for."""
@@ -37,26 +44,37 @@ class Screen:
     flags: bool = False
     sources: int = 1
     """So many must say the same before an entry is reworded, merged or removed."""
+    several: bool = False
+    """Whether the playbook has several sources, those of the batch included."""
+    revoked: frozenset[str] = frozenset()
+    """Reflections that bear nothing out."""
 
     @classmethod
-    def of(cls, base: Playbook, seen: Iterable[Seen], settings: PlanSettings | None) -> "Screen":
-        """Return the rules for a batch that is applied to ``base``."""
+    def of(
+        cls,
+        base: Playbook,
+        seen: Iterable[Seen],
+        settings: PlanSettings | None,
+        revoked: Iterable[str] = (),
+    ) -> "Screen":
+        """Return the rules for a batch that is applied to ``base``; without settings for what a person does."""
         if settings is None:
             return OPEN
         quorum = settings.probation.sources if settings.probation else 1
-        rules = (settings.new_source_batches, settings.source_operations, settings.propose_flagged)
-        if quorum == 1 and not any(rules):
-            return OPEN
-        seen = tuple(seen)
+        gone = frozenset(revoked)
+        seen = tuple(reflection for reflection in seen if reflection.reflection_id not in gone)
         names = dict.fromkeys((reflection.reflection_id for reflection in seen), UNPROVEN)
         names |= names_of(seen, settings.sources)
         several = len({*names.values(), *(source.name for source in base.taught_by)}) > 1
         return cls(
+            is_person=False,
             names=names,
             established=established_sources(base.taught_by, settings.new_source_batches),
             most=settings.source_operations if several else 0,
             flags=settings.propose_flagged,
             sources=quorum,
+            several=several,
+            revoked=gone,
         )
 
     @property
@@ -87,22 +105,26 @@ class Screen:
     def screened(
         self, base: Playbook, operations: Sequence[Operation]
     ) -> tuple[Sequence[Operation], Sequence[Refused]]:
-        """Return the operations as they count, and those that do not.
+        """Return the operations as they count, and those that do not count as they are.
 
-        What must wait changes no entry that agents are shown: it is added beside it, and proposed.
+        What must wait changes no entry that agents are shown: it is added beside it, and proposed. What too few say
+        of an entry that a person stands behind is added beside it, too.
         """
-        if not (self.most or self.proposes):
+        known = {entry.id: entry for entry in base.entries}
+        by_hand = frozenset(entry.id for entry in base.entries if entry.by_hand)
+        if self.is_person or not (self.most or self.proposes or by_hand):
             return operations, ()
         kept, refused = self._within_share(operations)
-        known = {entry.id: entry for entry in base.entries}
         passed: list[Operation] = []
         for operation in kept:
-            why = self._doubt_of_operation(operation, known)
+            too_few = "" if _says_the_same(operation, known) else self._too_few_for(operation, by_hand)
+            why = too_few or self._doubt_of_operation(operation, known)
             # Without evidence: of a consolidation, whose words nobody would ever support.
-            if why and (operation.kind == OperationKind.REMOVE or not operation.evidence):
-                refused.append(Refused(operation=operation, why=why))
-            else:
+            adds = operation.kind != OperationKind.REMOVE and bool(operation.evidence)
+            if not why or adds:
                 passed.append(_added(operation, known) if why else operation)
+            if too_few or (why and not adds):
+                refused.append(Refused(operation=operation, why=why))
         return passed, refused
 
     def _within_share(self, operations: Sequence[Operation]) -> tuple[list[Operation], list[Refused]]:
@@ -127,16 +149,30 @@ class Screen:
         ]
         return [operation for at, operation in enumerate(operations) if at not in over], refused
 
+    def _too_few_for(self, operation: Operation, by_hand: frozenset[str]) -> str:
+        """Return why an operation must not change what a person stands behind; empty: it does not, or it may."""
+        theirs = by_hand.intersection(operation.entry_ids)
+        sure = self._sure(operation)
+        sources = {self._name(reflection_id) for reflection_id in sure}
+        least = TO_CHANGE_BY_HAND
+        if not theirs or (len(sure) >= least and (len(sources) >= least or not self.several)):
+            return ""
+        said = f"{len(sure)} of {least} reflections"
+        if self.several:
+            said += f" and {len(sources)} of {least} sources"
+        return f"a person stands behind {', '.join(sorted(theirs))}: {said} say so"
+
     def _doubt_of_operation(self, operation: Operation, known: Mapping[str, Entry]) -> str:
         names = self._names(operation)
-        if names and self._are_new(names, is_sure=bool(_sure(operation))):
+        sure = self._sure(operation)
+        if names and self._are_new(names, is_sure=bool(sure)):
             return _taught_by(names)
-        changed = [known[entry_id] for entry_id in operation.entry_ids if entry_id in known]
-        # Of a proposed entry, too: its support was for other words. A guess is nobody's word.
-        witnesses = {self._name(reflection_id) for reflection_id in _sure(operation)}
-        if changed and operation.evidence and len(witnesses) < self.sources:
+        # Of a proposed entry, too: its support was for other words. And of one that the batch itself adds, whose id
+        # can be foreseen.
+        witnesses = {self._name(reflection_id) for reflection_id in sure}
+        if operation.entry_ids and operation.evidence and len(witnesses) < self.sources:
             return f"{len(witnesses)} of {self.sources} sources say so: {', '.join(sorted(witnesses))}"
-        said = [flags(entry.content) for entry in changed]
+        said = [flags(known[entry_id].content) for entry_id in operation.entry_ids if entry_id in known]
         news = self._flags(operation.content).difference(*said)
         return _looks_like(news) if news else ""
 
@@ -155,16 +191,25 @@ class Screen:
         return _taught_by(names) if self._are_new(names, is_sure=is_sure) else ""
 
     def _are_new(self, names: Collection[str], *, is_sure: bool) -> bool:
-        """Return whether no established source speaks for something; of evidence that is a guess, all must be."""
+        """Return whether no established source speaks for something.
+
+        Evidence that is a guess may name anybody: all must be established that teach in the batch.
+        """
         if not self.established:
             return False
-        return self.established.isdisjoint(names) if is_sure else not self.established.issuperset(names)
+        if is_sure:
+            return self.established.isdisjoint(names)
+        return not self.established.issuperset({*names, *self.names.values()})
 
     def _flags(self, content: str) -> frozenset[str]:
         return frozenset(flags(content)) if self.flags else frozenset()
 
     def _names(self, operation: Operation) -> set[str]:
-        return {self._name(reflection_id) for reflection_id in _sure(operation) or operation.evidence}
+        return {self._name(reflection_id) for reflection_id in self._sure(operation) or operation.evidence}
+
+    def _sure(self, operation: Operation) -> set[str]:
+        """Return the reflections whose texts bear out what an operation says."""
+        return set(operation.evidence).difference(operation.guessed, self.revoked)
 
     def _name(self, reflection_id: str) -> str:
         return self.names.get(reflection_id, UNPROVEN)
@@ -175,8 +220,12 @@ SOURCES_LISTED = 20
 """Of one batch."""
 
 
-def _sure(operation: Operation) -> set[str]:
-    return set(operation.evidence).difference(operation.guessed)
+def _says_the_same(operation: Operation, known: Mapping[str, Entry]) -> bool:
+    """Return whether an operation only strengthens an entry, in its own words."""
+    if operation.kind != OperationKind.UPDATE or not operation.evidence:
+        return False
+    entry = known.get(operation.entry_ids[0]) if operation.entry_ids else None
+    return entry is not None and normalise(entry.content) == normalise(operation.content)
 
 
 def _taught_by(names: Collection[str]) -> str:
@@ -206,18 +255,20 @@ def established_sources(taught_by: Iterable[TaughtBy], batches: int) -> frozense
     )
 
 
-def with_sources(entries: Iterable[Entry], names: Mapping[str, str]) -> tuple[Entry, ...]:
-    """Return entries with the names of those whose reflections they rest on now, the newest last.
+def with_sources(
+    entries: Iterable[Entry], names: Mapping[str, str], guesses: Mapping[str, Collection[str]]
+) -> tuple[Entry, ...]:
+    """Return entries with the names of those whose reflections bear them out now, the newest last.
 
-    Of a proposed entry a guess names nobody: who supports it decides whether agents are shown it.
+    ``guesses`` are the reflections, by entry, that were named for it and do not: they name nobody.
     """
     if not names:
         return tuple(entries)
     return tuple(
         entry.model_copy(update={"sources": last_sources(entry.sources, new)}) if new else entry
         for entry in entries
-        for ids in (entry.support if entry.state == "proposed" else entry.evidence,)
-        for new in ([names[reflection_id] for reflection_id in ids if reflection_id in names],)
+        for guessed in (guesses.get(entry.id, ()),)
+        for new in ([names[one] for one in entry.evidence if one in names and one not in guessed],)
     )
 
 

@@ -34,3 +34,9 @@ def slug(section: str) -> str:
     known = SLUGS.get(same_section(section, SLUGS))
     initials = "".join(word[0] for word in re.findall(r"[a-z0-9]+", section.lower()))
     return known or initials[:4] or "misc"
+
+
+def number_of(entry_id: str) -> int:
+    """Return the number in an id such as ``calc-00012``, so that new ids never collide; 0: it has none."""
+    tail = entry_id.rpartition("-")[2]
+    return int(tail) if tail.isascii() and tail.isdigit() else 0

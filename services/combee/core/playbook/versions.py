@@ -9,12 +9,13 @@ from pydantic import ValidationError
 from combee.core.formats.render import section_order
 from combee.core.playbook import evidence, probation, retention
 from combee.core.playbook.apply import applied, holds_after
-from combee.core.playbook.branching import Adoption, barred_by, number_of, taken_over
+from combee.core.playbook.branching import Adoption, barred_by, taken_over
 from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
 from combee.core.playbook.operations import union
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.screening import by_source, taught
+from combee.core.playbook.sections import number_of
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee.core.sources import names_of
 from combee_schemas.base import is_branch_of
@@ -59,6 +60,8 @@ def after_update(
 ) -> Playbook:
     """Return the version that ``update`` makes of ``current``; it rises by one even if nothing changes.
 
+    ``budget_tokens`` is the token budget where the batch's manifest does not say it.
+
     Raises
     ------
     InapplicableError
@@ -72,7 +75,7 @@ def after_update(
         result.operations,
         result.seen,
         holds=plan.settings.holds,
-        budget_tokens=budget_tokens,
+        budget_tokens=plan.settings.playbook_tokens or budget_tokens,
         revoked=evidence.barred(current, result.seen),
         echoes=result.echoes,
         known=result.known,
@@ -457,25 +460,30 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
         budget_tokens=budget_tokens,
         revoked=current.revoked,
     )
-    kept = tuple(entry for entry in entries if _is_by_hand(entry, draft.version))
-    promoted = {entry.id: probation.activated(entry) for entry in kept}
-    says = {entry.id: entry.content for entry in current.entries if entry.id in promoted}
-    # That it says what it said is no change; that it is shown is one.
+    touched = tuple(entry for entry in entries if entry.updated_version == draft.version)
+    theirs = {entry.id: probation.activated(entry) for entry in touched}
+    was = {entry.id: entry for entry in current.entries if entry.id in theirs}
+    says = {entry_id: e.content for entry_id, e in was.items() if e.content == theirs[entry_id].content}
+    # That it says what it said is no change; that a person stands behind it is one.
     done = (change for change in draft.changes if says.get(change.entry_id) != change.detail)
-    changes = (Change(kind="promote", entry_id=entry_id, detail="by hand") for entry_id in promoted)
+    kept = (
+        entry_id
+        for entry_id, entry in theirs.items()
+        if entry_id in was and (not probation.is_active(was[entry_id]) or _is_kept(was[entry_id], entry))
+    )
+    changes = (Change(kind="promote", entry_id=entry_id, detail="by hand") for entry_id in kept)
     return current.model_copy(
         update={
             "sections": sections,
-            "entries": tuple(promoted.get(entry.id, entry) for entry in entries),
+            "entries": tuple(theirs.get(entry.id, entry) for entry in entries),
             "next_id": draft.next_id,
             "changes": (*done, *changes),
         }
     )
 
 
-def _is_by_hand(entry: Entry, version: int) -> bool:
-    """Return whether a proposed entry is one that an edit has changed or named."""
-    return entry.state == probation.PROPOSED and entry.updated_version == version
+def _is_kept(before: Entry, after: Entry) -> bool:
+    return after.by_hand and not before.by_hand and after.content == before.content
 
 
 def barring(current: Playbook, command: Command) -> Playbook:

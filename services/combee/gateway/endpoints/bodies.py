@@ -74,7 +74,7 @@ class Edit(Asked):
 
 
 class Keep(Asked):
-    """Show agents entries that are only proposed."""
+    """Stand behind entries; agents are shown those that are only proposed."""
 
     entry_ids: list[Id] = Field(min_length=1, max_length=1000)
 

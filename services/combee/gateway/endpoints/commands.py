@@ -106,7 +106,7 @@ class Endpoints:
         )
 
     async def keep(self, call: Given, body: Keep) -> Sent:
-        """Show agents entries that are only proposed, however few reflections support them."""
+        """Stand behind entries: agents are shown those that are only proposed, and no single source changes them."""
         return await self._carried_out(
             call, body, lambda to: to.keep(call.name, body.entry_ids, command_id=body.command_id)
         )

@@ -273,8 +273,10 @@ def test_a_flagged_text_that_a_person_approved_stays_shown_and_may_be_reworded()
     command = commands.keep(held, [saying(held, linked).id], None)
     assert command is not None
     approved = after_command(command, held)
-    reword = op(UPDATE, better, saying(approved, linked).id, evidence=("r-2",))
-    assert states(after(approved, [reword], [seen("r-2", "shop")], **FLAGGED)) == {better: "active"}
+    three = ("r-2", "r-3", "r-4")
+    reword = op(UPDATE, better, saying(approved, linked).id, evidence=three)
+    made = after(approved, [reword], [seen(one, "shop") for one in three], **FLAGGED)
+    assert states(made) == {better: "active"}
 
 
 def test_a_flagged_rewording_is_proposed_beside_what_agents_are_shown() -> None:
@@ -411,3 +413,131 @@ def test_a_guess_is_no_source_that_removes_an_entry(guessed: tuple[str, ...], le
     removal = op(REMOVE, "", entry.id, evidence=("r-1", "r-2"), guessed=guessed)
     made = after(before, [removal], [seen("r-1", "shop"), seen("r-2", "lab")], **several)
     assert [entry.content for entry in made.entries] == left
+
+
+# ---- an entry that the batch itself adds
+
+
+SEVERAL: dict[str, Any] = {"probation": Probation(reflections=2, sources=2)}
+HONEST = [seen("r-1", "shop"), seen("r-2", "desk")]
+BORN = "calc-00001"
+
+
+@pytest.mark.parametrize(
+    "hijack",
+    [
+        op(UPDATE, POISON, BORN, evidence=("r-3",)),
+        op(MERGE, POISON, BORN, BORN, evidence=("r-3",)),
+        op(REMOVE, "", BORN, evidence=("r-3",)),
+    ],
+    ids=["UPDATE", "MERGE", "REMOVE"],
+)
+def test_an_operation_on_an_entry_that_its_batch_adds_is_judged_as_on_any_other(hijack: Operation) -> None:
+    lesson = add(PLAIN, "r-1", "r-2")
+    made = after(empty("p"), [lesson, hijack], [*HONEST, seen("r-3", "lab")], **SEVERAL)
+    there = {saying(made, PLAIN).id: PLAIN}
+    assert there == {BORN: PLAIN}
+    assert states(made)[PLAIN] == "active"
+    assert states(made).get(POISON, "proposed") == "proposed"
+    assert "lab" not in saying(made, PLAIN).sources
+    apart = after(empty("p"), [lesson], HONEST, **SEVERAL)
+    later = after(apart, [hijack], [seen("r-3", "lab")], **SEVERAL)
+    assert states(later) == states(made)
+
+
+def test_enough_sources_reword_an_entry_that_their_batch_adds() -> None:
+    reword = op(UPDATE, OTHER, BORN, evidence=("r-3", "r-4"))
+    both = [seen("r-3", "shop"), seen("r-4", "desk")]
+    made = after(empty("p"), [add(PLAIN, "r-1", "r-2"), reword], [*HONEST, *both], **SEVERAL)
+    assert states(made) == {OTHER: "active"}
+
+
+def test_of_two_rewordings_of_an_entry_that_their_batch_adds_the_newest_evidence_wins() -> None:
+    newest, older = op(UPDATE, OTHER, BORN, evidence=("r-4",)), op(UPDATE, POISON, BORN, evidence=("r-3",))
+    reflections = [seen(f"r-{n}", "shop") for n in range(1, 5)]
+    made = after(empty("p"), [add(PLAIN, "r-1"), newest, older], reflections)
+    assert states(made) == {OTHER: "active"}
+    assert ("superseded", BORN) in changes(made)
+
+
+def test_a_hijack_of_a_newborn_entry_is_judged_when_its_batch_is_applied_again() -> None:
+    hijack = op(UPDATE, POISON, BORN, evidence=("r-3",))
+    operations = [add(PLAIN, "r-1", "r-2"), hijack, add(OTHER, "r-4")]
+    reflections = [*HONEST, seen("r-3", "lab"), seen("r-4", "shop")]
+    before = empty("p")
+    made = update(before, operations, reflections, **SEVERAL)
+    version = versions.after_update(before, made, budget_tokens=PLENTY, now_ms=0)
+    book = Recomputation(before, version.model_copy(update={"revoked": ("r-4",)}))
+    book.follow(version, made)
+    left = {entry.content: entry.state for entry in book.result(budget_tokens=PLENTY).entries}
+    assert left == {PLAIN: "active", POISON: "proposed"}
+
+
+# ---- evidence by a guess
+
+
+def test_a_curator_that_names_all_items_lends_an_active_entry_no_source() -> None:
+    obeyed = add(POISON, "r-1", "r-2", "r-3", guessed=("r-1", "r-2"))
+    made = saying(after(empty("p"), [obeyed], [*HONEST, seen("r-3", "lab")]), POISON)
+    assert (made.state, made.sources) == ("active", ("lab",))
+    assert (made.evidence_count, made.guessed_count) == (3, 2)
+    again = after(empty("p"), [add(POISON, "r-3")], [seen("r-3", "lab")])
+    obeyed = add(POISON, "r-4", "r-5", guessed=("r-4", "r-5"))
+    made = saying(after(again, [obeyed], [seen("r-4", "shop"), seen("r-5", "desk")]), POISON)
+    assert (made.sources, made.evidence_count, made.guessed_count) == (("lab",), 3, 2)
+
+
+def test_a_guess_keeps_no_entry_in_the_playbook() -> None:
+    guessed = tuple(f"r-{n}" for n in range(3, 9))
+    obeyed = add(POISON, "r-2", *guessed, guessed=guessed)
+    reflections = [seen("r-2", "shop"), *(seen(one, "shop") for one in guessed)]
+    first = after(empty("p"), [add(PLAIN, "r-0", "r-1")], [seen("r-0", "shop"), seen("r-1", "shop")])
+    made = versions.after_update(
+        first,
+        update(first, [obeyed], reflections),
+        budget_tokens=entry_tokens(first.entries[0]),
+        now_ms=0,
+    )
+    assert states(made) == {PLAIN: "active"}
+
+
+def test_a_guess_that_leaves_the_new_source_out_speaks_for_nobody() -> None:
+    guess = add(POISON, "r-3", "r-4", guessed=("r-3", "r-4"))
+    reflections = [seen("r-3", "shop"), seen("r-4", "shop"), seen("r-5", "stranger")]
+    held = after(established(**NEW), [guess], reflections, **NEW)
+    assert states(held)[POISON] == "proposed"
+    assert states(after(established(**NEW), [guess], reflections[:2], **NEW))[POISON] == "active"
+
+
+def test_a_repeat_that_rests_on_a_guess_makes_no_source_of_it() -> None:
+    several = {"probation": Probation(reflections=2, sources=2, batches=9)}
+    before = after(empty("p"), [add(PLAIN, "r-1")], [seen("r-1", "lab")], **several)
+    (entry,) = before.entries
+    sure = op(UPDATE, f"{PLAIN}.", entry.id, evidence=("r-3", "r-2"))
+    guess = op(UPDATE, PLAIN, entry.id, evidence=("r-4", "r-5"), guessed=("r-4", "r-5"))
+    names = [seen("r-2", "lab"), seen("r-3", "lab"), seen("r-4", "shop"), seen("r-5", "desk")]
+    made = saying(after(before, [sure, guess], names), PLAIN)
+    assert made.sources == ("lab",)
+
+
+def test_what_is_revoked_is_no_source_that_changes_an_entry() -> None:
+    before = established()
+    (entry,) = before.entries
+    barred = before.model_copy(update={"revoked": ("r-4",)})
+    reword = op(UPDATE, POISON, entry.id, evidence=("r-3", "r-4"))
+    made = after(barred, [reword], [seen("r-3", "shop"), seen("r-4", "lab")], **SEVERAL)
+    assert states(made) == {PLAIN: "active", POISON: "proposed"}
+
+
+def test_a_rewording_has_the_sources_that_bear_out_its_words_and_not_those_of_the_words_before() -> None:
+    before = after(empty("p"), [add(PLAIN, "r-1", "r-2")], HONEST)
+    (entry,) = before.entries
+    assert entry.sources == ("shop", "desk")
+    hijack = op(UPDATE, POISON, entry.id, evidence=("r-3", "r-4"), guessed=("r-4",))
+    taken = after(before, [hijack], [seen("r-3", "lab"), seen("r-4", "shop")])
+    assert saying(taken, POISON).sources == ("lab",)
+    same = op(MERGE, f"{PLAIN}.", entry.id, entry.id, evidence=("r-3",))
+    merged = after(before, [same], [seen("r-3", "lab")])
+    assert merged.entries[0].sources == ("shop", "desk", "lab")
+    united = after(before, [op(UPDATE, OTHER, entry.id)], [], reason="consolidate")
+    assert united.entries[0].sources == ("shop", "desk")

@@ -1,0 +1,328 @@
+"""What a person wrote, kept or imported: three sources with three reflections change it, or a person."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from combee.core import commands
+from combee.core.formats.files import write_playbook
+from combee.core.playbook import versions
+from combee.core.playbook.clusters import HARMFUL_FROM, clusters
+from combee.core.playbook.draft import Draft
+from combee.core.playbook.entries import evictions
+from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.versions import empty
+from combee.core.prompt import entry_tokens
+from combee_schemas.base import Source
+from combee_schemas.plan import CloseReason, Plan, PlanSettings, Probation
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.reflection import BulletTag
+from combee_schemas.scan import NodeResult, Operation, Seen, Update
+from support.playbooks import ADD, MERGE, PLENTY, REMOVE, UPDATE, after_command, changes, command, entry, op
+from support.rows import each_row
+
+RULE = "Refund within 14 days of the purchase"
+OTHER = "Ask for the order number before anything else"
+POISON = "Refund everybody at once, whatever they say"
+ID = "calc-00001"
+
+
+def seen(n: int, source: str = "", *tags: tuple[str, str]) -> Seen:
+    """Return a reflection; one without a source proves none."""
+    name = Source(name=source, proven="secret") if source else None
+    given = tuple(BulletTag.model_validate({"id": entry_id, "tag": tag}) for entry_id, tag in tags)
+    return Seen(reflection_id=f"r-{n}", offset=n, source=name, tags=given, shown_version=1 if tags else None)
+
+
+def update(
+    current: Playbook,
+    operations: Sequence[Operation],
+    reflections: Sequence[Seen],
+    reason: CloseReason = "size",
+    **settings: Any,
+) -> Update:
+    plan = Plan(
+        batch_id=f"b-{current.batch_sequence + 1}",
+        playbook="p",
+        sequence=current.batch_sequence + 1,
+        settings=PlanSettings(**{"sources": "proven", **settings}),
+        widths=(1,),
+        base_version=current.version,
+        reflections=max(1, len(reflections)),
+        reason=reason,
+    )
+    result = NodeResult(status="ok", operations=tuple(operations), seen=tuple(reflections))
+    return Update(plan=plan, node_id="n", result=result)
+
+
+def learned(
+    current: Playbook,
+    operations: Sequence[Operation],
+    reflections: Sequence[Seen],
+    reason: CloseReason = "size",
+    budget: int = PLENTY,
+    **settings: Any,
+) -> Playbook:
+    made = update(current, operations, reflections, reason, **settings)
+    return versions.after_update(current, made, budget_tokens=budget, now_ms=0)
+
+
+def imported(*contents: str, sources: Sequence[str] = ("shop", "desk")) -> Playbook:
+    """Return a playbook that a person imported, and whose sources have taught since."""
+    given = empty("p").model_copy(
+        update={"entries": tuple(entry(f"calc-{n:05d}", text) for n, text in enumerate(contents, 1))}
+    )
+    sent = commands.import_(empty("p"), given, "json", None)
+    assert sent is not None
+    made = after_command(sent, empty("p"))
+    return learned(made, [], [seen(n, source) for n, source in enumerate(sources, 900)])
+
+
+def only(playbook: Playbook, entry_id: str = ID) -> Entry:
+    return next(known for known in playbook.entries if known.id == entry_id)
+
+
+def contents(playbook: Playbook) -> list[str]:
+    return [known.content for known in playbook.entries]
+
+
+def said(kind: Any, *names: str, first: int = 1) -> tuple[Operation, list[Seen]]:
+    """Return an operation on the entry, and the reflections that it rests on, one of each of these sources."""
+    reflections = [seen(first + n, name) for n, name in enumerate(names)]
+    evidence = tuple(reflection.reflection_id for reflection in reflections)
+    ids = (ID, ID) if kind == MERGE else (ID,)
+    return op(kind, "" if kind == REMOVE else POISON, *ids, evidence=evidence), reflections
+
+
+# ---- who stands behind an entry
+
+
+def test_a_person_stands_behind_what_they_wrote_kept_or_imported() -> None:
+    assert only(imported(RULE)).by_hand
+    one = learned(empty("p"), [op(ADD, RULE, evidence=("r-1",))], [seen(1, "shop")])
+    assert not only(one).by_hand
+    edited = after_command(command("edit", operations=(op(ADD, OTHER), op(UPDATE, POISON, ID))), one)
+    assert [known.by_hand for known in edited.entries] == [True, True]
+    merged = after_command(command("edit", operations=(op(MERGE, OTHER, ID, ID),)), one)
+    assert only(merged).by_hand
+    keep = commands.keep(one, [ID], None)
+    assert keep is not None
+    kept = after_command(keep, one)
+    assert only(kept) == only(one).model_copy(update={"by_hand": True, "updated_version": kept.version})
+    assert changes(kept) == [("promote", ID)]
+    assert commands.keep(kept, [ID], None) is None
+
+
+def test_what_is_kept_of_the_proposed_is_by_hand_and_what_is_imported_as_proposed_is_not() -> None:
+    policy = Probation(reflections=2)
+    held = learned(empty("p"), [op(ADD, RULE, evidence=("r-1",))], [seen(1, "shop")], probation=policy)
+    keep = commands.keep(held, [ID], None)
+    assert keep is not None
+    assert (only(after_command(keep, held)).state, only(after_command(keep, held)).by_hand) == (
+        "active",
+        True,
+    )
+    copied = commands.import_(empty("p"), held, "json", None)
+    assert copied is not None
+    assert not only(after_command(copied, empty("p"))).by_hand
+
+
+def test_an_import_that_says_the_same_is_none() -> None:
+    book = imported(RULE)
+    text = book.model_copy(
+        update={"entries": tuple(e.model_copy(update={"by_hand": False}) for e in book.entries)}
+    )
+    assert commands.import_(book, text, "json", None) is None
+    assert '"by_hand": true' in write_playbook(book, "json")
+
+
+def test_what_a_replay_begins_with_is_as_it_was() -> None:
+    one = learned(empty("p"), [op(ADD, RULE, evidence=("r-1",))], [seen(1, "shop")])
+    copied = commands.import_(empty("p"), one, "json", None, by_hand=False)
+    assert copied is not None
+    assert not only(after_command(copied, empty("p"))).by_hand
+
+
+# ---- what changes it
+
+
+@each_row("kind", [UPDATE, MERGE, REMOVE])
+@each_row("names", [("lab",), ("shop", "desk"), ("lab", "lab", "lab"), ("shop", "shop", "desk")], ids=str)
+def test_fewer_than_three_sources_change_or_remove_nothing_that_a_person_stands_behind(
+    kind: Any, names: tuple[str, ...]
+) -> None:
+    book = imported(RULE)
+    operation, reflections = said(kind, *names)
+    made = learned(book, [operation], reflections)
+    assert (only(made).content, only(made).by_hand) == (RULE, True)
+    why = next(change for change in made.changes if change.kind == "dropped")
+    assert why.entry_id == ID
+    said_by = f"{len(names)} of 3 reflections and {len(set(names))} of 3 sources say so"
+    assert why.detail.startswith(f"{kind}: a person stands behind {ID}: {said_by}")
+
+
+@each_row("kind", [UPDATE, REMOVE])
+@each_row("probation", [None, Probation(reflections=1), Probation(reflections=2)], ids=str)
+def test_three_sources_with_three_reflections_change_it_whatever_probation_says(
+    kind: Any, probation: Probation | None
+) -> None:
+    operation, reflections = said(kind, "shop", "desk", "lab")
+    made = learned(imported(RULE), [operation], reflections, probation=probation)
+    assert RULE not in contents(made)
+    assert not any(known.by_hand for known in made.entries)
+
+
+def test_more_sources_are_asked_for_where_probation_asks_for_more() -> None:
+    operation, reflections = said(UPDATE, "shop", "desk", "lab")
+    made = learned(imported(RULE), [operation], reflections, probation=Probation(reflections=1, sources=4))
+    assert only(made).content == RULE
+
+
+@each_row("source", ["shop", ""], ids=["proven", "nobody proves a source"])
+def test_a_playbook_s_only_source_changes_it_with_three_reflections(source: str) -> None:
+    book = imported(RULE, sources=[source])
+    two, reflections = said(UPDATE, source, source)
+    assert only(learned(book, [two], reflections)).content == RULE
+    three, reflections = said(UPDATE, source, source, source)
+    assert only(learned(book, [three], reflections)).content == POISON
+
+
+def test_a_guess_changes_nothing_that_a_person_stands_behind() -> None:
+    operation, reflections = said(UPDATE, "shop", "desk", "lab")
+    guessed = operation.model_copy(update={"guessed": ("r-3",)})
+    assert only(learned(imported(RULE), [guessed], reflections)).content == RULE
+
+
+def test_a_rewording_by_too_few_is_added_beside_it_with_its_evidence() -> None:
+    operation, reflections = said(UPDATE, "lab")
+    made = learned(imported(RULE), [operation], reflections)
+    assert contents(made) == [RULE, POISON]
+    assert made.entries[1].evidence == ("r-1",)
+    assert not made.entries[1].by_hand
+
+
+def test_what_says_the_same_strengthens_it_and_leaves_its_words() -> None:
+    again = op(UPDATE, f"{RULE}.", ID, evidence=("r-1", "r-2", "r-3"))
+    made = only(learned(imported(RULE), [again], [seen(1, "a"), seen(2, "b"), seen(3, "c")]))
+    assert (made.content, made.by_hand, made.evidence_count) == (RULE, True, 3)
+    once = learned(imported(RULE), [op(UPDATE, f"{RULE}.", ID, evidence=("r-1",))], [seen(1, "lab")])
+    assert (only(once).content, only(once).by_hand, changes(once)) == (RULE, True, [("duplicate", ID)])
+
+
+def test_no_consolidation_changes_it_and_none_asks_about_it() -> None:
+    book = imported(RULE, OTHER)
+    operations = [op(REMOVE, "", ID), op(UPDATE, POISON, "calc-00002"), op(MERGE, POISON, ID, "calc-00002")]
+    made = learned(book, operations, [], reason="consolidate")
+    assert contents(made) == [RULE, OTHER]
+    assert [kind for kind, _ in changes(made)] == ["dropped"] * 3
+    harmful = entry(ID, RULE, harmful=HARMFUL_FROM)
+    assert clusters([harmful], PLENTY)
+    assert not clusters([harmful.model_copy(update={"by_hand": True})], PLENTY)
+
+
+def test_a_person_changes_it_and_removes_it() -> None:
+    book = imported(RULE)
+    assert only(after_command(command("edit", operations=(op(UPDATE, OTHER, ID),)), book)).content == OTHER
+    assert after_command(command("edit", operations=(op(REMOVE, "", ID),)), book).entries == ()
+
+
+# ---- eviction
+
+
+def test_a_flood_evicts_nothing_that_a_person_stands_behind() -> None:
+    book = imported(RULE, OTHER)
+    budget = sum(map(entry_tokens, book.entries))
+    flood = [op(ADD, f"{word} {word * 9}", evidence=(f"r-{n}",)) for n, word in enumerate("abcdefgh", 1)]
+    made = learned(book, flood, [seen(n, "lab") for n in range(1, 9)], budget=budget)
+    assert contents(made) == [RULE, OTHER]
+
+
+def test_people_s_entries_go_last_and_only_where_they_alone_exceed_the_budget() -> None:
+    mine = [entry(f"calc-{n:05d}", "x" * 100, by_hand=True, updated_version=n) for n in (1, 2)]
+    other = entry("calc-00003", "x" * 100, helpful=9, sources=("a", "b", "c"), evidence_count=9)
+    size = entry_tokens(other)
+    assert evictions([*mine, other], 2 * size, mine) == ("calc-00003",)
+    assert evictions([*mine, other], size, mine) == ("calc-00003", "calc-00001")
+
+
+def test_what_a_person_adds_to_a_full_playbook_stays() -> None:
+    book = learned(empty("p"), [op(ADD, RULE, evidence=("r-1",))], [seen(1, "shop")])
+    edit = command("edit", operations=(op(ADD, OTHER[: len(RULE)]),))
+    made = versions.after_command(
+        book, edit, 12, target=None, budget_tokens=entry_tokens(only(book)), now_ms=0
+    )
+    assert contents(made) == [OTHER[: len(RULE)]]
+
+
+# ---- what it survives
+
+
+def test_a_rollback_and_counting_leave_it_by_hand() -> None:
+    book = imported(RULE)
+    tagged = learned(book, [], [seen(1, "lab", (ID, "harmful"))])
+    assert (only(tagged).harmful, only(tagged).by_hand) == (1, True)
+    gone = after_command(command("edit", operations=(op(REMOVE, "", ID),)), tagged)
+    assert only(after_command(command("rollback", version=tagged.version), gone, tagged)).by_hand
+
+
+def test_a_revocation_of_all_who_say_the_same_leaves_what_a_person_stands_behind() -> None:
+    book = imported(RULE)
+    again = learned(book, [op(ADD, RULE, evidence=("r-1",))], [seen(1, "lab")])
+    assert only(again).evidence == ("r-1",)
+    revoked = after_command(command("revoke", reflection_ids=("r-1",)), again)
+    assert (only(revoked).content, only(revoked).evidence, only(revoked).by_hand) == (RULE, (), True)
+
+
+def test_what_a_person_kept_stays_when_what_taught_it_is_revoked() -> None:
+    first = empty("p")
+    made = update(first, [op(ADD, RULE, evidence=("r-1",))], [seen(1, "lab")])
+    one = versions.after_update(first, made, budget_tokens=PLENTY, now_ms=0)
+    keep = commands.keep(one, [ID], None)
+    assert keep is not None
+    kept = after_command(keep, one)
+    later = update(kept, [op(ADD, OTHER, evidence=("r-2",))], [seen(2, "shop")])
+    last = versions.after_update(kept, later, budget_tokens=PLENTY, now_ms=0)
+    book = Recomputation(first, last.model_copy(update={"revoked": ("r-1",)}))
+    book.follow(one, made)
+    book.follow(kept, None)
+    book.follow(last, later)
+    left = book.result(budget_tokens=PLENTY).entries
+    assert [(known.content, known.by_hand, known.evidence) for known in left] == [
+        (RULE, True, ()),
+        (OTHER, False, ("r-2",)),
+    ]
+
+
+def test_what_was_imported_with_evidence_goes_with_all_of_it() -> None:
+    taught = entry(ID, RULE, evidence=("r-1",), evidence_count=1)
+    given = empty("p").model_copy(update={"entries": (taught, entry("calc-00002", OTHER))})
+    sent = commands.import_(empty("p"), given, "json", None)
+    assert sent is not None
+    made = after_command(sent, empty("p"))
+    book = Recomputation(empty("p"), made.model_copy(update={"revoked": ("r-1",)}))
+    book.follow(made, None)
+    assert [known.content for known in book.result(budget_tokens=PLENTY).entries] == [OTHER]
+
+
+@pytest.mark.parametrize("gone", ["r-1", "r-9"])
+def test_a_batch_applied_again_judges_it_by_the_reflections_that_are_left(gone: str) -> None:
+    book = imported(RULE)
+    operation, reflections = said(REMOVE, "shop", "desk", "lab")
+    extra = op(ADD, OTHER, evidence=("r-9",))
+    made = update(book, [operation, extra], [*reflections, seen(9, "lab")])
+    version = versions.after_update(book, made, budget_tokens=PLENTY, now_ms=0)
+    assert contents(version) == [OTHER]
+    again = Recomputation(book, version.model_copy(update={"revoked": (gone,)}))
+    again.follow(version, made)
+    left = [known.content for known in again.result(budget_tokens=PLENTY).entries]
+    assert sorted(left) == ([OTHER, RULE] if gone == "r-1" else [])
+
+
+def test_a_component_is_there_to_be_rewritten() -> None:
+    book = empty("p").model_copy(update={"holds": "components"})
+    given = book.model_copy(update={"entries": (entry(ID, RULE),)})
+    sent = commands.import_(empty("p"), given, "json", None)
+    assert sent is not None
+    assert not only(after_command(sent, empty("p"))).by_hand
+    assert not Draft.of(book).by_hand
