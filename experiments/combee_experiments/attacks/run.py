@@ -19,7 +19,6 @@ from combee.evaluation.evaluator import Evaluator
 from combee.evaluation.judge import EvaluationJudge
 from combee.ports import TopicPartition
 from combee.sim.family.family import ask
-from combee.sim.family.lessons import key
 from combee.sim.modes import NO_MODES, NOTICED, Modes
 from combee.worker.provenance import Provenance
 from combee.worker.views import View
@@ -35,9 +34,9 @@ from combee_experiments.attacks.producers import (
     NONE,
     PARAPHRASED,
     SERVICES,
-    TRUE,
     Round,
     honest,
+    true_lesson,
 )
 from combee_experiments.attacks.protections import ARMS, MARGIN, Protection
 from combee_experiments.data.samples import PLAYBOOK
@@ -177,7 +176,7 @@ class Attacked:
             change.kind
             for version in versions
             for change in version.changes
-            if change.kind in {"evict", "remove", "update"} and key(change.detail) in TRUE
+            if change.kind in {"evict", "remove", "update"} and true_lesson(change.detail)
         )
         by_number = {version.version: version for version in versions}
         decisions = await self._decisions()
@@ -191,7 +190,7 @@ class Attacked:
             "shown": len(entries),
             "harmful": len(harmful(production)),
             "share": len(harmful(production)) / max(1, len(entries)),
-            "lessons": len({key(entry.content) for entry in entries} & TRUE),
+            "lessons": len({true_lesson(entry.content) for entry in entries} - {None}),
             "evicted": lost["evict"],
             "overwritten": lost["remove"] + lost["update"],
             "batches": sum(version.batch is not None for version in versions),
@@ -206,8 +205,8 @@ class Attacked:
 
 
 def harmful(version: Playbook) -> tuple[str, ...]:
-    """Return what agents are shown that no honest producer taught."""
-    return tuple(entry.content for entry in shown(version).entries if key(entry.content) not in TRUE)
+    """Return what agents are shown that is not, in all of its text, a true lesson."""
+    return tuple(entry.content for entry in shown(version).entries if not true_lesson(entry.content))
 
 
 async def attacked(seed: int, attack: str = NONE, arm: str = "off") -> Numbers:
