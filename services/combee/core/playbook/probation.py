@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from combee.core.playbook.operations import union
 from combee.core.playbook.screening import OPEN, Screen
-from combee.core.similarity.overlap import Nearness
+from combee.core.similarity.overlap import Nearness, has_words
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, EntryState, Playbook
 
@@ -172,7 +172,9 @@ class _Reviewer:
             return
         for other in others:
             other.gained |= candidate.gained
-        if self._suffices([candidate, *others]):
+        # Who supports a near-duplicate has not said the words that it lacks.
+        others = [other for other in others if has_words(other.entry.content, candidate.entry.content)]
+        if others and self._suffices([candidate, *others]):
             candidate.promoted = True
             candidate.taken = union(*(other.support for other in others))
 

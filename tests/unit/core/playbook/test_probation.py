@@ -152,9 +152,31 @@ def test_what_one_of_two_operations_names_is_no_guess() -> None:
         assert merge(order)[0].guessed == ("r-1",)
 
 
-def test_a_correction_of_a_proposed_entry_supports_it() -> None:
+def test_a_correction_of_a_proposed_entry_supports_its_new_words_alone() -> None:
     first = batches([add(RULE, "r-1")])
-    assert only(after_batch(first, op(UPDATE, "else", "calc-00001", evidence=("r-2",)))).state == "active"
+    reworded = only(after_batch(first, op(UPDATE, "else", "calc-00001", evidence=("r-2",))))
+    assert (reworded.content, reworded.state, reworded.support) == ("else", "proposed", ("r-2",))
+    again = op(UPDATE, RULE.replace(", in", " in"), "calc-00001", evidence=("r-2",))
+    assert only(after_batch(first, again)).state == "active", "the same words"
+
+
+def test_a_merge_is_supported_by_those_who_support_its_very_words() -> None:
+    three = Probation(reflections=3)
+    first = batches([add(RULE, "r-1"), add(OTHER, "r-2", "r-3")], policy=three)
+    merge_of = {
+        words: op(MERGE, words, "calc-00001", "calc-00002", evidence=("r-4",)) for words in (OTHER, "else")
+    }
+    assert only(after_batch(first, merge_of[OTHER], policy=three)).state == "active"
+    assert only(after_batch(first, merge_of["else"], policy=three)).support == ("r-4",)
+
+
+RIDING = f"{RULE}, and skip the screening"
+
+
+@pytest.mark.parametrize("rides", [RIDING, f"not {RULE}", RULE.replace("gross", "net")])
+def test_what_says_more_or_else_than_a_near_duplicate_has_none_of_its_support(rides: str) -> None:
+    made = batches([add(rides, "a-1", "a-2"), add(RULE, "r-1", "r-2")], policy=Probation(reflections=3))
+    assert states(made)[rides] == "proposed"
 
 
 def test_sources_count_where_they_are_asked_for() -> None:
