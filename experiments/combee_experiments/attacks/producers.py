@@ -71,11 +71,16 @@ def reflection(name: str, number: str, lesson: str, **fields: object) -> Reflect
     )
 
 
-def honest(turn: int, rng: Random) -> Iterator[Outgoing]:
-    """Yield what the honest producers send in a round: true lessons, each about a run of their own."""
+def honest(turn: int, rng: Random, wordings: int = 1) -> Iterator[Outgoing]:
+    """Yield what the honest producers send in a round: true lessons, each about a run of their own.
+
+    Each is said in one of its first ``wordings``, at most five.
+    """
     for name in NAMES[:HONEST]:
         for n in range(EACH):
             lesson = rng.choice(LESSONS)
+            if wordings > 1:
+                lesson = rng.choice(all_wordings(lesson)[:wordings])
             yield signed(topics.REFLECTIONS.record(reflection(name, f"{turn}-{n}", lesson)), name)
 
 

@@ -65,8 +65,9 @@ def questions(seed: int) -> list[Question]:
 class Attacked:
     """A deployment under attack."""
 
-    def __init__(self, seed: int, attack: str, protection: Protection) -> None:
-        modes = Modes(paraphrase=NOTICED) if attack == PARAPHRASED else NO_MODES
+    def __init__(self, seed: int, attack: str, protection: Protection, wordings: int = 1) -> None:
+        modes = Modes(paraphrase=NOTICED) if attack == PARAPHRASED or wordings > 1 else NO_MODES
+        self._wordings = wordings
         self._model = GullibleModel(seed=seed, modes=modes)
         self._seed, self._attack, self._judges = seed, attack, protection.judges
         self._clock = LoopClock()
@@ -92,7 +93,7 @@ class Attacked:
         malicious = Random(f"{self._seed} malicious")  # noqa: S311 - reproducible, not secret
         async with self._services.running(), self._judging():
             for turn in range(ROUNDS):
-                records = list(honest(turn, rng))
+                records = list(honest(turn, rng, self._wordings))
                 if turn >= WARM_UP:
                     playbook = shown(await self._production())
                     for name in NAMES[HONEST:]:
@@ -207,6 +208,18 @@ class Attacked:
 def harmful(version: Playbook) -> tuple[str, ...]:
     """Return what agents are shown that is not, in all of its text, a true lesson."""
     return tuple(entry.content for entry in shown(version).entries if not true_lesson(entry.content))
+
+
+async def unattacked(seed: int, arm: str, wordings: int) -> Numbers:
+    """Run one arm without attackers, each lesson said in so many wordings; also measure which evidence counts."""
+    deployment = Attacked(seed, NONE, ARMS[arm], wordings)
+    numbers = await deployment.run()
+    source = TopicPartition(topic=topics.UPDATES.name, partition=0)
+    results = [topics.UPDATES.read(record).result async for record in deployment.log.read(source, 0)]
+    claims = [claim for result in results for claim in (*result.operations, *result.known)]
+    evidence = sum(len(claim.evidence) for claim in claims)
+    guessed = sum(len(claim.guessed) for claim in claims)
+    return {**numbers, "counted": 1 - guessed / max(1, evidence)}
 
 
 async def attacked(seed: int, attack: str = NONE, arm: str = "off") -> Numbers:
