@@ -3,7 +3,7 @@
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from combee.core.playbook.operations import union
+from combee.core.playbook.operations import united
 from combee.core.similarity.lessons import same_lesson
 from combee_schemas.scan import Operation, OperationKind
 
@@ -46,8 +46,10 @@ def contest(
         is_repeat = _agree(loser, winner)
         losers.append(Loser(operation=loser, entry_id=contested, is_repeat=is_repeat))
         if is_repeat:
-            evidence = union(loser.evidence, winner.evidence)
-            kept[holder[contested]] = winner.model_copy(update={"evidence": evidence})
+            both = united(loser, winner)
+            kept[holder[contested]] = winner.model_copy(
+                update={"evidence": both.evidence, "guessed": both.guessed}
+            )
     return list(kept.values()), losers
 
 

@@ -142,13 +142,13 @@ def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     for operation in operations:
         same = (operation.kind, operation.entry_ids, normalise(operation.content))
         if first := merged.get(same):
-            merged[same] = _united(first, operation)
+            merged[same] = united(first, operation)
         else:
             merged[same] = operation
     return tuple(merged.values())
 
 
-def _united(first: Operation, second: Operation) -> Operation:
+def united(first: Operation, second: Operation) -> Operation:
     """Return an operation that rests on what both do; what one of them names is no guess."""
     evidence = union(first.evidence, second.evidence)
     sure = {*first.evidence}.difference(first.guessed) | {*second.evidence}.difference(second.guessed)

@@ -6,18 +6,14 @@ any two sentences of one frame for the same (`benchmarks/similarity.py`).
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
-from math import log
 
 from combee.core.similarity.relevance import rarity
 from combee.core.similarity.wording import SHORT, wording
 from combee_schemas.playbook import Entry
 
-NEAR = 0.75
-"""The share of their words that near-duplicates have in common. Of 50 quantities that are reported much alike no two
-reach 0.7."""
 REARRANGED = 0.9
 """The share of their words, grammar included, that a content and its contrary have in common."""
 Exact = tuple[tuple[str, ...], int]
@@ -38,16 +34,15 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 
 
 class _Weights:
-    """How much words weigh: the more, the fewer of some texts have them.
+    """How much words weigh by BM25: the more, the fewer of some texts have them.
 
-    The weight is BM25's unless another is named: what most texts say, such as the frame of a formula, weighs next to
-    nothing.
+    What most texts say, such as the frame of a formula, weighs next to nothing.
     """
 
-    def __init__(self, texts: Iterable[Words], weigh: Callable[[int, int], float] = rarity) -> None:
+    def __init__(self, texts: Iterable[Words]) -> None:
         known = list(texts)
         self.having = Counter(chain.from_iterable(known))
-        by_count = {having: weigh(having, len(known)) for having in {0, *self.having.values()}}
+        by_count = {having: rarity(having, len(known)) for having in {0, *self.having.values()}}
         self._unknown = by_count.pop(0)
         self._by_word = {word: by_count[having] for word, having in self.having.items()}
 
@@ -89,47 +84,6 @@ class Overlap:
         yield from having.values()
 
 
-class Nearness:
-    """Finds near-duplicates among the contents of entries, by their ids."""
-
-    def __init__(self, contents: Mapping[str, str]) -> None:
-        words = {entry_id: _words(content) for entry_id, content in contents.items()}
-        self._contents = contents
-        self._weights = _Weights(words.values(), lambda having, count: log(1 + count / max(1, having)))
-        self._words = {entry_id: (said, self._weights.of(said)) for entry_id, said in words.items()}
-        self._exact = {entry_id: _exact(content) for entry_id, content in contents.items()}
-        self._having: dict[tuple[Exact, str], list[str]] = defaultdict(list)
-        for entry_id, said in words.items():
-            for word in said:
-                self._having[self._exact[entry_id], word].append(entry_id)
-
-    def near(self, entry_id: str) -> Iterator[str]:
-        """Yield the entries with the same numbers and negations and nearly the same words, in the same order.
-
-        The order matters: gain divided by cost is not cost divided by gain.
-        """
-        words, weight = self._words[entry_id]
-        for other in dict.fromkeys(self._candidates(entry_id)):
-            others, other_weight = self._words[other]
-            # Cheap first: what is much longer cannot be near.
-            if other == entry_id or min(weight, other_weight) < NEAR * max(weight, other_weight):
-                continue
-            shared = self._weights.of(words & others)
-            alike = shared >= NEAR * (weight + other_weight - shared)
-            if alike and in_order(self._contents[entry_id], self._contents[other]):
-                yield other
-
-    def _candidates(self, entry_id: str) -> Iterator[str]:
-        """Yield the entries that share one of the heaviest words: who has none of them lacks too much."""
-        words, weight = self._words[entry_id]
-        lacking = 0.0
-        for word in sorted(words, key=lambda word: (self._weights.having[word], word)):
-            yield from self._having[self._exact[entry_id], word]
-            lacking += self._weights.of((word,))
-            if lacking > (1 - NEAR) * weight:
-                return
-
-
 def contradicts(text: str, content: str) -> bool:
     """Return whether a text says a content's words in another order, or with another number or negation."""
     words = _words(content)
@@ -151,11 +105,6 @@ def in_order(content: str, other: str) -> bool:
     shared = (_words(content) & _words(other)) - _STOP
     said, others = ([word for word in wording(text).words if word in shared] for text in (content, other))
     return said == others
-
-
-def has_words(text: str, content: str) -> bool:
-    """Return whether a text has all words of a content, those of grammar included."""
-    return _words(content) <= _words(text)
 
 
 def said_words(text: str) -> Words:
