@@ -46,6 +46,7 @@ from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Decision
 from combee_schemas.playbook import Label, Playbook
+from combee_schemas.scan import Known, Operation
 
 WARM_UP, ROUNDS, ROUND_S, WAIT_S = 4, 24, 60.0, 30.0
 """Rounds before the attack begins and in all, one a minute; a window waits for half of that."""
@@ -216,7 +217,9 @@ async def unattacked(seed: int, arm: str, wordings: int) -> Numbers:
     numbers = await deployment.run()
     source = TopicPartition(topic=topics.UPDATES.name, partition=0)
     results = [topics.UPDATES.read(record).result async for record in deployment.log.read(source, 0)]
-    claims = [claim for result in results for claim in (*result.operations, *result.known)]
+    claims: list[Operation | Known] = []
+    for result in results:
+        claims += (*result.operations, *result.known)
     evidence = sum(len(claim.evidence) for claim in claims)
     guessed = sum(len(claim.guessed) for claim in claims)
     return {**numbers, "counted": 1 - guessed / max(1, evidence)}
