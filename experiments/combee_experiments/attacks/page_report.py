@@ -53,9 +53,9 @@ the whole text.
 
 When a third of a content's words made a witness, 99.7 % of the evidence counted in five wordings, and all 20
 lessons were shown on each arm (24.5 entries with several sources): the price of this rule is that with
-`COMBEE_PROBATION_SOURCES=4` two thirds of the lessons are not shown within 24 rounds, because each
-wording waits for four sources of its own. Of 16 paraphrases of entries that a real model learned on AppWorld the third of the words took 2 for
-witnesses, this rule takes none.
+`COMBEE_PROBATION_SOURCES=4` two thirds of the lessons are not shown within 24 rounds, because each wording waits for
+four sources of its own. Of 16 paraphrases of entries that a real model learned on AppWorld the third of the words
+took 2 for witnesses, this rule takes none.
 
 ## What breaks a bar, and why
 
