@@ -63,8 +63,8 @@ took 2 for witnesses, this rule takes none.
   false entry behind the true one (*paraphrased flood*), nor one about what production says nothing of yet: both
   answer wrongly. Nor *riding*: the lesson in it is true, and the answer right. Beside caps and probation these do not
   get so far: use it with them.
-- The worst run decides, so one seed finds less: with five, before *riding* was added, *evaluate alone* missed eight of
-  the twelve other attacks.
+- The worst run decides, so one seed finds less: with five, before *riding* was added, *evaluate alone* missed eight
+  of the twelve other attacks.
 - The price of `COMBEE_PROBATION_SOURCES` is time: in 24 rounds a lesson has four of seven teachers with a probability
   of 99.85 %, in 16 of 97.0 %.
 
