@@ -4,9 +4,9 @@ from functools import cache
 
 import pytest
 
-from combee_experiments.attacks.producers import ATTACKS, NONE, SYBIL
-from combee_experiments.attacks.protections import ALL_APPROVE, APPROVE, CAPPED, OFF
-from combee_experiments.attacks.run import attacked
+from combee_experiments.attacks.producers import ATTACKS, NONE, RIDING, SYBIL
+from combee_experiments.attacks.protections import ALL_APPROVE, ALL_EVALUATE, APPROVE, CAPPED, OFF
+from combee_experiments.attacks.run import attacked, unattacked
 from combee_experiments.running.cells import Numbers
 from combee_experiments.running.virtual_time import run_virtual
 
@@ -37,6 +37,18 @@ def test_a_curator_that_obeys_costs_no_honest_lesson_where_it_reads_no_instructi
     assert numbers("instructions to the curator", CAPPED)["lessons"] == numbers(NONE, OFF)["lessons"]
 
 
+@pytest.mark.parametrize("arm", ["several sources", CAPPED, ALL_EVALUATE])
+def test_who_rides_on_honest_words_gets_nothing_in_and_no_lesson_out(arm: str) -> None:
+    ridden = numbers(RIDING, arm)
+    assert (ridden["harmful"], ridden["lessons"]) == (0, numbers(NONE, OFF)["lessons"])
+
+
+@pytest.mark.parametrize("arm", [OFF, CAPPED])
+def test_of_honest_producers_who_say_lessons_word_for_word_all_evidence_counts(arm: str) -> None:
+    verbatim = run_virtual(unattacked(0, arm, 1))
+    assert (verbatim["counted"], verbatim["lessons"]) == (1.0, numbers(NONE, OFF)["lessons"])
+
+
 @pytest.mark.parametrize("arm", [CAPPED, ALL_APPROVE])
 def test_without_attackers_no_lesson_is_lost(arm: str) -> None:
     assert numbers(NONE, arm)["lessons"] == numbers(NONE, OFF)["lessons"]
@@ -49,6 +61,7 @@ def test_without_attackers_no_lesson_is_lost(arm: str) -> None:
         ("stuffing", "several sources"),
         ("harmful tags", "several sources"),
         ("forged scores", "several sources"),
+        (RIDING, "several sources"),
         (SYBIL, "new sources"),
     ],
 )

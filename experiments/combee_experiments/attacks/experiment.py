@@ -1,7 +1,7 @@
-"""``attacks``: 30 % malicious producers, twelve attacks, each protection off and on.
+"""``attacks``: 30 % malicious producers, thirteen attacks, each protection off and on.
 
 The criteria, set beforehand and coded after four trial runs, on means over seeds; *harmful* is every entry agents are
-shown in production and that no honest producer taught:
+shown in production and that is not, in all of its text, a true lesson:
 
 1. With caps and probation alone the attackers' share of what production shows is at most half of that without any
    protection, for each attack.

@@ -19,7 +19,6 @@ from combee.evaluation.evaluator import Evaluator
 from combee.evaluation.judge import EvaluationJudge
 from combee.ports import TopicPartition
 from combee.sim.family.family import ask
-from combee.sim.family.lessons import key
 from combee.sim.modes import NO_MODES, NOTICED, Modes
 from combee.worker.provenance import Provenance
 from combee.worker.views import View
@@ -35,9 +34,9 @@ from combee_experiments.attacks.producers import (
     NONE,
     PARAPHRASED,
     SERVICES,
-    TRUE,
     Round,
     honest,
+    true_lesson,
 )
 from combee_experiments.attacks.protections import ARMS, MARGIN, Protection
 from combee_experiments.data.samples import PLAYBOOK
@@ -47,6 +46,7 @@ from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Decision
 from combee_schemas.playbook import Label, Playbook
+from combee_schemas.scan import Known, Operation
 
 WARM_UP, ROUNDS, ROUND_S, WAIT_S = 4, 24, 60.0, 30.0
 """Rounds before the attack begins and in all, one a minute; a window waits for half of that."""
@@ -66,8 +66,9 @@ def questions(seed: int) -> list[Question]:
 class Attacked:
     """A deployment under attack."""
 
-    def __init__(self, seed: int, attack: str, protection: Protection) -> None:
-        modes = Modes(paraphrase=NOTICED) if attack == PARAPHRASED else NO_MODES
+    def __init__(self, seed: int, attack: str, protection: Protection, wordings: int = 1) -> None:
+        modes = Modes(paraphrase=NOTICED) if attack == PARAPHRASED or wordings > 1 else NO_MODES
+        self._wordings = wordings
         self._model = GullibleModel(seed=seed, modes=modes)
         self._seed, self._attack, self._judges = seed, attack, protection.judges
         self._clock = LoopClock()
@@ -93,7 +94,7 @@ class Attacked:
         malicious = Random(f"{self._seed} malicious")  # noqa: S311 - reproducible, not secret
         async with self._services.running(), self._judging():
             for turn in range(ROUNDS):
-                records = list(honest(turn, rng))
+                records = list(honest(turn, rng, self._wordings))
                 if turn >= WARM_UP:
                     playbook = shown(await self._production())
                     for name in NAMES[HONEST:]:
@@ -177,7 +178,7 @@ class Attacked:
             change.kind
             for version in versions
             for change in version.changes
-            if change.kind in {"evict", "remove", "update"} and key(change.detail) in TRUE
+            if change.kind in {"evict", "remove", "update"} and true_lesson(change.detail)
         )
         by_number = {version.version: version for version in versions}
         decisions = await self._decisions()
@@ -191,7 +192,7 @@ class Attacked:
             "shown": len(entries),
             "harmful": len(harmful(production)),
             "share": len(harmful(production)) / max(1, len(entries)),
-            "lessons": len({key(entry.content) for entry in entries} & TRUE),
+            "lessons": len({true_lesson(entry.content) for entry in entries} - {None}),
             "evicted": lost["evict"],
             "overwritten": lost["remove"] + lost["update"],
             "batches": sum(version.batch is not None for version in versions),
@@ -206,8 +207,22 @@ class Attacked:
 
 
 def harmful(version: Playbook) -> tuple[str, ...]:
-    """Return what agents are shown that no honest producer taught."""
-    return tuple(entry.content for entry in shown(version).entries if key(entry.content) not in TRUE)
+    """Return what agents are shown that is not, in all of its text, a true lesson."""
+    return tuple(entry.content for entry in shown(version).entries if not true_lesson(entry.content))
+
+
+async def unattacked(seed: int, arm: str, wordings: int) -> Numbers:
+    """Run one arm without attackers, each lesson said in so many wordings; also measure which evidence counts."""
+    deployment = Attacked(seed, NONE, ARMS[arm], wordings)
+    numbers = await deployment.run()
+    source = TopicPartition(topic=topics.UPDATES.name, partition=0)
+    results = [topics.UPDATES.read(record).result async for record in deployment.log.read(source, 0)]
+    claims: list[Operation | Known] = []
+    for result in results:
+        claims += (*result.operations, *result.known)
+    evidence = sum(len(claim.evidence) for claim in claims)
+    guessed = sum(len(claim.guessed) for claim in claims)
+    return {**numbers, "counted": 1 - guessed / max(1, evidence)}
 
 
 async def attacked(seed: int, attack: str = NONE, arm: str = "off") -> Numbers:

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
-from types import MappingProxyType
 from typing import TypeVar
 
 from combee.core.batching.parts import by_topic
@@ -19,7 +18,8 @@ from combee.core.playbook.clusters import within
 from combee.core.playbook.echo import without_echoes
 from combee.core.playbook.probation import is_active
 from combee.core.shortening import shorter_reflection
-from combee.core.similarity.overlap import Relatedness, Texts
+from combee.core.similarity.lessons import same_lesson
+from combee.core.similarity.overlap import contradicts
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.combined import Combined, all_of, passed, united
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
@@ -41,7 +41,6 @@ from combee_schemas.scan import (
 
 T = TypeVar("T")
 
-NONE: Mapping[int, str] = MappingProxyType({})
 NAMED_KEPT = 64
 """Different sets of items that operations of one reply name, worked out once."""
 
@@ -51,6 +50,8 @@ class _Item:
     """One numbered item of a prompt: what it says, and what it rests on."""
 
     text: str
+    lessons: tuple[str, ...]
+    """What of it an agent is to do, each text as a whole."""
     evidence: tuple[str, ...]
     guessed: tuple[str, ...] = ()
     against: frozenset[str] = frozenset()
@@ -109,10 +110,9 @@ class Aggregator:
             return self._joined(base, await self.group(base, rest), proposed)
         reflections = [member.reflection for member in members]
         repeats = known.word_for_word(base, reflections)
-        said = {n: _says(base)[entry_id] for n, entry_id in repeats.items()}
         try:
             prompt, reply = await self._asked(base, reflections)
-            answer = self._traced(_shown(base, prompt), reply, list(map(_learned, reflections)), said)
+            answer = self._traced(_shown(base, prompt), reply, list(map(_learned, reflections)))
         except PromptTooLongError as error:
             if len(members) > 1:
                 left, right = _halves(members)
@@ -121,10 +121,15 @@ class Aggregator:
             return _failed(members, f"too long for the model however it is cut: {error}", SKIPPED)
         except PoisonError as error:
             return _failed(members, str(error), spent(error))
-        news, echoes = without_echoes(base, reflections, answer.operations)
         claims = known.plausible(base, answer.known, [known.texts_of(one) for one in reflections])
+        refused = answer.known.keys() - claims.keys() - repeats.keys()
+        operations = answer.operations
+        if refused and self._carry:
+            own = _word_for_word([members[n - 1] for n in sorted(refused)]).operations
+            operations = self._method.merge(base, (*operations, *own))
+        news, echoes = without_echoes(base, reflections, operations)
         used = ops.surely_rests(answer.operations)
-        claims = {n: repeats[n] for n in repeats if reflections[n - 1].reflection_id not in used} | claims
+        claims |= {n: repeats[n] for n in repeats if reflections[n - 1].reflection_id not in used}
         known_now, echoed = known.of_group(base, claims, reflections)
         result = NodeResult(
             status="ok" if news else "empty",
@@ -311,13 +316,8 @@ class Aggregator:
         guess_alone = bool(proposal.evidence) and not _proposal(proposal).sure
         return self._carry and (self._carry_guesses or not guess_alone)
 
-    def _traced(
-        self, base: Playbook, reply: Reply, items: Sequence[_Item], repeats: Mapping[int, str] = NONE
-    ) -> Answer:
-        """Read a reply; evidence is a guess where an item is named that does not have the words made of it.
-
-        ``repeats``: the numbers of items that say an entry word for word, and its words.
-        """
+    def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
+        """Read a reply; evidence is a guess where an item is named that does not say all that is made of it."""
         if self._method.HOLDS != "entries":
             return self._read(base, reply, [item.evidence for item in items])
         # Read with the items themselves as what an operation rests on: so each says which it names.
@@ -326,7 +326,7 @@ class Aggregator:
         # A weak model names nothing, so each of its operations stands for all items.
         named = lru_cache(NAMED_KEPT)(partial(_Named.of, items))
         rests = [named(operation.evidence, operation.guessed) for operation in answer.operations]
-        operations = _resting(answer.operations, rests, items, base, repeats)
+        operations = _resting(answer.operations, rests, items, base)
         return replace(
             answer, operations=tuple(operations), guessed=named(everything, tuple(answer.guessed)).guessed
         )
@@ -379,6 +379,7 @@ def _word_for_word(members: Sequence[GroupMember]) -> NodeResult:
 def _learned(reflection: Reflection) -> _Item:
     return _Item(
         text="\n".join(_texts(reflection)),
+        lessons=known.texts_of(reflection),
         evidence=(reflection.reflection_id,),
         against=frozenset(tag.id for tag in reflection.bullet_tags if tag.tag == "harmful"),
     )
@@ -388,6 +389,7 @@ def _proposal(operation: Operation) -> _Item:
     removes = operation.kind == OperationKind.REMOVE
     return _Item(
         text=operation.content,
+        lessons=(operation.content,),
         evidence=operation.evidence,
         guessed=operation.guessed,
         against=frozenset(operation.entry_ids if removes else ()),
@@ -417,12 +419,13 @@ class _Named:
         return cls(places, evidence, frozenset(evidence).difference(sure) if guesses else frozenset())
 
 
+def _saying(content: str, named: _Named, items: Sequence[_Item]) -> Iterator[int]:
+    """Yield the items of which one lesson is the content, and no more: what is added to it they do not say."""
+    return (at for at in named.places if any(same_lesson(content, lesson) for lesson in items[at].lessons))
+
+
 def _against(
-    removal: Operation,
-    named: _Named,
-    items: Sequence[_Item],
-    relatedness: Relatedness,
-    says: Mapping[str, str],
+    removal: Operation, named: _Named, items: Sequence[_Item], says: Mapping[str, str]
 ) -> Iterator[int]:
     """Yield the items that speak against an entry to be removed, or say its contrary: it has no words of its own."""
     ids = frozenset(removal.entry_ids)
@@ -430,36 +433,23 @@ def _against(
     return (
         at
         for at in named.places
-        if ids & items[at].against or any(relatedness.contradicts(said, at) for said in contents)
+        if ids & items[at].against or any(contradicts(items[at].text, said) for said in contents)
     )
 
 
 def _resting(
-    operations: Iterable[Operation],
-    named: Sequence[_Named],
-    items: Sequence[_Item],
-    base: Playbook,
-    repeats: Mapping[int, str],
+    operations: Iterable[Operation], named: Sequence[_Named], items: Sequence[_Item], base: Playbook
 ) -> Iterator[Operation]:
-    """Yield operations as ones that rest on the items that they name; of an item that is no witness it is a guess.
-
-    ``repeats`` are the numbers of items that say what an entry says, and its words.
-    """
+    """Yield operations as ones that rest on the items that they name; of an item that is no witness it is a guess."""
     says = _says(base)
-    relatedness = Relatedness([item.text for item in items], _texts_said(base))
-    pairs = list(zip(operations, named, strict=True))
-    made = {
-        at: (operation.content, on.places)
-        for at, (operation, on) in enumerate(pairs)
-        if on.is_sure and operation.kind != OperationKind.REMOVE
-    }
-    repeated = [(content, (n - 1,)) for n, content in repeats.items()]
-    witnesses = dict(zip(made, relatedness.witnesses([*made.values(), *repeated]), strict=False))
-    for at, (operation, on) in enumerate(pairs):
+    for operation, on in zip(operations, named, strict=True):
         guessed = on.guessed
         if on.is_sure:
-            meant = witnesses[at] if at in witnesses else _against(operation, on, items, relatedness, says)
-            guessed = frozenset(on.evidence).difference(*(items[place].sure for place in meant))
+            removes = operation.kind == OperationKind.REMOVE
+            witnesses = (
+                _against(operation, on, items, says) if removes else _saying(operation.content, on, items)
+            )
+            guessed = frozenset(on.evidence).difference(*(items[at].sure for at in witnesses))
         guesses = tuple(reflection_id for reflection_id in on.evidence if reflection_id in guessed)
         yield operation.model_copy(update={"evidence": on.evidence, "guessed": guesses})
 
@@ -467,11 +457,6 @@ def _resting(
 @once_per_version
 def _says(base: Playbook) -> Mapping[str, str]:
     return {entry.id: entry.content for entry in base.entries}
-
-
-@once_per_version
-def _texts_said(base: Playbook) -> Texts:
-    return Texts(entry.content for entry in base.entries)
 
 
 def _request_of(reply: Reply) -> tuple[str, ...]:

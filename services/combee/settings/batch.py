@@ -41,8 +41,8 @@ class BatchSettings(Group):
     )
     carry_guesses: bool = Field(
         True,
-        description="of these also pass on proposals that rest on guesses alone: no item that they name has some of"
-        " their words (recorded)",
+        description="of these also pass on proposals that rest on guesses alone: no item that they name says all"
+        " of them (recorded)",
     )
     probation: int = Field(
         1,

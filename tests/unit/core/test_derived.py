@@ -11,7 +11,7 @@ from combee.core.methods import ace
 from combee.core.methods.method import shaped
 from combee.core.playbook.versions import after_update, empty
 from combee.core.similarity.lessons import Index, index_of
-from combee.core.similarity.overlap import Overlap, Texts
+from combee.core.similarity.overlap import Overlap
 from combee.core.similarity.relevance import _Bags
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown
@@ -72,7 +72,7 @@ async def test_calls_on_one_version_share_its_text_and_what_its_entries_say(
         return ace_lines_by_age(playbook)
 
     monkeypatch.setattr(ace, "ace_lines_by_age", counted)
-    for kind in (Index, Overlap, Texts, _Bags):
+    for kind in (Index, Overlap, _Bags):
         begin = kind.__init__
 
         def noted(self: object, *given: object, begin: object = begin) -> None:
@@ -91,9 +91,8 @@ async def test_calls_on_one_version_share_its_text_and_what_its_entries_say(
     whole = [size for size in rendered if size == len(BASE.entries)]
     assert whole == ([] if scope else [9])
     # The entries' index, and that of what left as well, which echoes need.
-    # Of what a call was shown its words: where not all is shown, each call is shown another part.
     once = [*[_Bags] * bool(scope), Index, Index, Overlap]
-    assert sorted(begun, key=repr) == sorted([*once, *[Texts] * (6 if scope else 1)], key=repr)
+    assert sorted(begun, key=repr) == sorted(once, key=repr)
 
 
 def test_a_version_is_made_of_a_copy_so_that_others_find_what_was_there() -> None:

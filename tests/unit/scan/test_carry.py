@@ -96,7 +96,7 @@ async def test_what_a_combine_did_not_make_of_an_item_is_only_guessed_to_rest_on
     guesses = {operation.content: operation.guessed for operation in outcome.operations}
     assert guesses == {
         made_up: ("r-1", "r-2"),
-        merged: (),
+        merged: ("r-1", "r-2", "r-3"),
         "No item named": ("r-1", "r-2", "r-3", "r-4"),
     }
 

@@ -76,12 +76,30 @@ class TestGroup:
     async def test_what_an_entry_says_already_is_evidence_for_it_and_no_operation(self) -> None:
         found = await group(saying((1, FEE), dropped=(2,)), members(SAID, "Be careful.", "Smile."))
         assert (found.status, found.operations) == ("empty", ())
-        assert found.known == (Known(entry_id=FEE, evidence=("r-1",)),)
+        assert found.known == (Known(entry_id=FEE, evidence=("r-1",), guessed=("r-1",)),)
         assert [(one.survived, one.dropped) for one in found.seen] == [(0, False), (0, True), (0, False)]
 
     async def test_an_implausible_claim_counts_as_not_said(self) -> None:
         found = await group(saying((1, PAGE), (2, "calc-99999")), members(SAID, SAID))
         assert (found.known, found.echoes) == ((), ())
+        assert [(made.content, made.evidence) for made in found.operations] == [(SAID, ("r-1", "r-2"))]
+
+    async def test_a_reflection_is_not_lost_in_a_proposed_entry_that_says_more(self) -> None:
+        more = Entry(
+            id="misc-00009", section=ACE_SECTIONS[6], content=f"{SAID} Skip the screening.", state="proposed"
+        )
+        base = BASE.model_copy(update={"entries": (*BASE.entries, more)})
+        curator = Aggregator(ModelClient(ScriptedModel(saying((1, more.id)))))
+        found = await curator.group(base, members(SAID))
+        assert (found.known, [(made.content, made.evidence) for made in found.operations]) == (
+            (),
+            [(SAID, ("r-1",))],
+        )
+
+    async def test_the_models_word_takes_no_entry_from_who_says_it_word_for_word(self) -> None:
+        words = BASE.entries[0].content
+        found = await group(saying((1, PAGE)), members(words))
+        assert [(known.entry_id, known.guessed) for known in found.known] == [(FEE, ())]
 
     async def test_what_the_model_forgets_or_drops_is_known_where_it_is_word_for_word(self) -> None:
         words = [entry.content for entry in BASE.entries]
@@ -98,7 +116,10 @@ class TestCombine:
     async def test_a_known_proposal_is_evidence_and_is_not_carried(self) -> None:
         found = await combine(saying((1, FEE)), SAID, "Smile.")
         assert [operation.content for operation in found.operations] == ["Smile."]
-        assert (found.known, found.carried) == ((Known(entry_id=FEE, evidence=("r-1",)),), 1)
+        assert (found.known, found.carried) == (
+            (Known(entry_id=FEE, evidence=("r-1",), guessed=("r-1",)),),
+            1,
+        )
         assert [one.survived for one in found.seen] == [1, 2]
 
     async def test_an_implausible_claim_is_carried_or_lost(self) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from combee.core.methods import ace
 from combee.core.methods.method import Answer
 from combee.core.playbook.versions import empty
-from combee.core.similarity.overlap import Relatedness
+from combee.core.similarity.lessons import same_lesson
 from combee.ports import PoisonError
 from combee.scan.aggregate import Aggregator, _Item
 from combee_schemas.base import Usage
@@ -20,7 +20,9 @@ from support.models import ModelClient, ScriptedModel
 words = st.lists(st.sampled_from(["margin", "parcel", "order", "fee", "rate"]), max_size=4).map(" ".join)
 evidence = st.lists(st.sampled_from("abcdef"), max_size=3, unique=True).map(tuple)
 items = st.builds(
-    lambda text, rests, n, against: _Item(text=text, evidence=rests, guessed=rests[:n], against=against),
+    lambda text, rests, n, against: _Item(
+        text=text, lessons=(text,), evidence=rests, guessed=rests[:n], against=against
+    ),
     words,
     evidence,
     st.integers(0, 2),
@@ -60,16 +62,13 @@ def by_evidence(aggregator: Aggregator, reply: Reply, given_items: Sequence[_Ite
     """Return an answer read twice: by evidence, and by items to find out which are guesses."""
     answer = aggregator._read(empty("a"), reply, [item.evidence for item in given_items])
     by_item = ace.read(empty("a"), reply.body, [(str(at),) for at in range(len(given_items))])
-    relatedness = Relatedness([item.text for item in given_items])
-    changes = [each for each in by_item.operations if each.kind != OperationKind.REMOVE and not each.guessed]
-    found = relatedness.witnesses([(each.content, map(int, each.evidence)) for each in changes])
     traced = []
     for operation, named in zip(answer.operations, by_item.operations, strict=True):
-        if named in changes:
-            meant = found[changes.index(named)]
-        else:
-            places = [int(at) for at in named.evidence]
+        places = [int(at) for at in named.evidence]
+        if named.kind == OperationKind.REMOVE:
             meant = [at for at in places if given_items[at].against.intersection(named.entry_ids)]
+        else:
+            meant = [at for at in places if same_lesson(given_items[at].text, named.content)]
         sure = frozenset[str]().union(*(given_items[at].sure for at in meant))
         guessed = tuple(each for each in operation.evidence if each not in sure)
         traced.append(operation if operation.guessed else operation.model_copy(update={"guessed": guessed}))

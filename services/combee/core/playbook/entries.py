@@ -236,11 +236,15 @@ def _update(draft: Draft, operation: Operation) -> None:
     elif operation.evidence and same_lesson(entry.content, operation.content):
         _strengthen(draft, entry, operation)
     else:
-        _reword(draft, entry, operation)
+        _reword(draft, _for(operation.content, entry), operation)
 
 
 def _merge(draft: Draft, operation: Operation) -> None:
-    named = [draft.entries[entry_id] for entry_id in union(operation.entry_ids) if entry_id in draft.entries]
+    named = [
+        _for(operation.content, draft.entries[entry_id])
+        for entry_id in union(operation.entry_ids)
+        if entry_id in draft.entries
+    ]
     if not named:
         draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
         return
@@ -249,6 +253,13 @@ def _merge(draft: Draft, operation: Operation) -> None:
         draft.drop(twin.id)
         draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")
     _reword(draft, united(kept, twins), operation)
+
+
+def _for(content: str, entry: Entry) -> Entry:
+    """Return an entry with the support that counts for a content: what is proposed has it for its own words alone."""
+    if is_active(entry) or same_lesson(entry.content, content):
+        return entry
+    return entry.model_copy(update={"support": (), "sources": ()})
 
 
 def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:

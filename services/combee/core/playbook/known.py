@@ -1,6 +1,7 @@
 """What the playbook says already: evidence for the entry that says it; pure.
 
-The model may say so in whatever words, and code checks it; what a reflection says word for word, code sees itself.
+The model may say so in whatever words, and code checks it; what a reflection says word for word, code sees itself. In
+other words it is a guess: the entry may say more than the reflection. So it supports no entry that is only proposed.
 """
 
 from collections import defaultdict
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from combee.core.derived import once_per_version
 from combee.core.playbook.echo import was_shown
 from combee.core.playbook.probation import is_active
-from combee.core.similarity.lessons import index_of
+from combee.core.similarity.lessons import index_of, same_lesson
 from combee.core.similarity.overlap import Overlap
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -32,16 +33,22 @@ Claims = Mapping[int, str]
 def plausible(base: Playbook, claims: Claims, texts: Sequence[Sequence[str]]) -> dict[int, str]:
     """Return the claims that may be true: there is such an entry, and the item has much to do with it.
 
-    ``texts[n - 1]`` are those of item n.
+    An entry that is only proposed must be said by the item, and no more. ``texts[n - 1]`` are those of item n.
     """
     if not claims:
         return {}
     overlap = _overlap_of(base)
+    proposed = {entry.id: entry.content for entry in base.entries if not is_active(entry)}
+
+    def may_say(text: str, entry_id: str) -> bool:
+        if entry_id in proposed:
+            return same_lesson(proposed[entry_id], text)
+        return overlap.contained(text, entry_id) >= PLAUSIBLE
+
     return {
         n: entry_id
         for n, entry_id in claims.items()
-        if entry_id in overlap
-        and any(overlap.contained(text, entry_id) >= PLAUSIBLE for text in texts[n - 1] if text)
+        if entry_id in overlap and any(may_say(text, entry_id) for text in texts[n - 1] if text)
     }
 
 
@@ -74,11 +81,16 @@ def of_group(
     """Return what a group's claims are evidence for, and those that only echo what an agent was shown."""
     if not claims:
         return (), ()
-    since = {entry.id: entry.created_version for entry in base.entries}
-    said = ((entry_id, reflections[n - 1]) for n, entry_id in claims.items())
+    entries = {entry.id: entry for entry in base.entries}
+    said = ((entries[entry_id], reflections[n - 1]) for n, entry_id in claims.items())
     return _counted(
-        (entry_id, reflection.reflection_id, was_shown(entry_id, since[entry_id], reflection.shown), False)
-        for entry_id, reflection in said
+        (
+            entry.id,
+            reflection.reflection_id,
+            was_shown(entry.id, entry.created_version, reflection.shown),
+            not any(same_lesson(entry.content, text) for text in texts_of(reflection)),
+        )
+        for entry, reflection in said
     )
 
 
@@ -89,16 +101,22 @@ def of_combine(
 
     Only the group knows which entries an agent was shown, here only the version is known. So a reflection whose
     agent had a version with the entry is no evidence for it, unless the entry is only proposed, which no agent is
-    shown. Neither is one that a proposal named only by a guess; where the guess is by its words, it is marked.
+    shown. Neither is one that a proposal named only by a guess. What is a guess by its words, of a proposal or of the
+    entry, is marked.
     """
     if not claims:
         return (), ()
     since = {entry.id: max(1, entry.created_version) for entry in base.entries if is_active(entry)}
     proven = {reflection.reflection_id: reflection for reflection in seen if reflection.survived >= level}
-    said = (
-        (entry_id, proven[reflection_id], reflection_id in proposals[n - 1].guessed)
+    content = {entry.id: entry.content for entry in base.entries}
+    claimed = (
+        (entry_id, proposals[n - 1], same_lesson(content[entry_id], proposals[n - 1].content))
         for n, entry_id in claims.items()
-        for reflection_id in proposals[n - 1].evidence
+    )
+    said = (
+        (entry_id, proven[reflection_id], not is_same or reflection_id in proposal.guessed)
+        for entry_id, proposal, is_same in claimed
+        for reflection_id in proposal.evidence
         if reflection_id in proven
     )
     return _counted(

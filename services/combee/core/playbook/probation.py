@@ -10,7 +10,6 @@ from typing import TypedDict
 
 from combee.core.playbook.operations import union
 from combee.core.playbook.screening import OPEN, Screen
-from combee.core.similarity.overlap import Nearness
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, EntryState, Playbook
 
@@ -89,7 +88,7 @@ def review(
     candidates = [
         _Candidate.of(entry, supported.get(entry.id, ()), names, known, screen) for entry in pending
     ]
-    return _Reviewer(policy, {entry.id: entry.content for entry in after}, candidates).review()
+    return _Reviewer(policy, candidates).review()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,8 +104,6 @@ class _Candidate:
     doubt: str
     """Why it waits however many reflections support it; empty: it need not."""
     promoted: bool = False
-    taken: tuple[str, ...] = ()
-    """Support of its near-duplicates that counted."""
 
     @classmethod
     def of(
@@ -134,22 +131,14 @@ class _Candidate:
 
 @dataclass(slots=True)
 class _Reviewer:
-    """Decides on all candidates of one version: alone first, then with their near-duplicates."""
+    """Decides on all candidates of one version, each by its own support alone."""
 
     policy: Probation
-    contents: Mapping[str, str]
     candidates: Sequence[_Candidate]
 
     def review(self) -> Review:
         for candidate in self.candidates:
-            candidate.promoted = not candidate.doubt and self._suffices([candidate])
-        # The best supported speaks for its near-duplicates; of equals the older one.
-        undecided = [
-            candidate for candidate in self.candidates if not (candidate.promoted or candidate.doubt)
-        ]
-        nearness = Nearness(self.contents if undecided else {})
-        for candidate in sorted(undecided, key=lambda candidate: -len(candidate.support)):
-            self._judge_together(candidate, tuple(nearness.near(candidate.entry.id)))
+            candidate.promoted = not candidate.doubt and self._suffices(candidate)
         entries, changes = [], []
         for candidate in self.candidates:
             entry, change = self._outcome(candidate)
@@ -157,24 +146,12 @@ class _Reviewer:
             changes += [change] if change else []
         return Review(entries=tuple(entries), changes=tuple(changes))
 
-    def _suffices(self, together: Sequence[_Candidate]) -> bool:
+    def _suffices(self, candidate: _Candidate) -> bool:
         if is_off(self.policy):
             return True
-        support = union(*(candidate.support for candidate in together))
-        sources = frozenset[str]().union(*(candidate.sources for candidate in together))
         # All reflections without a source are one.
-        return len(support) >= self.policy.reflections and max(1, len(sources)) >= self.policy.sources
-
-    def _judge_together(self, candidate: _Candidate, near: Collection[str]) -> None:
-        """Promote an entry if it and its near-duplicates have what it takes, unless one of them is active."""
-        others = [other for other in self.candidates if other.entry.id in near and not other.promoted]
-        if not others or len(others) < len(near):
-            return
-        for other in others:
-            other.gained |= candidate.gained
-        if self._suffices([candidate, *others]):
-            candidate.promoted = True
-            candidate.taken = union(*(other.support for other in others))
+        sources = max(1, len(candidate.sources))
+        return len(candidate.support) >= self.policy.reflections and sources >= self.policy.sources
 
     def _outcome(self, candidate: _Candidate) -> tuple[Entry, Change | None]:
         entry = candidate.entry
@@ -197,13 +174,9 @@ class _Reviewer:
         return f"{len(candidate.support)} of {self.policy.reflections} reflections support it"
 
     def _promoted(self, candidate: _Candidate) -> tuple[Entry, Change | None]:
-        """Return the entry, active and resting on what counted; one that is new and has it all is just added."""
+        """Return the entry, active; one that is new and has all support that it needs is just added."""
         entry = activated(candidate.entry)
-        fresh = [reflection_id for reflection_id in candidate.taken if reflection_id not in entry.evidence]
-        update = {"evidence": (*entry.evidence, *fresh), "evidence_count": entry.evidence_count + len(fresh)}
-        if candidate.is_new and not candidate.taken:
+        if candidate.is_new:
             return entry, None
-        count = len(union(candidate.support, candidate.taken))
-        together = ", near-duplicates counted" if candidate.taken else ""
-        change = Change(kind="promote", entry_id=entry.id, detail=f"{count} reflections support it{together}")
-        return entry.model_copy(update=update), change
+        count = len(candidate.support)
+        return entry, Change(kind="promote", entry_id=entry.id, detail=f"{count} reflections support it")

@@ -52,6 +52,11 @@ class Mixed:
     fate: Fate
     again: tuple[Asked, ...] = ()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing is left that its other reflections count for, until they are asked about again."""
+        return self.fate == "dropped" or (self.kind == "known" and self.fate == "again")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recomputed:
@@ -174,9 +179,7 @@ class Recomputation:
             next_id=max(self.next_id, self.recorded.next_id),
             changes=tuple(changes),
             mixed=tuple(
-                mixed
-                for mixed in self._mixed
-                if mixed.fate == "dropped" or not shown.isdisjoint(mixed.entry_ids)
+                mixed for mixed in self._mixed if mixed.is_lost or not shown.isdisjoint(mixed.entry_ids)
             ),
             reads=tuple(sequence for line, sequence in self._reads if line == self.recorded.name),
             otherwise=frozenset(number for line, number in self._other if line == self.recorded.name),
@@ -340,9 +343,9 @@ class _Prepared:
         self.update = self.recorded.model_copy(update={"result": result})
 
     def mixed(self, contents: Mapping[str, str]) -> Iterator[Mixed]:
-        """Yield the mixed operations that are dropped, or whose words are now in a playbook, by its contents."""
+        """Yield the mixed operations that are lost, or whose words are now in a playbook, by its contents."""
         for operation, mixed in self._doubtful:
-            if mixed.fate == "dropped" or operation.content in contents:
+            if mixed.is_lost or operation.content in contents:
                 yield mixed
 
     def _operations(self) -> Iterator[Operation]:
@@ -366,12 +369,22 @@ class _Prepared:
                 self._strengthen_instead(operation, left)
                 continue
             if merges_other or len(left) < len(operation.evidence):
-                lost = self._has_expired(left) or (bool(again) and not learns(self.whole.barred))
+                lost = (
+                    self._has_expired(left)
+                    or (bool(again) and not learns(self.whole.barred))
+                    or (not again and self._is_guess(operation, left))
+                )
                 self._doubt(operation, again, is_dropped=lost)
                 if lost:
                     self._strengthen_instead(operation, left)
                     continue
             yield self._again(operation)
+
+    @staticmethod
+    def _is_guess(operation: Operation, left: Collection[str]) -> bool:
+        """Return whether an operation had evidence that is no guess, and has none left."""
+        guessed = frozenset(operation.guessed)
+        return guessed.issuperset(left) and not guessed.issuperset(operation.evidence)
 
     def _differs(self, entry_id: str) -> bool:
         """Return whether a recorded entry is gone, or says something else."""
@@ -417,7 +430,8 @@ class _Prepared:
         """Let an addition that was said already go on counting for the entry that says it."""
         landed = self.placed.get(operation.content)
         if landed is not None and landed in self.entries:
-            self.known.append(Known(entry_id=landed, evidence=left, guessed=operation.guessed))
+            guessed = tuple(reflection_id for reflection_id in left if reflection_id in operation.guessed)
+            self.known.append(Known(entry_id=landed, evidence=left, guessed=guessed))
 
     def _again(self, operation: Operation) -> Operation:
         """Return an operation on entries that are gone as an addition: its own evidence supports its words."""
@@ -429,33 +443,46 @@ class _Prepared:
         return operation.model_copy(update={"kind": OperationKind.ADD, "entry_ids": (), "section": section})
 
     def _claim(self, claim: Known) -> None:
-        """Let an entry that is gone come back, in its words, for reflections that a model said say the same."""
-        left = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in self.gone)
+        """Let an entry that is gone come back, in its words, for reflections that say the same and are no guess.
+
+        Those that are a guess are asked about again.
+        """
         was = self._was.get(claim.entry_id)
-        if left and was is not None and claim.entry_id not in self.entries:
-            expired = self._has_expired(left)
-            words = Operation(kind=OperationKind.ADD, content=was.content, evidence=claim.evidence)
-            mixed = Mixed(
-                line=self.recorded.plan.playbook,
-                sequence=self.recorded.plan.sequence,
-                kind="known",
-                entry_ids=(claim.entry_id,),
-                revoked=tuple(reflection_id for reflection_id in was.evidence if reflection_id in self.gone),
-                fate="dropped" if expired else "stays",
-            )
-            self._doubtful.append((words, mixed))
-            if expired:
-                return
-            bare = {
-                "evidence": (),
-                "evidence_count": 0,
-                "guessed_count": 0,
-                "helpful": 0,
-                "harmful": 0,
-                "sources": (),
-                "support": (),
-            }
-            self.entries[claim.entry_id] = was.model_copy(update=bare)
+        if was is None or claim.entry_id in self.entries:
+            self.known.append(claim)
+            return
+        left = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in self.gone)
+        sure = tuple(reflection_id for reflection_id in left if reflection_id not in claim.guessed)
+        again = () if sure else self._places(left)
+        if again and self.whole.asked.issuperset(again):
+            self.whole.pending |= dict.fromkeys(again)
+            return
+        if not left:
+            return
+        lost = self._has_expired(left) or (not sure and not (again and learns(self.whole.barred)))
+        words = Operation(kind=OperationKind.ADD, content=was.content, evidence=claim.evidence)
+        mixed = Mixed(
+            line=self.recorded.plan.playbook,
+            sequence=self.recorded.plan.sequence,
+            kind="known",
+            entry_ids=(claim.entry_id,),
+            revoked=tuple(reflection_id for reflection_id in was.evidence if reflection_id in self.gone),
+            fate="dropped" if lost else "again" if again else "stays",
+            again=() if lost else again,
+        )
+        self._doubtful.append((words, mixed))
+        if lost or again:
+            return
+        bare = {
+            "evidence": (),
+            "evidence_count": 0,
+            "guessed_count": 0,
+            "helpful": 0,
+            "harmful": 0,
+            "sources": (),
+            "support": (),
+        }
+        self.entries[claim.entry_id] = was.model_copy(update=bare)
         self.known.append(claim)
 
 

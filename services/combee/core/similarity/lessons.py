@@ -5,13 +5,14 @@ rapidfuzz, and only slips of the pen count as equal: any looser bound takes empl
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TypeVar
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
 from combee.core.derived import difference, once_per_version
-from combee.core.similarity.wording import Wording, is_plain, wording
+from combee.core.similarity.wording import SHORT, Wording, is_plain, wording
 from combee_schemas.playbook import Playbook
 
 T = TypeVar("T")
@@ -24,12 +25,22 @@ _LOOK_ALIKE = frozenset({"causally", "complaint", "scrapping", "stripping"})
 
 def same_lesson(content: str, other: str) -> bool:
     """Return whether two contents say the same: same numbers, same words in the same order."""
-    return _agree(wording(content), wording(other))
+    return _agree(_said(content), _said(other))
 
 
 def at_odds(content: str, other: str) -> bool:
     """Return whether two contents differ only in figures or in a negation: they may contradict each other."""
     return not same_lesson(content, other) and wording(content).subject == wording(other).subject != ""
+
+
+def _said(text: str) -> Wording:
+    return wording(text) if len(text) <= SHORT else _said_at_length(text)
+
+
+@lru_cache(256)
+def _said_at_length(text: str) -> Wording:
+    """Return the wording of a long text: the calls of its batch ask for it, and nobody ever again."""
+    return wording.__wrapped__(text)
 
 
 def _agree(said: Wording, other: Wording) -> bool:

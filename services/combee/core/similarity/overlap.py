@@ -6,27 +6,16 @@ any two sentences of one frame for the same (`benchmarks/similarity.py`).
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import chain
-from math import log
 
 from combee.core.similarity.relevance import rarity
-from combee.core.similarity.wording import wording
+from combee.core.similarity.wording import SHORT, wording
 from combee_schemas.playbook import Entry
 
-NEAR = 0.75
-"""The share of their words that near-duplicates have in common. Of 50 quantities that are reported much alike no two
-reach 0.7."""
-RELATED = 1 / 3
-"""The share of a content's words that what it was made of has, at least."""
-MEANT = 1 / 2
-"""That share, by the share that it has of any other content which it is named for: of 50 quantities that are reported
-much alike, frames such as "in per mille with 1 decimal" give a third of a content's words to who says another one."""
 REARRANGED = 0.9
 """The share of their words, grammar included, that a content and its contrary have in common."""
-SHORT = 300
-"""Characters; what an entry says is mostly shorter, what a reflection says is longer."""
 Exact = tuple[tuple[str, ...], int]
 """The numbers of a content, and how many negations it has."""
 Words = frozenset[str]
@@ -45,16 +34,15 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 
 
 class _Weights:
-    """How much words weigh: the more, the fewer of some texts have them.
+    """How much words weigh by BM25: the more, the fewer of some texts have them.
 
-    The weight is BM25's unless another is named: what most texts say, such as the frame of a formula, weighs next to
-    nothing.
+    What most texts say, such as the frame of a formula, weighs next to nothing.
     """
 
-    def __init__(self, texts: Iterable[Words], weigh: Callable[[int, int], float] = rarity) -> None:
+    def __init__(self, texts: Iterable[Words]) -> None:
         known = list(texts)
         self.having = Counter(chain.from_iterable(known))
-        by_count = {having: weigh(having, len(known)) for having in {0, *self.having.values()}}
+        by_count = {having: rarity(having, len(known)) for having in {0, *self.having.values()}}
         self._unknown = by_count.pop(0)
         self._by_word = {word: by_count[having] for word, having in self.having.items()}
 
@@ -96,122 +84,20 @@ class Overlap:
         yield from having.values()
 
 
-class Nearness:
-    """Finds near-duplicates among the contents of entries, by their ids."""
-
-    def __init__(self, contents: Mapping[str, str]) -> None:
-        words = {entry_id: _words(content) for entry_id, content in contents.items()}
-        self._contents = contents
-        self._weights = _Weights(words.values(), lambda having, count: log(1 + count / max(1, having)))
-        self._words = {entry_id: (said, self._weights.of(said)) for entry_id, said in words.items()}
-        self._exact = {entry_id: _exact(content) for entry_id, content in contents.items()}
-        self._having: dict[tuple[Exact, str], list[str]] = defaultdict(list)
-        for entry_id, said in words.items():
-            for word in said:
-                self._having[self._exact[entry_id], word].append(entry_id)
-
-    def near(self, entry_id: str) -> Iterator[str]:
-        """Yield the entries with the same numbers and negations and nearly the same words, in the same order.
-
-        The order matters: gain divided by cost is not cost divided by gain.
-        """
-        words, weight = self._words[entry_id]
-        for other in dict.fromkeys(self._candidates(entry_id)):
-            others, other_weight = self._words[other]
-            # Cheap first: what is much longer cannot be near.
-            if other == entry_id or min(weight, other_weight) < NEAR * max(weight, other_weight):
-                continue
-            shared = self._weights.of(words & others)
-            alike = shared >= NEAR * (weight + other_weight - shared)
-            if alike and in_order(self._contents[entry_id], self._contents[other]):
-                yield other
-
-    def _candidates(self, entry_id: str) -> Iterator[str]:
-        """Yield the entries that share one of the heaviest words: who has none of them lacks too much."""
-        words, weight = self._words[entry_id]
-        lacking = 0.0
-        for word in sorted(words, key=lambda word: (self._weights.having[word], word)):
-            yield from self._having[self._exact[entry_id], word]
-            lacking += self._weights.of((word,))
-            if lacking > (1 - NEAR) * weight:
-                return
-
-
-class Texts:
-    """Different texts by their words, and how many of them have each."""
-
-    def __init__(self, contents: Iterable[str] = ()) -> None:
-        self.words = frozenset(map(_words, contents))
-        self.having = Counter(chain.from_iterable(self.words))
-
-
-class Relatedness:
-    """Tells of which of several items a content can have been made."""
-
-    def __init__(self, items: Sequence[str], known: Texts | None = None) -> None:
-        """``known`` are further texts, the entries there are: of a few items alone no word looks common."""
-        known = known or Texts()
-        self._items = items
-        self._words = [(_words if len(item) <= SHORT else _words_of_long)(item) for item in items]
-        new = frozenset(self._words) - known.words
-        count = len(known.words) + len(new)
-        self._having = Counter(chain.from_iterable(new))
-        self._known_having = known.having
-        self._rarity = cache(lambda having: rarity(max(1, having), count))
-
-    def witnesses(self, named: Sequence[tuple[str, Iterable[int]]]) -> list[list[int]]:
-        """Return of each content, given the places of the items named for it, those that can have been its source.
-
-        They have some of its rarer words, not its contrary, and do not mean another of the contents instead, which
-        has the words that they share.
-        """
-        shares = [dict(self._shares(content, places)) for content, places in named]
-        most: dict[int, tuple[float, str]] = {}
-        for (content, _), by_place in zip(named, shares, strict=True):
-            for at, share in by_place.items():
-                most[at] = max((share, content), most.get(at, (0.0, "")))
-        return [
-            [
-                at
-                for at, share in by_place.items()
-                if share >= RELATED
-                and (share >= MEANT * most[at][0] or self._adds(content, at, most[at][1]))
-                and not self.contradicts(content, at)
-            ]
-            for (content, _), by_place in zip(named, shares, strict=True)
-        ]
-
-    def _adds(self, content: str, at: int, other: str) -> bool:
-        """Return whether an item has enough of a content beside the words of another one, as who says both has."""
-        words = _words(content)
-        own = (words & self._words[at]) - _words(other)
-        return self._weight(own) >= RELATED * self._weight(words)
-
-    def _shares(self, content: str, places: Iterable[int]) -> Iterator[tuple[int, float]]:
-        """Yield how much of a content each of these items says, too: 0 … 1."""
-        words = _words(content)
-        weight = self._weight(words)
-        for at in places:
-            yield at, self._weight(words & self._words[at]) / weight if weight else 1.0
-
-    def _weight(self, words: Iterable[str]) -> float:
-        known, new = self._known_having.get, self._having.get
-        # In one order: the last digit of a sum depends on it.
-        return sum([self._rarity(known(word, 0) + new(word, 0)) for word in sorted(words)])
-
-    def contradicts(self, content: str, at: int) -> bool:
-        """Return whether an item says a content's words in another order, or with another number or negation."""
-        words = _words(content)
-        if len(words & self._words[at]) < REARRANGED * len(words):
-            return False
-        sentences = [
-            said
-            for said in _SENTENCE.split(self._items[at])
-            if len(words & _words(said)) >= REARRANGED * len(words | _words(said))
-        ]
-        return bool(sentences) and not any(
-            _exact(said) == _exact(content) and in_order(said, content) for said in sentences
-        )
+def contradicts(text: str, content: str) -> bool:
+    """Return whether a text says a content's words in another order, or with another number or negation."""
+    words = _words(content)
+    said = _words(text) if len(text) <= SHORT else _words_of_long(text)
+    if len(words & said) < REARRANGED * len(words):
+        return False
+    sentences = [
+        sentence
+        for sentence in _SENTENCE.split(text)
+        if len(words & _words(sentence)) >= REARRANGED * len(words | _words(sentence))
+    ]
+    return bool(sentences) and not any(
+        _exact(sentence) == _exact(content) and in_order(sentence, content) for sentence in sentences
+    )
 
 
 def in_order(content: str, other: str) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
+SHORT = 300
+"""Characters; what an entry says is mostly shorter, what a reflection says is longer."""
 _CONTENTS_REMEMBERED = 8_192
 _SAME_SIGNS = str.maketrans(
     {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}

@@ -43,7 +43,11 @@ class ShownEntry:
 def key(text: str) -> str:
     """Return what makes a text this lesson and no other: not case, spacing, punctuation or wording."""
     convention = read_convention(text)
-    said = convention.sentence() if convention else plain(text)
+    return text_of(convention.sentence() if convention else plain(text))
+
+
+def text_of(said: str) -> str:
+    """Return a text without case, spacing and punctuation, and nothing else left out."""
     return " ".join(_IGNORED.sub(" ", said).casefold().split())
 
 

@@ -123,13 +123,19 @@ def test_who_says_an_entry_word_for_word_needs_no_models_word() -> None:
 # ---- evidence or echo
 
 
-def proposed(*evidence: str, guessed: tuple[str, ...] = ()) -> Operation:
-    return Operation(kind=OperationKind.ADD, content="x", evidence=evidence, guessed=guessed)
+WORDS = BASE.entries[0].content
 
 
-def reflection(name: str, *shown: str, version: int = 6) -> Reflection:
+def proposed(*evidence: str, guessed: tuple[str, ...] = (), content: str = WORDS) -> Operation:
+    return Operation(kind=OperationKind.ADD, content=content, evidence=evidence, guessed=guessed)
+
+
+def reflection(name: str, *shown: str, version: int = 6, insight: str = WORDS) -> Reflection:
     return Reflection(
-        reflection_id=name, playbook="p", shown=Shown(version=version, entry_ids=shown) if shown else None
+        reflection_id=name,
+        playbook="p",
+        key_insight=insight,
+        shown=Shown(version=version, entry_ids=shown) if shown else None,
     )
 
 
@@ -145,6 +151,24 @@ def test_of_a_group_what_an_agent_was_not_shown_is_evidence_and_what_it_was_is_a
         (Known(entry_id="e-00001", evidence=("b", "c", "d")),),
         (Echo(entry_id="e-00001", evidence=("a",)),),
     )
+
+
+LESS = WORDS.partition(",")[2]
+
+
+@pytest.mark.parametrize("insight", [LESS, PARAPHRASES["e-00001"], f"{WORDS} Then stop."])
+def test_who_does_not_say_all_of_an_entry_is_a_guess_for_it(insight: str) -> None:
+    known, _ = of_group(BASE, {1: "e-00001"}, [reflection("a", insight=insight)])
+    assert known == (Known(entry_id="e-00001", evidence=("a",), guessed=("a",)),)
+    seen = [Seen(reflection_id="a", offset=0, survived=1)]
+    assert of_combine(BASE, {1: "e-00001"}, [proposed("a", content=insight)], seen, 1)[0] == known
+
+
+def test_what_is_only_proposed_is_known_to_those_alone_who_say_all_of_it() -> None:
+    entry = BASE.entries[0].model_copy(update={"state": "proposed"})
+    base = BASE.model_copy(update={"entries": (entry,)})
+    claims = dict.fromkeys((1, 2, 3), "e-00001")
+    assert plausible(base, claims, [(LESS,), (PARAPHRASES["e-00001"],), (WORDS,)]) == {3: "e-00001"}
 
 
 def test_of_a_combine_what_an_agent_may_have_been_shown_is_no_evidence() -> None:
