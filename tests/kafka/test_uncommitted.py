@@ -41,8 +41,8 @@ async def agent(kafka: Broker, prefix: str, **options: Any) -> AsyncIterator[AIO
     producer = AIOKafkaProducer(
         bootstrap_servers=kafka.bootstrap_servers, transactional_id=f"{prefix}.an-agent", **options
     )
-    await producer.start()
     try:
+        await producer.start()
         yield producer
     finally:
         await producer.stop()

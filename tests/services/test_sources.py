@@ -10,6 +10,7 @@ import pytest
 
 from combee.cli.replay.replaying import Replay
 from combee.commands import dead_letters
+from combee.core.identity import reflection_id
 from combee.core.sources import UNPROVEN, KnownSources, secret_proof, with_secret
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
@@ -70,10 +71,10 @@ async def test_the_manifest_the_result_and_the_entry_say_what_is_proven() -> Non
     found = await learned([teaching(0, "shop"), claim, forged, teaching(3)])
     (batch,) = ledger.batches(found.log)
     proofs = {member.reflection_id: member.source and member.source.proven for member in batch.members}
-    assert proofs == {"r-0": "secret", "r-1": "", "r-2": "", "r-3": None}
+    assert proofs == {"r-0~by~shop": "secret", "r-1": "", "r-2": "", "r-3": None}
     (update,) = ledger.messages(found.log, topics.UPDATES, Update)
     assert {seen.reflection_id for seen in update.result.seen if seen.source and seen.source.proven} == {
-        "r-0"
+        "r-0~by~shop"
     }
     version = ledger.latest(found.log)
     by_lesson = {entry.content: entry.sources for entry in version.entries}
@@ -201,7 +202,12 @@ async def test_a_source_fills_its_share_of_a_batch_and_the_rest_waits_for_the_ne
     assert [batch["other"] for batch in others] == [4, 4, 4, 4, 4, 4, 2]
     ledger.check(
         deployment.log,
-        {NAME: [reflection(n) for n in (*range(FLOOD), *range(100, 104), 900)]},
+        {
+            NAME: [
+                *map(reflection, range(FLOOD)),
+                *(reflection(n, reflection_id=f"r-{n}~by~shop") for n in (*range(100, 104), 900)),
+            ]
+        },
     )
     found = await audit(deployment.log)
     assert (found.good, found.applied, found.lost, found.double) == (True, FLOOD + 5, 0, 0)
@@ -412,3 +418,126 @@ async def test_a_replay_without_the_secrets_has_the_same_plans_and_versions() ->
     states = Counter(entry.state for entry in ledger.latest(second.log).entries)
     assert states == Counter(entry.state for entry in ledger.latest(first.log).entries)
     assert states["proposed"] > 0
+
+
+# ---- an id belongs to its source
+
+
+def under(sent_id: str, lesson: str, source: str = "", secret: bytes = SHOP) -> Outgoing:
+    """Return a reflection under this id; with a source it is signed, with a secret that may be somebody else's."""
+    fields: dict[str, Any] = {"reflection_id": sent_id, "key_insight": lesson}
+    record = outgoing(reflection(0, **fields, source=Source(name=source) if source else None))
+    return signed(record, source, secret) if source else record
+
+
+def member_ids(deployment: Deployment) -> list[str]:
+    return [m.reflection_id for batch in ledger.batches(deployment.log) for m in batch.members]
+
+
+def lessons_by_evidence(deployment: Deployment) -> dict[str, tuple[str, ...]]:
+    return {entry.content: entry.evidence for entry in ledger.latest(deployment.log).entries}
+
+
+async def test_who_proves_nothing_cannot_take_the_id_of_what_somebody_proves_later() -> None:
+    taken = under("r-1", "the attacker's words")
+    honest = under("r-1", "the lesson of the shop", "shop")
+    found = await learned([taken, honest])
+    assert member_ids(found) == ["r-1", "r-1~by~shop"]
+    assert lessons_by_evidence(found) == {
+        "the attacker's words": ("r-1",),
+        "the lesson of the shop": ("r-1~by~shop",),
+    }
+    account = await audit(found.log)
+    assert (account.good, account.reflections, account.applied, account.duplicates) == (True, 2, 2, 0)
+    assert not account.conflicts
+
+
+async def test_two_sources_may_use_one_id_and_a_repeat_is_the_same_id_of_the_same_source() -> None:
+    secrets = {name: name.encode() * 8 for name in ("shop", "desk")}
+    sent = [under("r-1", f"the lesson of {name}", name, secrets[name]) for name in ("shop", "desk")]
+    deployment = Deployment(batch_size=4, provenance=THREE, sources="proven", partitions=1)
+    async with deployment.running():
+        plain = [under("r-1", "said by nobody"), under("r-2", "another")]
+        await deployment.log.produce(*sent, *sent, plain[0], *plain)
+        await deployment.until(lambda: ledger.applied(deployment.log) == 4)
+    assert member_ids(deployment) == ["r-1~by~shop", "r-1~by~desk", "r-1", "r-2"]
+    (batch,) = ledger.batches(deployment.log)
+    assert [member.reflection_id for member in batch.dropped] == ["r-1~by~shop", "r-1~by~desk", "r-1"]
+    account = await audit(deployment.log)
+    assert (account.good, account.reflections, account.applied, account.duplicates) == (True, 4, 4, 3)
+
+
+async def test_an_id_made_to_look_like_another_s_identity_is_not_that_identity() -> None:
+    found = await learned(
+        [under("r-1~by~shop", "the attacker's words"), under("r-1", "the lesson of the shop", "shop")]
+    )
+    assert member_ids(found) == ["r-1~by~shop~by~unproven", "r-1~by~shop"]
+    account = await audit(found.log)
+    assert (account.good, account.applied) == (True, 2), account.violations
+
+
+async def test_what_is_forged_takes_nobody_s_id_and_the_ledger_stays_clean() -> None:
+    forged = under("r-1", "the attacker's words", "shop", secret=b"somebody else's secret")
+    found = await learned([forged, under("r-1", "the lesson of the shop", "shop")])
+    assert member_ids(found) == ["r-1", "r-1~by~shop"]
+    account = await audit(found.log)
+    assert (account.good, account.reflections, account.applied) == (True, 2, 2), account.violations
+
+
+def run(source: str = "", **fields: Any) -> Outgoing:
+    named = {"source": Source(name=source)} if source else {}
+    record = topics.TRACES.record(Trace(trace_id="run-1", playbook=NAME, task="t", **named, **fields))
+    return signed(record, source) if source else record
+
+
+async def test_who_proves_nothing_cannot_take_the_id_of_a_run() -> None:
+    deployment = Deployment(batch_size=2, provenance=provenance(), sources="proven")
+    async with deployment.running():
+        # Somebody may even know how a reflection's id follows from its run's, and write it first.
+        first = under(reflection_id(NAME, "run-1", "shop"), "the attacker's words")
+        await deployment.log.produce(run(answer="the attacker's"))
+        await deployment.until(lambda: len(ledger.records(deployment.log, topics.REFLECTIONS)) == 1)
+        await deployment.log.produce(first)
+    async with deployment.running():
+        await deployment.log.produce(run("shop", answer="the shop's"), run("shop", answer="the shop's"))
+        await deployment.until(lambda: len(ledger.records(deployment.log, topics.REFLECTIONS)) == 3)
+        await deployment.log.produce(flush(2))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 3)
+    assert Counter(identity.rpartition("~by~")[2] for identity in member_ids(deployment))["shop"] == 1
+    account = await audit(deployment.log)
+    assert account.good, account.violations
+    assert (account.reflections, account.traces.acknowledged, account.traces.reflected) == (3, 3, 2)
+
+
+async def test_a_replay_without_the_secrets_tells_apart_what_has_one_id() -> None:
+    first = await learned(
+        [
+            under("r-1", "the attacker's words"),
+            under("r-1", "the lesson of the shop", "shop"),
+            under("r-2", "forged", "shop", secret=b"somebody else's secret"),
+            under("r-3~by~shop", "one more"),
+        ]
+    )
+    replay = Replay(first.log, NAME, timeout_s=5)
+    await replay.read()
+    for again in (
+        Deployment(batch_size=9),
+        Deployment(batch_size=9, provenance=provenance(), sources="proven"),
+    ):
+        settings = as_configured(ledger.batches(first.log)[-1].plan.settings)
+        again.settings = again.settings.model_copy(update={**settings, "batch_size": 9})
+        async with again.running(["publish", "shuffle"]):
+            found = await replay.run(again.log)
+        assert (found.plans_differ, found.contents_differ) == ([], [])
+        assert member_ids(again) == member_ids(first)
+
+
+async def test_where_nothing_proves_a_source_ids_stay_as_they_are_sent() -> None:
+    deployment = Deployment(batch_size=2)
+    async with deployment.running():
+        sent = [under("r-1", "first", "shop"), under("r-1", "second"), under("r-2~by~shop", "third")]
+        await deployment.log.produce(*sent)
+        await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+    assert member_ids(deployment) == ["r-1", "r-2~by~shop"]
+    account = await audit(deployment.log)
+    assert (account.good, account.applied, account.duplicates) == (True, 2, 1), account.violations

@@ -155,9 +155,11 @@ async def _sources(
     name = playbook_of(on[0])
     source = await partition_of(log, topics.REFLECTIONS, name)
     records = await log.read_at(source, sorted({taught.offset for _, taught in places.values()}))
+    own_ids = {taught.offset: reflection_id for reflection_id, (_, taught) in places.items()}
     reflections = {
-        reflection.reflection_id: reflection
-        for reflection in topics.REFLECTIONS.under(name, records.values())
+        own_ids[offset]: reflection
+        for offset, record in records.items()
+        for reflection in topics.REFLECTIONS.under(name, [record])
     }
     wanted = {
         reflection.trace_id: reflection.trace_digest
@@ -195,14 +197,20 @@ async def last_taught(log: Log, version: Playbook, ids: Collection[str]) -> dict
     manifests = topics.BATCHES.under(
         version.name, (await log.read_at(source, [version.manifest_offset])).values()
     )
-    offsets = sorted(
-        member.offset for batch in manifests for member in batch.members if member.reflection_id in ids
-    )
+    own_ids = {
+        member.offset: member.reflection_id
+        for batch in manifests
+        for member in batch.members
+        if member.reflection_id in ids
+    }
     number = await log.partition_for(topics.REFLECTIONS.name, version.name.encode())
     source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
-    records = (await log.read_at(source, offsets)).values() if offsets else ()
-    taught = topics.REFLECTIONS.under(playbook_of(version.name), records)
-    return {reflection.reflection_id: reflection for reflection in taught}
+    records = await log.read_at(source, sorted(own_ids))
+    return {
+        own_ids[offset]: reflection
+        for offset, record in records.items()
+        for reflection in topics.REFLECTIONS.under(playbook_of(version.name), [record])
+    }
 
 
 async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnProgress) -> dict[str, Trace]:

@@ -14,6 +14,7 @@ from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
+from combee_schemas.records import IDENTITY_HEADER
 
 AT_ONCE = 500
 """Records that are read in one go."""
@@ -160,6 +161,9 @@ async def records_at(log: Log, name: str, offsets: Sequence[int]) -> AsyncGenera
             yield records[offset]
 
 
-def again(record: Record) -> Outgoing:
-    """Return a record as it is written a second time, elsewhere."""
-    return Outgoing(topic=record.topic, key=record.key, value=record.value, headers=record.headers)
+def again(record: Record, identity: str = "") -> Outgoing:
+    """Return a record as it is written a second time, elsewhere; ``identity``: the id under which it counted."""
+    headers = tuple((name, value) for name, value in record.headers if name != IDENTITY_HEADER)
+    if identity:
+        headers = (*headers, (IDENTITY_HEADER, identity.encode()))
+    return Outgoing(topic=record.topic, key=record.key, value=record.value, headers=headers)

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from combee.core.identity import derived_ids
 from combee.core.ledger.dead_letters import DeadLetters, Fate, Key, Place
 from combee.core.ledger.report import Findings, TraceCounts
 from combee_schemas import topics
@@ -47,11 +46,14 @@ class Traces:
     places: list[tuple[Place, Key]] = field(default_factory=list)
     """Of all records."""
     _last: dict[Key, Place] = field(default_factory=dict)
+    _derived: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+    """The ids that its reflection may have."""
     _waiting: set[Key] = field(default_factory=set)
     """Of those with a record that reflect has not passed."""
 
-    def take(self, place: Place, key: Key, content: str) -> None:
-        """Take an acknowledged trace; the key is playbook and trace id."""
+    def take(self, place: Place, key: Key, content: str, derived: tuple[str, ...]) -> None:
+        """Take an acknowledged trace; the key is playbook and identity, ``derived`` are its reflection's ids."""
+        self._derived[key] = derived
         self.contents.take(place, key, content)
         self.dead_letters.identify(place, key)
         self.places.append((place, key))
@@ -78,8 +80,7 @@ class Traces:
         )
 
     def _fate(self, key: Key, is_reflected: Callable[[str, str], bool]) -> Fate:
-        name, trace_id = key
-        if any(is_reflected(name, identity) for identity in derived_ids(name, trace_id)):
+        if any(is_reflected(key[0], derived) for derived in self._derived[key]):
             return Fate.APPLIED
         letter_at = self.dead_letters.after(key, 0) or self.dead_letters.unread(key)
         fate = self.dead_letters.fate(letter_at) if letter_at else Fate.LOST
