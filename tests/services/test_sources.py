@@ -4,16 +4,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from combee.adapters.memory import MemoryLog
 from combee.cli.replay.replaying import Replay
 from combee.commands import dead_letters
+from combee.commands.revocation import meant
+from combee.core.erasure.selector import Selector, Subjects
 from combee.core.identity import reflection_id
+from combee.core.replaying.selection import Selection
 from combee.core.sources import UNPROVEN, KnownSources, secret_proof, with_secret
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
+from combee.inspection.lineage import lineage
 from combee.ports import Outgoing, PoisonError
 from combee.settings.methods import as_configured
 from combee.worker.provenance import Provenance
@@ -23,11 +29,14 @@ from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.outcome import Outcome
+from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from combee_schemas.trace import Trace
 from support import ledger
+from support.clock import ManualClock
 from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
+from support.forgetting import forgotten, wish
 from support.ledger import NAME, outgoing, reflection
 from support.models import ScriptedModel, echo
 
@@ -541,3 +550,76 @@ async def test_where_nothing_proves_a_source_ids_stay_as_they_are_sent() -> None
     assert member_ids(deployment) == ["r-1", "r-2~by~shop"]
     account = await audit(deployment.log)
     assert (account.good, account.applied, account.duplicates) == (True, 2, 1), account.violations
+
+
+# ---- revoked, forgotten and asked about apart
+
+
+async def both_learned() -> Deployment:
+    """Return a deployment that has learned what an attacker and the shop have sent under one id."""
+    return await learned(
+        [
+            under("r-1", "the attacker's words of Mallory"),
+            under("r-1", "the lesson of the shop", "shop"),
+            under("r-2", "the second lesson of the shop", "shop"),
+        ]
+    )
+
+
+async def test_a_revocation_tells_apart_what_has_one_id() -> None:
+    found = await both_learned()
+    version = ledger.latest(found.log)
+
+    async def ids(*chosen: str) -> tuple[str, ...]:
+        return (await meant(found.log, [version], chosen)).ids
+
+    assert await ids("r-2") == ("r-2~by~shop",)
+    assert await ids("r-1~by~shop") == ("r-1~by~shop",)
+    assert await ids("r-1~by~unproven") == ("r-1",)
+    assert await ids("text:Mallory") == ("r-1",)
+    assert await ids("text:the lesson of the shop") == ("r-1~by~shop",)
+    with pytest.raises(ValueError, match=r"2 sources.*r-1: name one of r-1~by~shop, r-1~by~unproven"):
+        await ids("r-1")
+
+
+async def test_a_run_is_revoked_by_its_id_whoever_has_proven_it() -> None:
+    deployment = Deployment(batch_size=1, provenance=provenance(), sources="proven")
+    async with deployment.running():
+        await deployment.log.produce(run("shop", answer="the shop's"))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
+    (own_id,) = member_ids(deployment)
+    chosen = await meant(deployment.log, [ledger.latest(deployment.log)], ["run-1"])
+    assert chosen.ids == (own_id,)
+    assert own_id.endswith("~by~shop")
+
+
+@pytest.mark.parametrize(
+    ("selector", "left"),
+    [
+        (Selector(rules=(Selection("id", "r-1~by~unproven"),), kind="filter"), "the lesson of the shop"),
+        (Selector(subjects=Subjects(("Mallory",))), "the lesson of the shop"),
+        (Selector(rules=(Selection("id", "r-1~by~shop"),), kind="filter"), "the attacker's words of Mallory"),
+        (Selector(subjects=Subjects(("lesson of the shop",))), "the attacker's words of Mallory"),
+    ],
+    ids=["an id that nobody proves", "whom the attacker names", "the shop's id", "what the shop says"],
+)
+async def test_forgetting_tells_apart_what_has_one_id(tmp_path: Path, selector: Selector, left: str) -> None:
+    found, new = await both_learned(), MemoryLog(ManualClock(), partitions=2, scan_partitions=3)
+    await forgotten(found.log, new, tmp_path, wish(selector))
+    kept = {lesson.key_insight for lesson in ledger.messages(new, topics.REFLECTIONS, Reflection)}
+    assert left in kept
+    assert kept <= {left, "the second lesson of the shop"}
+    assert left in {entry.content for entry in ledger.latest(new).entries}
+    assert (await audit(new)).violations == ()
+
+
+async def test_why_names_each_of_two_reflections_under_one_id_with_its_own_words() -> None:
+    found = await both_learned()
+    entries = {entry.content: entry.id for entry in ledger.latest(found.log).entries}
+    for content, own_id in (
+        ("the lesson of the shop", "r-1~by~shop"),
+        ("the attacker's words of Mallory", "r-1"),
+    ):
+        known = await lineage(found.log, NAME, entries[content], traces=False, on_progress=lambda *_: None)
+        assert [source.reflection_id for source in known.sources] == [own_id]
+        assert [source.reflection and source.reflection.key_insight for source in known.sources] == [content]

@@ -6,18 +6,18 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from combee.core.batching.plan import calls_again
-from combee.core.identity import claimed_identities, derived_ids, full_name, meant_by, owner_of
+from combee.core.identity import derived_ids, full_name, meant_by, owner_of
 from combee.core.playbook.branching import learns
 from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.operations import normalise, union
 from combee.core.playbook.recomputing import Fate, Mixed, Recomputed
 from combee.core.replaying.selection import Selection
 from combee.core.sources import UNPROVEN, source_name
-from combee.evidence import in_time
+from combee.evidence import identified, in_time, members_of
 from combee.history import messages, newest_playbooks, partition_of
 from combee.ports import Log, Record
 from combee_schemas import topics
-from combee_schemas.base import Source, playbook_of
+from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Entry, Playbook
 
 
@@ -87,9 +87,9 @@ async def _named(
     current = lines[0]
     if not by_id:
         return
-    members = await _members(log, current.name)
+    members = await members_of(log, current.name)
     # What a proven run became is named after its source, too.
-    owners = {"", *(owner_of(source) for _, source in members.values())}
+    owners = {"", *(owner_of(member.source) for member in members.values())}
     candidates = {
         text: (value, *(own_id for owner in owners for own_id in derived_ids(current.name, value, owner)))
         for text, value in by_id.items()
@@ -97,35 +97,16 @@ async def _named(
     known = {
         *current.revoked,
         *(reflection_id for line in lines for entry in line.entries for reflection_id in entry.evidence),
-        *(reflection_id for reflection_id, _ in members.values()),
-        *await _waiting(log, current),
+        *(member.reflection_id for member in members.values()),
     }
+    async with aclosing(identified(log, current.name, current.through_offset + 1, members)) as waiting:
+        known |= {reflection.reflection_id async for _, reflection in waiting}
     for text, (value, *derived) in candidates.items():
         sent = meant_by(value, known)
         if len(sent) > 1:
             names = ", ".join(sorted(map(full_name, sent)))
             raise ValueError(f"{len(sent)} sources have sent a reflection {value}: name one of {names}")
         matches[text] |= dict.fromkeys([*sent, *(own_id for own_id in derived if own_id in known)])
-
-
-async def _members(log: Log, name: str) -> dict[int, tuple[str, Source | None]]:
-    """Return the ids of all reflections in a playbook's batches, by their places, and whose they are."""
-    members: dict[int, tuple[str, Source | None]] = {}
-    async with aclosing(messages(log, topics.BATCHES, name)) as batches:
-        async for batch in batches:
-            members |= {member.offset: (member.reflection_id, member.source) for member in batch.members}
-    return members
-
-
-async def _waiting(log: Log, current: Playbook) -> set[str]:
-    """Return the ids that what waits may have; who proves what it claims is known once it is in a batch."""
-    source = await partition_of(log, topics.REFLECTIONS, current.name)
-    async with aclosing(log.read(source, current.through_offset + 1)) as records:
-        return {
-            claimed_identities(reflection.reflection_id, reflection.source, record.headers)[0]
-            async for record in records
-            for reflection in topics.REFLECTIONS.under(current.name, [record])
-        }
 
 
 async def _searched(
@@ -141,15 +122,11 @@ async def _searched(
                     text = by_source.get(taught_by or UNPROVEN)
                     if text is not None:
                         matches[text][seen.reflection_id] = None
-    members = await _members(log, name)
-    async with aclosing(log.read(await partition_of(log, topics.REFLECTIONS, name), 0)) as records:
-        async for record in records:
-            for reflection in topics.REFLECTIONS.under(name, [record]):
-                claimed = claimed_identities(reflection.reflection_id, reflection.source, record.headers)[0]
-                own_id, _ = members.get(record.offset, (claimed, None))
-                for text, rule in rules.items():
-                    if rule.matches(reflection, record.timestamp_ms):
-                        matches[text][own_id] = None
+    async with aclosing(identified(log, name)) as retained:
+        async for record, reflection in retained:
+            for text, rule in rules.items():
+                if rule.matches(reflection, record.timestamp_ms):
+                    matches[text][reflection.reflection_id] = None
 
 
 # ---- what becomes of the playbook

@@ -41,8 +41,15 @@ def reflection_of(letter: DeadLetter) -> tuple[str, str] | None:
             return letter.playbook, derived_ids(letter.playbook, letter.record_id, owner_in(letter))[0]
         return letter.playbook, letter.record_id
     is_reflection = letter.origin_topic == topics.REFLECTIONS.name
-    reflection = message_in(letter, Reflection) if is_reflection else None
-    if reflection is None:
-        return None
+    reflection = identified_in(letter, Reflection) if is_reflection else None
+    return (reflection.playbook, reflection.reflection_id) if reflection else None
+
+
+def identified_in(letter: DeadLetter, kind: type[M] | None) -> M | None:
+    """Return the message that a dead letter holds, a reflection under the identity that it has or claims."""
+    message = message_in(letter, kind)
+    if not isinstance(message, Reflection):
+        return message
     proof = ((PROOF_HEADER, letter.proof),) if letter.proof else ()
-    return reflection.playbook, claimed_identities(reflection.reflection_id, reflection.source, proof)[0]
+    own_id = letter.record_id or claimed_identities(message.reflection_id, message.source, proof)[0]
+    return message.model_copy(update={"reflection_id": own_id})
