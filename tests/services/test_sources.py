@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.cli.learn.learning import Learning
 from combee.cli.replay.replaying import Replay
 from combee.commands import dead_letters
 from combee.commands.revocation import meant
 from combee.core.erasure.selector import Selector, Subjects
 from combee.core.identity import reflection_id
 from combee.core.replaying.selection import Selection
-from combee.core.sources import UNPROVEN, KnownSources, secret_proof, with_secret
+from combee.core.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
 from combee.inspection.lineage import lineage
@@ -30,7 +31,7 @@ from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.outcome import Outcome
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Update
+from combee_schemas.scan import Group, Update
 from combee_schemas.trace import Trace
 from support import ledger
 from support.clock import ManualClock
@@ -623,3 +624,73 @@ async def test_why_names_each_of_two_reflections_under_one_id_with_its_own_words
         known = await lineage(found.log, NAME, entries[content], traces=False, on_progress=lambda *_: None)
         assert [source.reflection_id for source in known.sources] == [own_id]
         assert [source.reflection and source.reflection.key_insight for source in known.sources] == [content]
+
+
+# ---- what becomes of it
+
+
+async def test_a_batch_goes_on_under_its_ids_though_the_secret_was_taken_away_since() -> None:
+    deployment = Deployment(batch_size=2, provenance=provenance(), sources="proven", batch_timeout_s=60.0)
+    async with deployment.running(["shuffle"]):
+        await deployment.log.produce(under("r-1", "by nobody"), under("r-1", "by the shop", "shop"))
+        await deployment.until(lambda: bool(ledger.batches(deployment.log)))
+    first = len(ledger.records(deployment.log, topics.SCAN[0]))
+    deployment.provenance = Provenance(KnownSources(services=with_secret(SERVICES)))
+    deployment.shuffler = None
+    async with deployment.running(["shuffle"]):
+        await deployment.until(lambda: bool(deployment.shuffler and deployment.shuffler.in_flight()))
+        deployment.advance(61.0)
+        await deployment.until(lambda: len(ledger.records(deployment.log, topics.SCAN[0])) > first)
+    async with deployment.running():
+        await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+    assert not ledger.dead_letters(deployment.log)
+    groups = ledger.messages(deployment.log, topics.SCAN[0], Group)
+    named = [[member.reflection.reflection_id for member in group.members] for group in groups]
+    assert [sorted(ids) for ids in named] == [["r-1", "r-1~by~shop"]] * 2
+
+
+async def test_a_run_that_is_proven_and_of_no_use_is_a_dead_letter_of_its_own() -> None:
+    def unusable(_: Prompt) -> Mapping[str, Any]:
+        raise PoisonError("no use")
+
+    deployment = Deployment(batch_size=1, provenance=provenance(), sources="proven")
+    async with deployment.running():
+        await deployment.log.produce(run(answer="the attacker's"))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
+    deployment.model.answer = unusable
+    async with deployment.running():
+        await deployment.log.produce(run("shop", answer="the shop's"))
+        await deployment.until(lambda: len(ledger.dead_letters(deployment.log)) == 1)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    account = await audit(deployment.log)
+    assert account.good, account.violations
+    assert (account.traces.reflected, account.traces.dead_lettered) == (1, 1)
+
+
+async def test_learning_what_somebody_else_took_the_ids_of_waits_for_its_own() -> None:
+    deployment = Deployment(batch_size=2, provenance=provenance(), sources="proven")
+    items = [reflection(1, reflection_id="r-1", source=Source(name="shop"))]
+    signer = Signer(name="shop", secret=SHOP)
+    async with deployment.running():
+        await deployment.log.produce(under("r-1", "the attacker's words"), teaching(9, "shop"))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+        learning = Learning(deployment.log, None, deployment.clock, concurrency=1, signer=signer)
+        assert await learning.known(items, NAME) is None
+        report = await learning.run(items, NAME, stall_s=30.0)
+        assert (report.published, report.applied, report.duplicates, report.conflicts) == (1, 1, 0, ())
+        again = await learning.known(items, NAME)
+        assert again is not None
+        assert (again.duplicates, again.conflicts) == (1, ())
+    assert "r-1~by~shop" in member_ids(deployment)
+
+
+async def test_where_nobody_looks_at_proofs_learning_signed_items_ends_too() -> None:
+    deployment = Deployment(batch_size=1)
+    items = [reflection(1, source=Source(name="shop"))]
+    async with deployment.running():
+        signer = Signer(name="shop", secret=SHOP)
+        learning = Learning(deployment.log, None, deployment.clock, concurrency=1, signer=signer)
+        report = await learning.run(items, NAME, stall_s=30.0)
+        assert (report.published, report.applied) == (1, 1)
+        assert await learning.known(items, NAME) is not None
+    assert member_ids(deployment) == ["r-1"]

@@ -223,10 +223,11 @@ class Ledger:
         place, (today, earlier) = (partition, offset), derived_ids(name, trace_id)
         owner = trace.source.name if signed and trace.source is not None else ""
         own_id = identity_of(trace_id, owner)
-        derived = (*(derived_ids(name, trace_id, owner) if owner else ()), today, earlier)
+        derived = derived_ids(name, trace_id, owner)
+        unproven = (today, earlier) if owner else ()
         self._meet(TRACES, TRACE, place, name, (own_id,))
-        self._meet(TRACES, REFLECTION, place, name, derived)
-        self.traces.take(place, (name, own_id), fingerprint(trace), derived)
+        self._meet(TRACES, REFLECTION, place, name, (*derived, *unproven))
+        self.traces.take(place, (name, own_id), fingerprint(trace), derived, unproven)
         if self._is_batched(name, today) and self._is_batched(name, earlier):
             text = f"trace {trace_id} of {name} counts twice, as {today} and as {earlier}"
             self.batches.doubled((name, today), text)
