@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.outcome import Outcome
+from combee_schemas.records import IDENTITY_HEADER
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Update
 from combee_schemas.trace import Trace
@@ -551,6 +553,24 @@ async def test_where_nothing_proves_a_source_ids_stay_as_they_are_sent() -> None
     assert member_ids(deployment) == ["r-1", "r-2~by~shop"]
     account = await audit(deployment.log)
     assert (account.good, account.applied, account.duplicates) == (True, 2, 1), account.violations
+
+
+async def test_a_header_of_a_replay_gives_nobody_another_id() -> None:
+    headers = ((IDENTITY_HEADER, b"r-2"),)
+    for proves in (None, provenance()):
+        deployment = Deployment(batch_size=2, provenance=proves)
+        async with deployment.running():
+            copied = replace(under("r-1", "with the header"), headers=headers)
+            qualified = replace(under("r-3", "with its own"), headers=((IDENTITY_HEADER, b"r-3~by~shop"),))
+            await deployment.log.produce(
+                copied, under("r-1", "without it"), qualified, under("r-2", "another")
+            )
+            await deployment.log.produce(flush(3))
+            await deployment.until(lambda log=deployment.log: ledger.applied(log) == 3)  # type: ignore[misc]
+        third = "r-3" if proves else "r-3~by~shop"
+        assert sorted(member_ids(deployment)) == ["r-1", "r-2", third]
+        account = await audit(deployment.log)
+        assert (account.good, account.applied, account.duplicates) == (True, 3, 1), account.violations
 
 
 # ---- revoked, forgotten and asked about apart

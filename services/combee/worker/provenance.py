@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import structlog
 
-from combee.core.identity import given_identity, identity_of, owner_of, reflection_id
+from combee.core.identity import given_identity, identity_of, is_sent_as, owner_of, reflection_id
 from combee.core.sources import NOBODY, SERVICES, KnownSources, Verdict, secret_proof
 from combee.ports import Outgoing, Record
 from combee_schemas import topics
@@ -51,8 +51,9 @@ class Provenance:
 
     def _identity(self, record: Record, sent_id: str, source: Source | None) -> str:
         if not self._known.can_prove:
-            # All is one source's: its ids are as they stand, and as they stood where a replay copied them from.
-            return given_identity(record.headers) or sent_id
+            # All is one source's: ids are as they were sent, or as they stood where a replay copied them from.
+            given = given_identity(record.headers)
+            return given if given and is_sent_as(given, sent_id) else sent_id
         return identity_of(sent_id, owner_of(source))
 
     def derived_ids(self, trace: Trace) -> tuple[str, str]:

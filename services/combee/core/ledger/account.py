@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from combee.core.dead_letters.subject import owner_in
-from combee.core.identity import derived_ids, fingerprint, identity_of
+from combee.core.identity import derived_ids, fingerprint, identity_of, is_sent_as
 from combee.core.ledger.batches import NOWHERE, Batches
 from combee.core.ledger.carried import COMMAND, REFLECTION, TRACE, Carried, Read
 from combee.core.ledger.checkpoint import NOTHING, Checkpoint
@@ -173,7 +173,7 @@ class Ledger:
         """
         place = (partition, offset)
         verified = self.batches.identity_at(place)
-        if verified in known:
+        if any(is_sent_as(verified, sent_id) for sent_id in known):
             reflection_id, known = verified, ()
         first = self._known_as(playbook, reflection_id, known)
         ids = frozenset((reflection_id, *known))
