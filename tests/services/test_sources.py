@@ -16,7 +16,7 @@ from combee.cli.replay.replaying import Replay
 from combee.commands import dead_letters
 from combee.commands.revocation import meant
 from combee.core.erasure.selector import Selector, Subjects
-from combee.core.identity import reflection_id
+from combee.core.identity import derived_ids, reflection_id
 from combee.core.replaying.selection import Selection
 from combee.core.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
 from combee.inspection.audit import audit
@@ -516,6 +516,12 @@ async def test_who_proves_nothing_cannot_take_the_id_of_a_run() -> None:
         await deployment.log.produce(flush(2))
         await deployment.until(lambda: ledger.applied(deployment.log) == 3)
     assert Counter(identity.rpartition("~by~")[2] for identity in member_ids(deployment))["shop"] == 1
+    answers: dict[str, str] = {}
+    for entry in ledger.latest(deployment.log).entries:
+        known = await lineage(deployment.log, NAME, entry.id, traces=True, on_progress=lambda *_: None)
+        answers |= {each.reflection_id: each.trace.answer for each in known.sources if each.trace}
+    derived = {owner: derived_ids(NAME, "run-1", owner)[0] for owner in ("", "shop")}
+    assert answers == {derived[""]: "the attacker's", derived["shop"]: "the shop's"}
     account = await audit(deployment.log)
     assert account.good, account.violations
     assert (account.reflections, account.traces.acknowledged, account.traces.reflected) == (3, 3, 2)
