@@ -12,6 +12,7 @@ import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.cli.learn.learning import Learning
+from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
 from combee.commands import dead_letters
 from combee.commands.revocation import meant
@@ -607,6 +608,18 @@ async def test_a_revocation_tells_apart_what_has_one_id() -> None:
     assert await ids("text:the lesson of the shop") == ("r-1~by~shop",)
     with pytest.raises(ValueError, match=r"2 sources.*r-1: name one of r-1~by~shop, r-1~by~unproven"):
         await ids("r-1")
+
+
+async def test_a_variant_goes_without_one_of_two_that_have_one_id() -> None:
+    found = await both_learned()
+
+    async def kept(rule: str) -> set[str]:
+        read = await recording(found.log, NAME, Range(), [Selection.parse(rule)])
+        return {arrival.reflection_id for arrival in read.arrivals}
+
+    assert await kept("id:r-1~by~shop") == {"r-1", "r-2~by~shop"}
+    assert await kept("id:r-1~by~unproven") == {"r-1~by~shop", "r-2~by~shop"}
+    assert await kept("id:r-1") == {"r-2~by~shop"}
 
 
 async def test_a_run_is_revoked_by_its_id_whoever_has_proven_it() -> None:
