@@ -8,6 +8,9 @@ UNREAD_HEADER = "combee-unread"
 PROOF_HEADER = "combee-source-proof"
 """On a trace, a reflection or an outcome: what proves the name of its source."""
 
+IDENTITY_HEADER = "combee-identity"
+"""On a reflection that is copied for a replay: the id under which it counted where it was verified."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPartition:

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from combee.core.identity import claimed_identities
 from combee.core.playbook import evidence
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.evidence import Place
@@ -16,10 +17,12 @@ from combee.core.playbook.operations import union
 from combee.core.playbook.recomputing import Mixed, Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.history import History, messages, partition_of
-from combee.ports import Log, PoisonError
+from combee.ports import Log, PoisonError, Record
 from combee_schemas import topics
 from combee_schemas.base import Source, playbook_of
+from combee_schemas.batch import Member
 from combee_schemas.playbook import Asked, Playbook
+from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from combee_schemas.topics import key_of
 
@@ -305,3 +308,30 @@ async def places_of(log: Log, name: str, ids: Collection[str]) -> dict[str, Taug
             for member in members
         }
     return places
+
+
+async def members_of(log: Log, name: str) -> dict[int, Member]:
+    """Return all reflections in a playbook's batches, by their places: the manifests know whose they are."""
+    members: dict[int, Member] = {}
+    async with aclosing(messages(log, topics.BATCHES, name)) as batches:
+        async for batch in batches:
+            members |= {member.offset: member for member in batch.members}
+    return members
+
+
+async def identified(
+    log: Log, name: str, start: int = 0, members: Mapping[int, Member] | None = None
+) -> AsyncGenerator[tuple[Record, Reflection], None]:
+    """Yield a playbook's retained reflections from a place on, under their identities, with their records.
+
+    What is in no batch yet has the identity that it claims: it is verified when it gets into one.
+    """
+    members = await members_of(log, name) if members is None else members
+    source = await partition_of(log, topics.REFLECTIONS, name)
+    async with aclosing(log.read(source, start)) as records:
+        async for record in records:
+            for reflection in topics.REFLECTIONS.under(name, [record]):
+                own_id = claimed_identities(reflection.reflection_id, reflection.source, record.headers)[0]
+                if record.offset in members:
+                    own_id = members[record.offset].reflection_id
+                yield record, reflection.model_copy(update={"reflection_id": own_id})

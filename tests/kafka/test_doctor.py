@@ -143,11 +143,12 @@ async def test_a_transaction_that_stays_open_is_named_with_its_place(
         await producer.abort_transaction()
     finally:
         await producer.stop()
-    assert found["transactions"].startswith("fail open for more than 60 s, and nobody reads past them:")
+    assert found["transactions"].startswith("fail open for more than 75 s, and nobody reads past them:")
     assert f"{topic_prefix}.batches[3]@0" in found["transactions"]
     assert "abort --topic TOPIC" in found["transactions"]
     found = await doctor(kafka, topic_prefix, tmp_path, code=0)
     assert found["transactions"].startswith("ok none of these topics stays open")
+    assert "ok may stay open for 60 s at most" in found["transactions"]
 
 
 async def test_topics_that_are_not_as_the_settings_say_are_named(

@@ -3,16 +3,26 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from combee.adapters.memory import MemoryLog
+from combee.cli.learn.learning import Learning
+from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
 from combee.commands import dead_letters
-from combee.core.sources import UNPROVEN, KnownSources, secret_proof, with_secret
+from combee.commands.revocation import meant
+from combee.core.erasure.selector import Selector, Subjects
+from combee.core.identity import derived_ids, reflection_id
+from combee.core.replaying.selection import Selection
+from combee.core.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
+from combee.inspection.lineage import lineage
 from combee.ports import Outgoing, PoisonError
 from combee.settings.methods import as_configured
 from combee.worker.provenance import Provenance
@@ -22,11 +32,15 @@ from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.outcome import Outcome
-from combee_schemas.scan import Update
+from combee_schemas.records import IDENTITY_HEADER
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Group, Update
 from combee_schemas.trace import Trace
 from support import ledger
+from support.clock import ManualClock
 from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
+from support.forgetting import forgotten, wish
 from support.ledger import NAME, outgoing, reflection
 from support.models import ScriptedModel, echo
 
@@ -70,10 +84,10 @@ async def test_the_manifest_the_result_and_the_entry_say_what_is_proven() -> Non
     found = await learned([teaching(0, "shop"), claim, forged, teaching(3)])
     (batch,) = ledger.batches(found.log)
     proofs = {member.reflection_id: member.source and member.source.proven for member in batch.members}
-    assert proofs == {"r-0": "secret", "r-1": "", "r-2": "", "r-3": None}
+    assert proofs == {"r-0~by~shop": "secret", "r-1": "", "r-2": "", "r-3": None}
     (update,) = ledger.messages(found.log, topics.UPDATES, Update)
     assert {seen.reflection_id for seen in update.result.seen if seen.source and seen.source.proven} == {
-        "r-0"
+        "r-0~by~shop"
     }
     version = ledger.latest(found.log)
     by_lesson = {entry.content: entry.sources for entry in version.entries}
@@ -201,7 +215,12 @@ async def test_a_source_fills_its_share_of_a_batch_and_the_rest_waits_for_the_ne
     assert [batch["other"] for batch in others] == [4, 4, 4, 4, 4, 4, 2]
     ledger.check(
         deployment.log,
-        {NAME: [reflection(n) for n in (*range(FLOOD), *range(100, 104), 900)]},
+        {
+            NAME: [
+                *map(reflection, range(FLOOD)),
+                *(reflection(n, reflection_id=f"r-{n}~by~shop") for n in (*range(100, 104), 900)),
+            ]
+        },
     )
     found = await audit(deployment.log)
     assert (found.good, found.applied, found.lost, found.double) == (True, FLOOD + 5, 0, 0)
@@ -412,3 +431,305 @@ async def test_a_replay_without_the_secrets_has_the_same_plans_and_versions() ->
     states = Counter(entry.state for entry in ledger.latest(second.log).entries)
     assert states == Counter(entry.state for entry in ledger.latest(first.log).entries)
     assert states["proposed"] > 0
+
+
+# ---- an id belongs to its source
+
+
+def under(sent_id: str, lesson: str, source: str = "", secret: bytes = SHOP) -> Outgoing:
+    """Return a reflection under this id; with a source it is signed, with a secret that may be somebody else's."""
+    fields: dict[str, Any] = {"reflection_id": sent_id, "key_insight": lesson}
+    record = outgoing(reflection(0, **fields, source=Source(name=source) if source else None))
+    return signed(record, source, secret) if source else record
+
+
+def member_ids(deployment: Deployment) -> list[str]:
+    return [m.reflection_id for batch in ledger.batches(deployment.log) for m in batch.members]
+
+
+def lessons_by_evidence(deployment: Deployment) -> dict[str, tuple[str, ...]]:
+    return {entry.content: entry.evidence for entry in ledger.latest(deployment.log).entries}
+
+
+async def test_who_proves_nothing_cannot_take_the_id_of_what_somebody_proves_later() -> None:
+    taken = under("r-1", "the attacker's words")
+    honest = under("r-1", "the lesson of the shop", "shop")
+    found = await learned([taken, honest])
+    assert member_ids(found) == ["r-1", "r-1~by~shop"]
+    assert lessons_by_evidence(found) == {
+        "the attacker's words": ("r-1",),
+        "the lesson of the shop": ("r-1~by~shop",),
+    }
+    account = await audit(found.log)
+    assert (account.good, account.reflections, account.applied, account.duplicates) == (True, 2, 2, 0)
+    assert not account.conflicts
+
+
+async def test_two_sources_may_use_one_id_and_a_repeat_is_the_same_id_of_the_same_source() -> None:
+    secrets = {name: name.encode() * 8 for name in ("shop", "desk")}
+    sent = [under("r-1", f"the lesson of {name}", name, secrets[name]) for name in ("shop", "desk")]
+    deployment = Deployment(batch_size=4, provenance=THREE, sources="proven", partitions=1)
+    async with deployment.running():
+        plain = [under("r-1", "said by nobody"), under("r-2", "another")]
+        await deployment.log.produce(*sent, *sent, plain[0], *plain)
+        await deployment.until(lambda: ledger.applied(deployment.log) == 4)
+    assert member_ids(deployment) == ["r-1~by~shop", "r-1~by~desk", "r-1", "r-2"]
+    (batch,) = ledger.batches(deployment.log)
+    assert [member.reflection_id for member in batch.dropped] == ["r-1~by~shop", "r-1~by~desk", "r-1"]
+    account = await audit(deployment.log)
+    assert (account.good, account.reflections, account.applied, account.duplicates) == (True, 4, 4, 3)
+
+
+async def test_an_id_made_to_look_like_another_s_identity_is_not_that_identity() -> None:
+    found = await learned(
+        [under("r-1~by~shop", "the attacker's words"), under("r-1", "the lesson of the shop", "shop")]
+    )
+    assert member_ids(found) == ["r-1~by~shop~by~unproven", "r-1~by~shop"]
+    account = await audit(found.log)
+    assert (account.good, account.applied) == (True, 2), account.violations
+
+
+async def test_what_is_forged_takes_nobody_s_id_and_the_ledger_stays_clean() -> None:
+    forged = under("r-1", "the attacker's words", "shop", secret=b"somebody else's secret")
+    found = await learned([forged, under("r-1", "the lesson of the shop", "shop")])
+    assert member_ids(found) == ["r-1", "r-1~by~shop"]
+    account = await audit(found.log)
+    assert (account.good, account.reflections, account.applied) == (True, 2, 2), account.violations
+
+
+def run(source: str = "", **fields: Any) -> Outgoing:
+    named = {"source": Source(name=source)} if source else {}
+    record = topics.TRACES.record(Trace(trace_id="run-1", playbook=NAME, task="t", **named, **fields))
+    return signed(record, source) if source else record
+
+
+async def test_who_proves_nothing_cannot_take_the_id_of_a_run() -> None:
+    deployment = Deployment(batch_size=2, provenance=provenance(), sources="proven")
+    async with deployment.running():
+        # Somebody may even know how a reflection's id follows from its run's, and write it first.
+        first = under(reflection_id(NAME, "run-1", "shop"), "the attacker's words")
+        await deployment.log.produce(run(answer="the attacker's"))
+        await deployment.until(lambda: len(ledger.records(deployment.log, topics.REFLECTIONS)) == 1)
+        await deployment.log.produce(first)
+    async with deployment.running():
+        await deployment.log.produce(run("shop", answer="the shop's"), run("shop", answer="the shop's"))
+        await deployment.until(lambda: len(ledger.records(deployment.log, topics.REFLECTIONS)) == 3)
+        await deployment.log.produce(flush(2))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 3)
+    assert Counter(identity.rpartition("~by~")[2] for identity in member_ids(deployment))["shop"] == 1
+    answers: dict[str, str] = {}
+    for entry in ledger.latest(deployment.log).entries:
+        known = await lineage(deployment.log, NAME, entry.id, traces=True, on_progress=lambda *_: None)
+        answers |= {each.reflection_id: each.trace.answer for each in known.sources if each.trace}
+    derived = {owner: derived_ids(NAME, "run-1", owner)[0] for owner in ("", "shop")}
+    assert answers == {derived[""]: "the attacker's", derived["shop"]: "the shop's"}
+    account = await audit(deployment.log)
+    assert account.good, account.violations
+    assert (account.reflections, account.traces.acknowledged, account.traces.reflected) == (3, 3, 2)
+
+
+async def test_a_replay_without_the_secrets_tells_apart_what_has_one_id() -> None:
+    first = await learned(
+        [
+            under("r-1", "the attacker's words"),
+            under("r-1", "the lesson of the shop", "shop"),
+            under("r-2", "forged", "shop", secret=b"somebody else's secret"),
+            under("r-3~by~shop", "one more"),
+        ]
+    )
+    replay = Replay(first.log, NAME, timeout_s=5)
+    await replay.read()
+    for again in (
+        Deployment(batch_size=9),
+        Deployment(batch_size=9, provenance=provenance(), sources="proven"),
+    ):
+        settings = as_configured(ledger.batches(first.log)[-1].plan.settings)
+        again.settings = again.settings.model_copy(update={**settings, "batch_size": 9})
+        async with again.running(["publish", "shuffle"]):
+            found = await replay.run(again.log)
+        assert (found.plans_differ, found.contents_differ) == ([], [])
+        assert member_ids(again) == member_ids(first)
+
+
+async def test_where_nothing_proves_a_source_ids_stay_as_they_are_sent() -> None:
+    deployment = Deployment(batch_size=2)
+    async with deployment.running():
+        sent = [under("r-1", "first", "shop"), under("r-1", "second"), under("r-2~by~shop", "third")]
+        await deployment.log.produce(*sent)
+        await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+    assert member_ids(deployment) == ["r-1", "r-2~by~shop"]
+    account = await audit(deployment.log)
+    assert (account.good, account.applied, account.duplicates) == (True, 2, 1), account.violations
+
+
+async def test_a_header_of_a_replay_gives_nobody_another_id() -> None:
+    headers = ((IDENTITY_HEADER, b"r-2"),)
+    for proves in (None, provenance()):
+        deployment = Deployment(batch_size=2, provenance=proves)
+        async with deployment.running():
+            copied = replace(under("r-1", "with the header"), headers=headers)
+            qualified = replace(under("r-3", "with its own"), headers=((IDENTITY_HEADER, b"r-3~by~shop"),))
+            await deployment.log.produce(
+                copied, under("r-1", "without it"), qualified, under("r-2", "another")
+            )
+            await deployment.log.produce(flush(3))
+            await deployment.until(lambda log=deployment.log: ledger.applied(log) == 3)  # type: ignore[misc]
+        third = "r-3" if proves else "r-3~by~shop"
+        assert sorted(member_ids(deployment)) == ["r-1", "r-2", third]
+        account = await audit(deployment.log)
+        assert (account.good, account.applied, account.duplicates) == (True, 3, 1), account.violations
+
+
+# ---- revoked, forgotten and asked about apart
+
+
+async def both_learned() -> Deployment:
+    """Return a deployment that has learned what an attacker and the shop have sent under one id."""
+    return await learned(
+        [
+            under("r-1", "the attacker's words of Mallory"),
+            under("r-1", "the lesson of the shop", "shop"),
+            under("r-2", "the second lesson of the shop", "shop"),
+        ]
+    )
+
+
+async def test_a_revocation_tells_apart_what_has_one_id() -> None:
+    found = await both_learned()
+    version = ledger.latest(found.log)
+
+    async def ids(*chosen: str) -> tuple[str, ...]:
+        return (await meant(found.log, [version], chosen)).ids
+
+    assert await ids("r-2") == ("r-2~by~shop",)
+    assert await ids("r-1~by~shop") == ("r-1~by~shop",)
+    assert await ids("r-1~by~unproven") == ("r-1",)
+    assert await ids("text:Mallory") == ("r-1",)
+    assert await ids("text:the lesson of the shop") == ("r-1~by~shop",)
+    with pytest.raises(ValueError, match=r"2 sources.*r-1: name one of r-1~by~shop, r-1~by~unproven"):
+        await ids("r-1")
+
+
+async def test_a_variant_goes_without_one_of_two_that_have_one_id() -> None:
+    found = await both_learned()
+
+    async def kept(rule: str) -> set[str]:
+        read = await recording(found.log, NAME, Range(), [Selection.parse(rule)])
+        return {arrival.reflection_id for arrival in read.arrivals}
+
+    assert await kept("id:r-1~by~shop") == {"r-1", "r-2~by~shop"}
+    assert await kept("id:r-1~by~unproven") == {"r-1~by~shop", "r-2~by~shop"}
+    assert await kept("id:r-1") == {"r-2~by~shop"}
+
+
+async def test_a_run_is_revoked_by_its_id_whoever_has_proven_it() -> None:
+    deployment = Deployment(batch_size=1, provenance=provenance(), sources="proven")
+    async with deployment.running():
+        await deployment.log.produce(run("shop", answer="the shop's"))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
+    (own_id,) = member_ids(deployment)
+    chosen = await meant(deployment.log, [ledger.latest(deployment.log)], ["run-1"])
+    assert chosen.ids == (own_id,)
+    assert own_id.endswith("~by~shop")
+
+
+@pytest.mark.parametrize(
+    ("selector", "left"),
+    [
+        (Selector(rules=(Selection("id", "r-1~by~unproven"),), kind="filter"), "the lesson of the shop"),
+        (Selector(subjects=Subjects(("Mallory",))), "the lesson of the shop"),
+        (Selector(rules=(Selection("id", "r-1~by~shop"),), kind="filter"), "the attacker's words of Mallory"),
+        (Selector(subjects=Subjects(("lesson of the shop",))), "the attacker's words of Mallory"),
+    ],
+    ids=["an id that nobody proves", "whom the attacker names", "the shop's id", "what the shop says"],
+)
+async def test_forgetting_tells_apart_what_has_one_id(tmp_path: Path, selector: Selector, left: str) -> None:
+    found, new = await both_learned(), MemoryLog(ManualClock(), partitions=2, scan_partitions=3)
+    await forgotten(found.log, new, tmp_path, wish(selector))
+    kept = {lesson.key_insight for lesson in ledger.messages(new, topics.REFLECTIONS, Reflection)}
+    assert left in kept
+    assert kept <= {left, "the second lesson of the shop"}
+    assert left in {entry.content for entry in ledger.latest(new).entries}
+    assert (await audit(new)).violations == ()
+
+
+async def test_why_names_each_of_two_reflections_under_one_id_with_its_own_words() -> None:
+    found = await both_learned()
+    entries = {entry.content: entry.id for entry in ledger.latest(found.log).entries}
+    for content, own_id in (
+        ("the lesson of the shop", "r-1~by~shop"),
+        ("the attacker's words of Mallory", "r-1"),
+    ):
+        known = await lineage(found.log, NAME, entries[content], traces=False, on_progress=lambda *_: None)
+        assert [source.reflection_id for source in known.sources] == [own_id]
+        assert [source.reflection and source.reflection.key_insight for source in known.sources] == [content]
+
+
+# ---- what becomes of it
+
+
+async def test_a_batch_goes_on_under_its_ids_though_the_secret_was_taken_away_since() -> None:
+    deployment = Deployment(batch_size=2, provenance=provenance(), sources="proven", batch_timeout_s=60.0)
+    async with deployment.running(["shuffle"]):
+        await deployment.log.produce(under("r-1", "by nobody"), under("r-1", "by the shop", "shop"))
+        await deployment.until(lambda: bool(ledger.batches(deployment.log)))
+    first = len(ledger.records(deployment.log, topics.SCAN[0]))
+    deployment.provenance = Provenance(KnownSources(services=with_secret(SERVICES)))
+    deployment.shuffler = None
+    async with deployment.running(["shuffle"]):
+        await deployment.until(lambda: bool(deployment.shuffler and deployment.shuffler.in_flight()))
+        deployment.advance(61.0)
+        await deployment.until(lambda: len(ledger.records(deployment.log, topics.SCAN[0])) > first)
+    async with deployment.running():
+        await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+    assert not ledger.dead_letters(deployment.log)
+    groups = ledger.messages(deployment.log, topics.SCAN[0], Group)
+    named = [[member.reflection.reflection_id for member in group.members] for group in groups]
+    assert [sorted(ids) for ids in named] == [["r-1", "r-1~by~shop"]] * 2
+
+
+async def test_a_run_that_is_proven_and_of_no_use_is_a_dead_letter_of_its_own() -> None:
+    def unusable(_: Prompt) -> Mapping[str, Any]:
+        raise PoisonError("no use")
+
+    deployment = Deployment(batch_size=1, provenance=provenance(), sources="proven")
+    async with deployment.running():
+        await deployment.log.produce(run(answer="the attacker's"))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
+    deployment.model.answer = unusable
+    async with deployment.running():
+        await deployment.log.produce(run("shop", answer="the shop's"))
+        await deployment.until(lambda: len(ledger.dead_letters(deployment.log)) == 1)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    account = await audit(deployment.log)
+    assert account.good, account.violations
+    assert (account.traces.reflected, account.traces.dead_lettered) == (1, 1)
+
+
+async def test_learning_what_somebody_else_took_the_ids_of_waits_for_its_own() -> None:
+    deployment = Deployment(batch_size=2, provenance=provenance(), sources="proven")
+    items = [reflection(1, reflection_id="r-1", source=Source(name="shop"))]
+    signer = Signer(name="shop", secret=SHOP)
+    async with deployment.running():
+        await deployment.log.produce(under("r-1", "the attacker's words"), teaching(9, "shop"))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+        learning = Learning(deployment.log, None, deployment.clock, concurrency=1, signer=signer)
+        assert await learning.known(items, NAME) is None
+        report = await learning.run(items, NAME, stall_s=30.0)
+        assert (report.published, report.applied, report.duplicates, report.conflicts) == (1, 1, 0, ())
+        again = await learning.known(items, NAME)
+        assert again is not None
+        assert (again.duplicates, again.conflicts) == (1, ())
+    assert "r-1~by~shop" in member_ids(deployment)
+
+
+async def test_where_nobody_looks_at_proofs_learning_signed_items_ends_too() -> None:
+    deployment = Deployment(batch_size=1)
+    items = [reflection(1, source=Source(name="shop"))]
+    async with deployment.running():
+        signer = Signer(name="shop", secret=SHOP)
+        learning = Learning(deployment.log, None, deployment.clock, concurrency=1, signer=signer)
+        report = await learning.run(items, NAME, stall_s=30.0)
+        assert (report.published, report.applied) == (1, 1)
+        assert await learning.known(items, NAME) is not None
+    assert member_ids(deployment) == ["r-1"]

@@ -8,7 +8,7 @@ from combee.archive.file import ArchiveReader, ArchiveWriter, whole_file
 from combee.core.archive.cut import read
 from combee.core.erasure.lessons import Lessons
 from combee.core.erasure.rewriting import Rewriter
-from combee.core.erasure.runs import Runs
+from combee.core.erasure.runs import Identities, Runs
 from combee.core.erasure.selector import Marker, Selector
 from combee_schemas import topics
 from combee_schemas.archive import ArchiveHeader, ArchiveTotals, TopicContents
@@ -36,9 +36,10 @@ def found_runs(files: Iterable[Path], selector: Selector) -> Runs:
     """Return the runs that are meant, from all archives together: what one has lost another may know."""
     runs = Runs()
     for file in files:
+        identities = Identities()
         with ArchiveReader(file) as archive:
             for record in archive.records():
-                runs.take(record, selector)
+                runs.take(record, selector, identities)
     return runs
 
 

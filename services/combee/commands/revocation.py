@@ -1,19 +1,19 @@
 """Which reflections a revocation means, and what becomes of a playbook without them: looked up in the topics."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from combee.core.batching.plan import calls_again
-from combee.core.identity import derived_ids
+from combee.core.identity import derived_ids, full_name, meant_by, owner_of
 from combee.core.playbook.branching import learns
 from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.operations import normalise, union
 from combee.core.playbook.recomputing import Fate, Mixed, Recomputed
 from combee.core.replaying.selection import Selection
 from combee.core.sources import UNPROVEN, source_name
-from combee.evidence import in_time, places_of
+from combee.evidence import identified, in_time, members_of
 from combee.history import messages, newest_playbooks, partition_of
 from combee.ports import Log, Record
 from combee_schemas import topics
@@ -85,25 +85,28 @@ async def _named(
     """Find what ids mean: a reflection's own, or the trace that it was derived from."""
     by_id = {text: rule.value for text, rule in rules.items() if rule.kind == "id"}
     current = lines[0]
-    candidates = {text: (value, *derived_ids(current.name, value)) for text, value in by_id.items()}
+    if not by_id:
+        return
+    members = await members_of(log, current.name)
+    # What a proven run became is named after its source, too.
+    owners = {"", *(owner_of(member.source) for member in members.values())}
+    candidates = {
+        text: (value, *(own_id for owner in owners for own_id in derived_ids(current.name, value, owner)))
+        for text, value in by_id.items()
+    }
     known = {
         *current.revoked,
         *(reflection_id for line in lines for entry in line.entries for reflection_id in entry.evidence),
+        *(member.reflection_id for member in members.values()),
     }
-    wanted = {reflection_id for ids in candidates.values() for reflection_id in ids} - known
-    if any(known.isdisjoint(ids) for ids in candidates.values()):
-        known |= (await places_of(log, current.name, wanted)).keys()
-        known |= await _waiting(log, current, wanted)
-    for text, ids in candidates.items():
-        matches[text] |= dict.fromkeys(reflection_id for reflection_id in ids if reflection_id in known)
-
-
-async def _waiting(log: Log, current: Playbook, wanted: Collection[str]) -> set[str]:
-    waiting = messages(log, topics.REFLECTIONS, current.name, current.through_offset + 1)
-    async with aclosing(waiting) as reflections:
-        return {
-            reflection.reflection_id async for reflection in reflections if reflection.reflection_id in wanted
-        }
+    async with aclosing(identified(log, current.name, current.through_offset + 1, members)) as waiting:
+        known |= {reflection.reflection_id async for _, reflection in waiting}
+    for text, (value, *derived) in candidates.items():
+        sent = meant_by(value, known)
+        if len(sent) > 1:
+            names = ", ".join(sorted(map(full_name, sent)))
+            raise ValueError(f"{len(sent)} sources have sent a reflection {value}: name one of {names}")
+        matches[text] |= dict.fromkeys([*sent, *(own_id for own_id in derived if own_id in known)])
 
 
 async def _searched(
@@ -119,12 +122,11 @@ async def _searched(
                     text = by_source.get(taught_by or UNPROVEN)
                     if text is not None:
                         matches[text][seen.reflection_id] = None
-    async with aclosing(log.read(await partition_of(log, topics.REFLECTIONS, name), 0)) as records:
-        async for record in records:
-            for reflection in topics.REFLECTIONS.under(name, [record]):
-                for text, rule in rules.items():
-                    if rule.matches(reflection, record.timestamp_ms):
-                        matches[text][reflection.reflection_id] = None
+    async with aclosing(identified(log, name)) as retained:
+        async for record, reflection in retained:
+            for text, rule in rules.items():
+                if rule.matches(reflection, record.timestamp_ms):
+                    matches[text][reflection.reflection_id] = None
 
 
 # ---- what becomes of the playbook

@@ -1,15 +1,84 @@
 """Deterministic names: every id is a hash of what it names, so a repeat has the same id.
 
 Ids of traces, reflections and commands are their producers' own: each means something only within its playbook.
+
+A reflection's *identity* is the id that it was sent under and the source that is proven: two sources may use one id,
+and neither takes the other's. It is worked out where a record enters; from there on it is the reflection's id.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from combee_schemas.base import MOST_NAME, Message
+from combee.core.sources import UNPROVEN
+from combee_schemas.base import MOST_NAME, Message, Source
 from combee_schemas.digests import digest
+from combee_schemas.records import IDENTITY_HEADER, PROOF_HEADER
 from combee_schemas.reflection import Reflection
+
+MARK = "~by~"
+"""Between an id and whose it is; what is sent under an id with this mark is marked once more."""
+MAX_ID, MAX_OWNER = 200, 100
+
+Headers = Iterable[tuple[str, bytes | None]]
+
+
+def owner_of(source: Source | None) -> str:
+    """Return whose an id is that came from a source as it was verified; empty: it is everybody's without a proof.
+
+    Where one source alone may write, nothing is unproven, and ids are its own as they stand.
+    """
+    return source.name if source is not None and source.proven not in {"", "prefix"} else ""
+
+
+def identity_of(sent_id: str, owner: str) -> str:
+    """Return the identity of what an owner (empty: nobody proves it) sends under an id; no two come to the same."""
+    if not owner and MARK not in sent_id:
+        return sent_id
+    # No name has the mark in it: what stands behind the last mark is all of the owner.
+    name = owner.replace("%", "%25").replace("~", "%7E") or UNPROVEN
+    identity = f"{sent_id}{MARK}{name}"
+    if len(identity) <= MAX_ID:
+        return identity
+    name = name if len(name) <= MAX_OWNER else digest("owner", name).hex()
+    return f"{_short(sent_id)}{MARK}{name}"
+
+
+def _short(sent_id: str) -> str:
+    return digest("id", sent_id).hex()
+
+
+def is_sent_as(identity: str, sent_id: str) -> bool:
+    """Return whether who asks for an id means this identity: by the id as it was sent, or by all of its name."""
+    stem, mark, _ = identity.rpartition(MARK)
+    if mark and stem in {sent_id, _short(sent_id)}:
+        return True
+    return sent_id in {identity, full_name(identity)}
+
+
+def full_name(identity: str) -> str:
+    """Return the name by which an identity alone is meant, where several were sent under one id."""
+    return identity if MARK in identity else f"{identity}{MARK}{UNPROVEN}"
+
+
+def meant_by(sent_id: str, identities: Iterable[str]) -> list[str]:
+    """Return those that somebody means who asks for an id; of one that is named in full, that alone."""
+    matches = [identity for identity in dict.fromkeys(identities) if is_sent_as(identity, sent_id)]
+    exact = [identity for identity in matches if full_name(identity) == sent_id]
+    return exact or matches
+
+
+def claimed_identities(sent_id: str, source: Source | None, headers: Headers) -> tuple[str, ...]:
+    """Return the identities that a record may have, by what it shows without the secrets; the likeliest first."""
+    plain = (identity_of(sent_id, ""), sent_id) if MARK in sent_id else (sent_id,)
+    if PROOF_HEADER in dict(headers) and source is not None:
+        return (identity_of(sent_id, source.name), *plain)
+    return plain
+
+
+def given_identity(headers: Headers) -> str:
+    """Return the identity under which a copied reflection counted where it comes from; empty: none is given."""
+    return (dict(headers).get(IDENTITY_HEADER) or b"").decode(errors="replace")[:MAX_ID]
 
 
 def batch_id(playbook: str, sequence: int) -> str:
@@ -22,9 +91,9 @@ def node_id(batch: str, level: int, index: int) -> str:
     return "n-" + digest("node", batch, level, index).hex()
 
 
-def reflection_id(playbook: str, trace_id: str) -> str:
-    """Return the id of the reflection that ``reflect`` derives from a playbook's trace."""
-    return "r-" + digest("reflection", playbook, trace_id).hex()
+def reflection_id(playbook: str, trace_id: str, owner: str = "") -> str:
+    """Return the id of the reflection that ``reflect`` derives from a playbook's trace, which is its owner's."""
+    return "r-" + digest("reflection", playbook, trace_id, *([owner] if owner else ())).hex()
 
 
 def earlier_reflection_id(trace_id: str) -> str:
@@ -32,9 +101,14 @@ def earlier_reflection_id(trace_id: str) -> str:
     return "r-" + digest("reflection", trace_id).hex()
 
 
-def derived_ids(playbook: str, trace_id: str) -> tuple[str, str]:
-    """Return the ids under which a playbook may hold what was derived from a trace: today's, and the earlier one."""
-    return reflection_id(playbook, trace_id), earlier_reflection_id(trace_id)
+def derived_ids(playbook: str, trace_id: str, owner: str = "") -> tuple[str, str]:
+    """Return the identities under which a playbook may hold what was derived from a trace: today's, and another one.
+
+    Of a proven trace that is the id without its owner: *reflect* may not vouch for what it writes. Of others it is
+    the id that was derived before ids were scoped by playbook.
+    """
+    today = reflection_id(playbook, trace_id, owner)
+    return (identity_of(today, owner), today) if owner else (today, earlier_reflection_id(trace_id))
 
 
 def known_ids(reflection: Reflection) -> tuple[str, ...]:
@@ -44,6 +118,17 @@ def known_ids(reflection: Reflection) -> tuple[str, ...]:
         if reflection.reflection_id in derived:
             return derived
     return (reflection.reflection_id,)
+
+
+def is_derived(reflection: Reflection) -> bool:
+    """Return whether *reflect* made a reflection of its trace, as its id shows."""
+    if reflection.trace_id is None:
+        return False
+    owners = {"", reflection.source.name} if reflection.source else {""}
+    return any(
+        reflection.reflection_id in derived_ids(reflection.playbook, reflection.trace_id, owner)
+        for owner in owners
+    )
 
 
 CIRCUMSTANCE: Mapping[str, bool | set[str]] = {
@@ -65,7 +150,7 @@ def fingerprint(message: Message) -> str:
 
     A reflection derived from a trace has that trace's: asked a second time, a model uses other words.
     """
-    if isinstance(message, Reflection) and len(known_ids(message)) > 1:
+    if isinstance(message, Reflection) and is_derived(message):
         return message.trace_digest
     # Without defaults, so that a field that is added later changes no fingerprint.
     body = message.model_dump(mode="json", exclude=CIRCUMSTANCE, exclude_defaults=True)

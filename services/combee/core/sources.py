@@ -74,6 +74,11 @@ class KnownSources:
     prefix_owner: str = ""
     """The source that alone may write to this deployment's topics; empty: there is no such one."""
 
+    @property
+    def can_prove(self) -> bool:
+        """Whether anything here proves a source; else all is one source's."""
+        return bool(self.checks or self.services is not None or self.prefix_owner)
+
     def verdict(self, topic: str, value: bytes, headers: Headers, source: Source | None) -> Verdict:
         """Return whose a record is; a claim keeps its name, and proves nothing."""
         header = next((content for name, content in headers if name == PROOF_HEADER), None)
@@ -127,6 +132,10 @@ class Signer:
 
     name: str
     secret: bytes | None = field(default=None, repr=False)
+
+    def owner_of(self, source: Source | None) -> str:
+        """Return who owns the ids of what is signed with this secret; empty: it is not signed."""
+        return self.name if self.secret is not None and (source is None or source.name == self.name) else ""
 
     def declared(self, message: Sourced) -> Sourced:
         """Return a message that says who it is from, unless it does already."""

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from combee.core.identity import fingerprint, known_ids
+from combee.core.identity import claimed_identities, fingerprint, known_ids
 from combee.core.ledger import (
     NOTHING,
     Checkpoint,
@@ -20,6 +20,7 @@ from combee.ports import Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError
+from combee_schemas.records import PROOF_HEADER
 from combee_schemas.topics import AnyTopic, Topic, key_of
 
 JUDGED = (
@@ -351,13 +352,14 @@ def _reflections(ledger: Ledger) -> Take:
         except CodecError as error:
             ledger.undecodable(record.partition, record.offset, str(error))
             return
+        identities = claimed_identities(reflection.reflection_id, reflection.source, record.headers)
         ledger.reflection(
             record.partition,
             record.offset,
             reflection.playbook,
-            reflection.reflection_id,
+            identities[0],
             fingerprint(reflection),
-            known_ids(reflection),
+            (*identities, *known_ids(reflection)),
         )
 
     return take_reflection
@@ -370,6 +372,7 @@ def _traces(ledger: Ledger) -> Take:
         except CodecError as error:
             ledger.undecodable(record.partition, record.offset, str(error), record.topic)
             return
-        ledger.trace(record.partition, record.offset, trace)
+        signed = PROOF_HEADER in dict(record.headers)
+        ledger.trace(record.partition, record.offset, trace, signed=signed)
 
     return take_trace

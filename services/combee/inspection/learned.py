@@ -1,7 +1,7 @@
 """What became of items that were learned from: how far they are, what they came to, and what left nothing."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from combee.core.identity import fingerprint
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import counts
 from combee.core.playbook.versions import became
+from combee.core.sources import Signer
 from combee.evidence import with_revoked
 from combee.history import messages, partition_of
 from combee.inspection.tracker import Tracker
@@ -86,26 +87,28 @@ class Report:
         }
 
 
-def new_items(items: Sequence[Item], tracker: Tracker) -> dict[str, Item]:
+def new_items(items: Sequence[Item], tracker: Tracker, signer: Signer | None = None) -> dict[str, Item]:
     """Return the items that no version contains yet, by the id of their reflection, each once."""
     new: dict[str, Item] = {}
     for item in items:
-        if not tracker.is_applied(learned_id(item)):
-            new.setdefault(learned_id(item), item)
+        if not tracker.is_applied(learned_id(item, signer)):
+            new.setdefault(learned_id(item, signer), item)
     return new
 
 
-async def conflicting(items: Sequence[Item], tracker: Tracker) -> list[Trace | Reflection]:
+async def conflicting(
+    items: Sequence[Item], tracker: Tracker, signer: Signer | None = None
+) -> list[Trace | Reflection]:
     """Return the items whose id means other content to the playbook: nothing is learned from them."""
     # What an agent answers to a sample differs from run to run, the sample does not.
     comparable = [item for item in items if not isinstance(item, Sample)]
     counted: dict[str, str] = {}
     for item in comparable:
-        counted.setdefault(learned_id(item), fingerprint(item))
+        counted.setdefault(learned_id(item, signer), fingerprint(item))
     counted |= {
         reflection_id: known for reflection_id, known in (await tracker.counted(counted)).items() if known
     }
-    return [item for item in comparable if fingerprint(item) != counted[learned_id(item)]]
+    return [item for item in comparable if fingerprint(item) != counted[learned_id(item, signer)]]
 
 
 def all_reflected(tracker: Tracker, new: Iterable[str]) -> bool:
@@ -133,9 +136,16 @@ async def ends_before(log: Log) -> dict[str, Mapping[int, int]]:
 
 
 async def fates(
-    log: Log, base: Playbook, since: Mapping[str, Mapping[int, int]], new: Mapping[str, Item]
+    log: Log,
+    base: Playbook,
+    since: Mapping[str, Mapping[int, int]],
+    new: Mapping[str, Item],
+    today: Callable[[str], str],
 ) -> tuple[LevelAudit, dict[str, list[str]]]:
-    """Return what became of ``new`` in the versions made since, and which of them left nothing, by reason."""
+    """Return what became of ``new`` in the versions made since, and which of them left nothing, by reason.
+
+    ``today`` returns the id that a reflection is known by in ``new``.
+    """
     updates: dict[int, Update] = {}
     for update in await _read(log, topics.UPDATES, base.name, since):
         updates.setdefault(update.plan.sequence, update)
@@ -146,7 +156,8 @@ async def fates(
     )
     for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
-        for reflection_id, fate in (became(before, made_by, after) if made_by else {}).items():
+        for counted_as, fate in (became(before, made_by, after) if made_by else {}).items():
+            reflection_id = today(counted_as)
             if reflection_id in new:
                 counts[fate.fate] += 1
                 if fate.why:

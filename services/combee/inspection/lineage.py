@@ -155,16 +155,14 @@ async def _sources(
     name = playbook_of(on[0])
     source = await partition_of(log, topics.REFLECTIONS, name)
     records = await log.read_at(source, sorted({taught.offset for _, taught in places.values()}))
+    own_ids = {taught.offset: reflection_id for reflection_id, (_, taught) in places.items()}
     reflections = {
-        reflection.reflection_id: reflection
-        for reflection in topics.REFLECTIONS.under(name, records.values())
+        own_ids[offset]: reflection
+        for offset, record in records.items()
+        for reflection in topics.REFLECTIONS.under(name, [record])
     }
-    wanted = {
-        reflection.trace_id: reflection.trace_digest
-        for reflection in reflections.values()
-        if reflection.trace_id
-    }
-    by_trace_id = await _traces(log, name, wanted, on_progress) if traces else {}
+    wanted = {run for reflection in reflections.values() if (run := _run_of(reflection))}
+    by_run = await _traces(log, name, wanted, on_progress) if traces else {}
     return [
         Source(
             reflection_id=reflection_id,
@@ -172,10 +170,15 @@ async def _sources(
             sequence=places[reflection_id][1].sequence if reflection_id in places else None,
             reflection=(reflection := reflections.get(reflection_id)),
             taught_by=_taught_by(places.get(reflection_id), reflection),
-            trace=by_trace_id.get(reflection.trace_id or "") if reflection else None,
+            trace=by_run.get(_run_of(reflection)) if reflection else None,
         )
         for reflection_id, line in lines.items()
     ]
+
+
+def _run_of(reflection: Reflection) -> tuple[str, str] | None:
+    """Return the id of a reflection's trace and its fingerprint, empty if unknown; None: it has no trace."""
+    return (reflection.trace_id, reflection.trace_digest) if reflection.trace_id else None
 
 
 def _taught_by(place: tuple[str, Taught] | None, reflection: Reflection | None) -> base.Source | None:
@@ -195,26 +198,37 @@ async def last_taught(log: Log, version: Playbook, ids: Collection[str]) -> dict
     manifests = topics.BATCHES.under(
         version.name, (await log.read_at(source, [version.manifest_offset])).values()
     )
-    offsets = sorted(
-        member.offset for batch in manifests for member in batch.members if member.reflection_id in ids
-    )
+    own_ids = {
+        member.offset: member.reflection_id
+        for batch in manifests
+        for member in batch.members
+        if member.reflection_id in ids
+    }
     number = await log.partition_for(topics.REFLECTIONS.name, version.name.encode())
     source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
-    records = (await log.read_at(source, offsets)).values() if offsets else ()
-    taught = topics.REFLECTIONS.under(playbook_of(version.name), records)
-    return {reflection.reflection_id: reflection for reflection in taught}
+    records = await log.read_at(source, sorted(own_ids))
+    return {
+        own_ids[offset]: reflection
+        for offset, record in records.items()
+        for reflection in topics.REFLECTIONS.under(playbook_of(version.name), [record])
+    }
 
 
-async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnProgress) -> dict[str, Trace]:
-    """Return a playbook's traces by id; they are looked for only where their keys put them.
+async def _traces(
+    log: Log, name: str, runs: Collection[tuple[str, str]], on_progress: OnProgress
+) -> dict[tuple[str, str] | None, Trace]:
+    """Return a playbook's traces by id and fingerprint; they are looked for only where their keys put them.
 
-    ``ids`` has the fingerprint of each, empty if unknown: then the first trace under the id is the one.
+    Where the fingerprint is unknown, the first trace under the id is the one.
     """
     topic = topics.TRACES.name
+    ids: dict[str, set[str]] = {}
+    for trace_id, digest in runs:
+        ids.setdefault(trace_id, set()).add(digest)
     numbers = {(await partition_of(log, topics.TRACES, trace_id)).partition for trace_id in ids}
     first, ends = await log.beginnings(topic), await log.ends(topic)
     total, read = sum(ends[number] - first[number] for number in numbers), 0
-    traces: dict[str, Trace] = {}
+    traces: dict[tuple[str, str] | None, Trace] = {}
     for number in sorted(numbers):
         async for record in log.read(TopicPartition(topic=topic, partition=number), 0, ends[number]):
             read += 1
@@ -223,7 +237,7 @@ async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnPr
             key = key_of(record)
             if key in ids:
                 for trace in topics.TRACES.under(key, [record]):
-                    mine = (trace.playbook, trace.trace_id) == (name, key)
-                    if mine and ids[key] in {"", fingerprint(trace)}:
-                        traces.setdefault(key, trace)
+                    if (trace.playbook, trace.trace_id) == (name, key):
+                        for digest in ids[key] & {"", fingerprint(trace)}:
+                            traces.setdefault((key, digest), trace)
     return traces

@@ -10,7 +10,7 @@ from typing import TypeVar
 import structlog
 
 from combee.core.dead_letters.subject import reflection_of
-from combee.core.identity import fingerprint
+from combee.core.identity import claimed_identities, fingerprint, owner_of
 from combee.core.playbook.spend import UNCAPPED, Pause, SpendPolicy, pause
 from combee.history import partition_of
 from combee.ports import Clock, FatalError, Log, Record, TransientError
@@ -49,10 +49,16 @@ class Tracker:
         spending: SpendPolicy = UNCAPPED,
         *,
         earlier: Mapping[str, str] = MappingProxyType({}),
+        unproven: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``earlier``: ids that used to be derived from traces → those that are; both mean the latter here."""
+        """``earlier``: ids that used to be derived from traces → those that are; both mean the latter here.
+
+        ``unproven``: the same of what is signed, as long as nothing shows that somebody looks at proofs: from then on
+        a reflection without its proof is another one.
+        """
         self._log = log
         self._earlier = earlier
+        self._unproven = unproven
         self.name = playbook
         self._clock = clock
         self._spending = spending
@@ -136,17 +142,21 @@ class Tracker:
     def _reflection(self, record: Record) -> None:
         reflection = self._mine(record, topics.REFLECTIONS)
         if reflection is not None:
-            self.reflections.setdefault(self._today(reflection.reflection_id), (record.offset, reflection))
+            own_id = claimed_identities(reflection.reflection_id, reflection.source, record.headers)[0]
+            self.reflections.setdefault(self.today(own_id), (record.offset, reflection))
 
     def _batch(self, record: Record) -> None:
         batch = self._mine(record, topics.BATCHES)
         if batch is not None:
             sequence = batch.plan.sequence
             self.batches[sequence] = batch
-            self.batch_of |= {self._today(member.reflection_id): sequence for member in batch.members}
+            if self._unproven and any(owner_of(member.source) for member in batch.members):
+                self._unproven = {}
+            self.batch_of |= {self.today(member.reflection_id): sequence for member in batch.members}
 
-    def _today(self, reflection_id: str) -> str:
-        return self._earlier.get(reflection_id, reflection_id)
+    def today(self, reflection_id: str) -> str:
+        """Return the id that a reflection is known by here."""
+        return self._earlier.get(reflection_id) or self._unproven.get(reflection_id, reflection_id)
 
     def _version(self, record: Record) -> None:
         version = self._mine(record, topics.HISTORY)
@@ -161,7 +171,7 @@ class Tracker:
         name, reflection_id = (letter and reflection_of(letter)) or ("", "")
         if name == self.name:
             self.moved_at = self._clock.monotonic()
-            self.dead.add(self._today(reflection_id))
+            self.dead.add(self.today(reflection_id))
 
     def _mine(self, record: Record, topic: Topic[M]) -> M | None:
         message = next(topic.under(self.name, [record]), None)
@@ -180,7 +190,7 @@ class Tracker:
     async def counted(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the fingerprints of the reflections that count under these ids, as far as they are known."""
         places = {
-            self._today(member.reflection_id): member.offset
+            self.today(member.reflection_id): member.offset
             for batch in self.batches.values()
             for member in batch.members
         }

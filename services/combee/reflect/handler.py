@@ -84,7 +84,7 @@ class ReflectHandler:
         self._entry_tokens = entry_tokens
         self._trace_bytes = trace_tokens * CHARS_PER_TOKEN
         self._provenance = provenance or Provenance()
-        self._reflected = Reflected()
+        self._reflected = Reflected(self._provenance)
         self.playbooks = Playbooks(log)
 
     async def assigned(self, starts: dict[TopicPartition, int]) -> None:
@@ -127,7 +127,7 @@ class ReflectHandler:
     async def _reflect(self, trace: Trace, content: str) -> Reflection:
         fields, reply = await self._fields(trace, self._shown(trace))
         return Reflection(
-            reflection_id=identity.reflection_id(trace.playbook, trace.trace_id),
+            reflection_id=self._provenance.derived_ids(trace)[0],
             playbook=trace.playbook,
             **fields,
             trace_id=trace.trace_id,

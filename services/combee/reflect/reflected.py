@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from combee.core import identity
 from combee.ports import Log, Record, TopicPartition
 from combee.worker.lookup import oldest_timestamp, read_since
+from combee.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.trace import Trace
 
@@ -20,7 +21,8 @@ Key = tuple[str, str]
 class Reflected:
     """The last reflections known to be in the log, by playbook and id, each with its content's fingerprint."""
 
-    def __init__(self) -> None:
+    def __init__(self, provenance: Provenance) -> None:
+        self._provenance = provenance
         self._known: OrderedDict[Key, str] = OrderedDict()
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
@@ -30,7 +32,13 @@ class Reflected:
 
         After the block there is one, made from ``content``. One at a time per playbook and trace id.
         """
-        ids = identity.derived_ids(trace.playbook, trace.trace_id)
+        owner = identity.owner_of(trace.source)
+        # What nobody vouched for is no reflection of a proven trace, unless nobody vouches here.
+        ids = (
+            (self._provenance.derived_ids(trace)[1],)
+            if owner
+            else identity.derived_ids(trace.playbook, trace.trace_id)
+        )
         keys = [(trace.playbook, reflection_id) for reflection_id in ids]
         lock = self._locks.setdefault(keys[0], asyncio.Lock())
         async with lock:
@@ -51,6 +59,6 @@ class Reflected:
             await read_since(log, topics.REFLECTIONS.name, since, self._take)
 
     async def _take(self, record: Record) -> None:
-        reflection = topics.REFLECTIONS.read_or_none(record)  # shuffle dead-letters what cannot be read
-        if reflection is not None:
+        if topics.REFLECTIONS.read_or_none(record) is not None:  # shuffle dead-letters what cannot be read
+            reflection = self._provenance.reflection(record, again=True)
             self._add((reflection.playbook, reflection.reflection_id), identity.fingerprint(reflection))

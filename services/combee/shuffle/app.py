@@ -16,6 +16,7 @@ from faust.types import ConsumerMessage
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.fetch_waits import wait_longer_when_idle
+from combee.adapters.kafka.log import READ_COMMITTED
 from combee.adapters.kafka.membership import Membership
 from combee.ports import TransientError
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
@@ -35,6 +36,12 @@ METADATA_AGE_MS = 5_000
 
 
 class _Thread(driver.AIOKafkaConsumerThread):
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        # Faust asks for committed records only together with transactions of its own, which lose and repeat records.
+        consumer = super()._create_worker_consumer(transport)
+        consumer._isolation_level = READ_COMMITTED  # noqa: SLF001 - it is read when the consumer starts
+        return consumer
+
     async def on_start(self) -> None:
         await super().on_start()
         cast("Transport", self.transport).membership.watch(self._consumer)

@@ -57,6 +57,8 @@ from combee_schemas.topics import key_of
 logger = structlog.get_logger()
 
 CURRENT_TIMEOUT_S = 60.0
+LOOK_FURTHER_S = 60.0
+"""How often the ends are looked up: markers and aborted records are not delivered, and are passed all the same."""
 HOLDS_BACK = ("source", "tenant", "spend")
 """A source's share of a batch, a tenant's limits, a cap on spending."""
 DELIVERED_BYTES = 512 << 10
@@ -120,6 +122,7 @@ class Shuffler:
         """The partitions of the playbooks that there were at an assignment."""
         self._appeared: set[str] = set()
         """Playbooks with a version since the last partition began to be loaded."""
+        self._looked_at = clock.monotonic()
         self.wake = asyncio.Event()
         self._tenants = tenants or Tenants({})
         # A tenant's playbooks are on all partitions; else those of others need not even be decoded at the start.
@@ -239,12 +242,25 @@ class Shuffler:
         FencedError, TransientError
             After dropping the partition's state: the next turn restores it.
         """
+        await self._look_further()
         for number, news in sorted(self._news.items()):
             try:
                 await self._turn(number, news)
             except RETRIABLE:
                 await self._drop(number)
                 raise
+
+    async def _look_further(self) -> None:
+        """Have offsets passed that bring no record; else they would expire uncommitted, like unread records."""
+        now = self._clock.monotonic()
+        if now - self._looked_at < LOOK_FURTHER_S:
+            return
+        self._looked_at = now
+        for topic in (REFLECTIONS, COMMANDS):
+            for number, end in (await self._log.ends(topic)).items():
+                if number in self._news:
+                    newest = self._news[number].newest
+                    newest[topic] = max(newest.get(topic, -1), end - 1)
 
     async def _drop(self, number: int) -> None:
         state = self._states.pop(number, None)
@@ -372,9 +388,12 @@ class Shuffler:
         return committed
 
     async def _catch_up(self, state: PartitionState, topic: str) -> None:
+        """Read on to the end; that passes what is no record, too: markers, and what was aborted."""
         source = TopicPartition(topic=topic, partition=state.number)
-        async for record in self._log.read(source, state.seen[topic] + 1):
+        end = (await self._log.ends(topic))[state.number]
+        async for record in self._log.read(source, state.seen[topic] + 1, end):
             await self._work_in(state, record)
+        state.seen[topic] = max(state.seen[topic], end - 1)
 
     async def _take(self, state: PartitionState, record: Record) -> None:
         """Work in one record, in offset order; a bad one is dead-lettered and its neighbours go on."""

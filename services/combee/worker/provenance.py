@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import structlog
 
+from combee.core.identity import given_identity, identity_of, is_sent_as, owner_of, reflection_id
 from combee.core.sources import NOBODY, SERVICES, KnownSources, Verdict, secret_proof
 from combee.ports import Outgoing, Record
 from combee_schemas import topics
@@ -37,12 +38,29 @@ class Provenance:
         return self._secret is not None
 
     def reflection(self, record: Record, *, again: bool = False) -> Reflection:
-        """Return a reflection with its source as it counts; ``again``: a forged proof was counted before."""
+        """Return a reflection with its source as it counts, under its identity.
+
+        ``again``: a forged proof was counted before.
+        """
         reflection = topics.REFLECTIONS.read(record)
         source = self._source(record, reflection.source, again=again)
-        if source is reflection.source:
+        own_id = self._identity(record, reflection.reflection_id, source)
+        if source is reflection.source and own_id == reflection.reflection_id:
             return reflection
-        return reflection.model_copy(update={"source": source})
+        return reflection.model_copy(update={"source": source, "reflection_id": own_id})
+
+    def _identity(self, record: Record, sent_id: str, source: Source | None) -> str:
+        if not self._known.can_prove:
+            # All is one source's: ids are as they were sent, or as they stood where a replay copied them from.
+            given = given_identity(record.headers)
+            return given if given and is_sent_as(given, sent_id) else sent_id
+        return identity_of(sent_id, owner_of(source))
+
+    def derived_ids(self, trace: Trace) -> tuple[str, str]:
+        """Return the id that the reflection of a verified trace is written under, and its identity."""
+        owner = owner_of(trace.source)
+        own_id = reflection_id(trace.playbook, trace.trace_id, owner)
+        return own_id, identity_of(own_id, owner if self.vouches else "")
 
     def trace(self, record: Record) -> Trace:
         """Return a trace with its source as it counts."""

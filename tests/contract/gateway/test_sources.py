@@ -6,9 +6,12 @@ from typing import Any
 
 from combee.core.sources import KnownSources, with_secret
 from combee.ports import Record, TopicPartition
+from combee.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.topics import AnyTopic
+from support import ledger
+from support.deployment import Deployment
 from support.gateway import CONFIGURED, KEYS, WRITER, Asked, asked, bearer
 
 SERVICES, OTHER = "what the services share", "o" * 24
@@ -80,3 +83,46 @@ async def test_where_there_are_no_keys_a_name_stays_as_it_was_declared(tmp_path:
         )
         (record,) = await written(gateway, topics.REFLECTIONS)
     assert proven(record) == Source(name="shop")
+
+
+async def test_two_keys_may_use_one_id_and_each_is_told_of_its_own(tmp_path: Path) -> None:
+    known = KnownSources(services=with_secret(SERVICES.encode()))
+    scopes = ["reflections:write", "playbooks:read"]
+    keys = json.dumps(
+        [
+            {"name": "agents", "key": WRITER, "scopes": scopes},
+            {"name": "others", "key": OTHER, "scopes": scopes},
+        ]
+    )
+    deployment = Deployment(batch_size=2, provenance=Provenance(known), sources="proven")
+    async with (
+        asked(deployment.log, gateway_keys=keys, sources_file=sources_file(tmp_path)) as gateway,
+        deployment.running(),
+    ):
+
+        async def post(key: str, words: str) -> int:
+            lesson = {**LESSON, "reflection_id": "r-1", "key_insight": words}
+            answer = await gateway.client.post("/v1/reflections", json=lesson, headers=bearer(key))
+            return answer.status_code
+
+        assert await post(OTHER, "words of others") == 202
+        assert await post(WRITER, "words of agents") == 202
+        assert await post(WRITER, "other words of agents") == 409, "its own id has other content"
+        await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+        for key, own, other in ((WRITER, "agents", "others"), (OTHER, "others", "agents")):
+            answer = await gateway.client.get(
+                "/v1/reflections/r-1", params={"playbook": LESSON["playbook"]}, headers=bearer(key)
+            )
+            status = answer.json()
+            assert (status["reflection_id"], status["state"]) == ("r-1", "applied")
+            assert f"this is r-1~by~key:{own}" in status["detail"]
+            assert f"other sources have sent r-1~by~key:{other}" in status["detail"]
+            (entry,) = status["entries"]
+            (lesson,) = (e for e in ledger.latest(deployment.log).entries if e.id == entry)
+            assert lesson.content == f"words of {own}"
+        answer = await gateway.client.get(
+            "/v1/reflections/r-1~by~key:others",
+            params={"playbook": LESSON["playbook"]},
+            headers=bearer(WRITER),
+        )
+        assert "other sources" not in answer.json()["detail"]

@@ -16,6 +16,7 @@ from combee.core.diagnosis.cluster import (
     TopicReplicas,
     judge_broker,
     judge_clock,
+    judge_longest_transaction,
     judge_topics,
     judge_transactions,
 )
@@ -219,7 +220,8 @@ def test_whatever_is_not_ok_has_a_remedy() -> None:
             embedded=False,
         ),
         judge_clock(1e7, 0),
-        judge_transactions({"batches[3]@2": 61.0}),
+        judge_transactions({"batches[3]@2": 76.0}),
+        judge_longest_transaction(61.0),
         judge_lag(GroupLag(group="scan", records=1, oldest_s=None, members=0)),
         judge_dead_letters(total=1, recent=1, reasons=[]),
         judge_batches([Unpublished(playbook="p", sequence=1, age_s=1e9)], timeout_s=1, retries=0),

@@ -687,3 +687,56 @@ async def abort_batches(log: MemoryLog, count: int) -> None:
                 await transaction.send(Outgoing(topic="batches", partition=HOME, value=b"-"))
                 raise TransientError("given up")
     await transactor.close()
+
+
+# ---- offsets without a record: markers, and what was aborted
+
+
+async def end_with_an_aborted_transaction(log: MemoryLog, *messages: Reflection) -> int:
+    """Abort what writes these; return the end of the partition, which readers of committed records reach."""
+    transactor = await log.transactor("an agent")
+    with suppress(KeyError):
+        async with transactor.transaction() as transaction:
+            await transaction.send(*map(outgoing, messages))
+            raise KeyError
+    return (await log.ends(REFLECTIONS))[HOME]
+
+
+async def test_a_flush_is_fulfilled_though_the_partition_ends_with_what_was_aborted(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(log, reflection(0))
+        end = await end_with_an_aborted_transaction(log, reflection(1), reflection(2))
+        await publish(log, flush(end - 1))
+        await rig.step()
+        await rig.step()
+    assert members(log) == [[0]]
+    assert await committed(log, COMMANDS) == 1, "it waits for nothing any more"
+    assert batches(log)[0].plan.through_offset == end - 1
+
+
+async def test_offsets_that_bring_no_record_are_committed_before_they_can_expire(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock, batch_size=1) as rig:
+        await publish(log, reflection(0))
+        await rig.step()
+        assert await committed(log) == 1
+        end = await end_with_an_aborted_transaction(log, reflection(1))
+        clock.advance(shuffler.LOOK_FURTHER_S)
+        await rig.step()
+        assert await committed(log) == end > 2
+
+
+async def test_what_follows_an_aborted_transaction_is_read_once(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock, batch_size=4) as rig:
+        await publish(log, reflection(0))
+        await end_with_an_aborted_transaction(log, reflection(1), reflection(2))
+        await publish(log, reflection(3), reflection(4), reflection(5))
+        for record in await rig.undelivered():
+            rig.shuffler.deliver([record])
+            await rig.shuffler.turn()
+            await rig.shuffler.turn()
+    taken = [member.reflection_id for batch in batches(log) for member in batch.members]
+    assert taken == [reflection(n).reflection_id for n in (0, 3, 4, 5)]

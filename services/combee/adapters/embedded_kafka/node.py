@@ -16,6 +16,8 @@ from combee.adapters.embedded_kafka.process import BrokerProcess
 
 FOR_EVER_MINUTES = 10 * 365 * 24 * 60
 LEAST_FREE_BYTES = 1 << 20
+MAX_TRANSACTION_MS = 60_000
+"""What clients ask for unless told otherwise: below it their transactions are refused."""
 
 LOGGING = """\
 rootLogger.level=WARN
@@ -62,6 +64,8 @@ def server_properties(
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         "transaction.state.log.num.partitions": "4",
+        # Nobody reads past an open transaction: an agent that hangs in one holds learning up for so long at most.
+        "transaction.max.timeout.ms": str(MAX_TRANSACTION_MS),
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
         "share.coordinator.state.topic.num.partitions": "1",

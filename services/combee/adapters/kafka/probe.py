@@ -10,6 +10,7 @@ from uuid import uuid4
 import aiokafka
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import ApiVersionRequest
 
@@ -20,6 +21,7 @@ from combee.ports import TransientError
 
 LOG_APPEND_TIME = 1
 PROBE_TOPIC = "doctor"
+LONGEST = "transaction.max.timeout.ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,20 @@ async def open_transactions(connection: Connection) -> dict[str, float]:
             records = [await reader.getone(tp) for tp in behind]
     now_ms = time.time_ns() / 1e6
     return {f"{r.topic}[{r.partition}]@{r.offset}": (now_ms - r.timestamp) / 1000 for r in records}
+
+
+async def longest_transaction_s(connection: Connection) -> float | None:
+    """Return how long a transaction may stay open at most, by the broker that allows most; None: not to be known."""
+    async with running(AIOKafkaAdminClient(**connection.client)) as admin:
+        with translated("looking at the brokers' settings"):
+            nodes = [broker["node_id"] for broker in (await admin.describe_cluster())["brokers"]]
+            resources = [
+                ConfigResource(ConfigResourceType.BROKER, str(node), {LONGEST: None}) for node in nodes
+            ]
+            answers = await admin.describe_configs(resources)
+    items = [item for answer in answers for resource in answer.resources for item in resource[4]]
+    values = [int(item[1]) / 1000 for item in items if item[0] == LONGEST and item[1]]
+    return max(values, default=None)
 
 
 async def skew(connection: Connection) -> Skew:

@@ -6,7 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from combee import backends
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.adapters.kafka.probe import abilities, open_transactions, replicas, skew
+from combee.adapters.kafka.probe import (
+    abilities,
+    longest_transaction_s,
+    open_transactions,
+    replicas,
+    skew,
+)
 from combee.adapters.openai.probe import Form, try_forms
 from combee.clock import SystemClock
 from combee.core.diagnosis import Check, cluster, flow, unanswered
@@ -96,8 +102,13 @@ async def layout(settings: Settings, connected: Connection) -> list[Check]:
 
 
 async def transactions(connected: Connection) -> list[Check]:
-    """Look for transactions that stay open."""
-    return [cluster.judge_transactions(await open_transactions(connected))]
+    """Look for transactions that stay open, and how long they may; a broker that does not tell is no failure."""
+    checks = [cluster.judge_transactions(await open_transactions(connected))]
+    try:
+        longest_s = await longest_transaction_s(connected)
+    except CombeeError:
+        longest_s = None
+    return checks if longest_s is None else [*checks, cluster.judge_longest_transaction(longest_s)]
 
 
 async def clock(connected: Connection) -> list[Check]:

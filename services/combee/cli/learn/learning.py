@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from combee.cli.shared.sending import commands_on
 from combee.core.formats.intake import Item, Sample, verdict
-from combee.core.formats.items import declared, earlier_ids, learned_id, own_id
+from combee.core.formats.items import declared, earlier_ids, learned_id, own_id, unproven_ids
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.playbook import probation
@@ -75,9 +75,9 @@ class Learning:
             If a spend cap is why.
         """
         began = self._clock.monotonic()
-        tracker = Tracker(self._log, playbook, self._clock, self._spending, earlier=earlier_ids(items))
+        tracker = self._tracker(items, playbook)
         async with tracker.running():
-            new = new_items(items, tracker)
+            new = new_items(items, tracker, self._signer)
             base, since = tracker.newest or empty(playbook), await ends_before(self._log)
             await self._publish(
                 [new[reflection_id] for reflection_id in new if not tracker.is_reflected(reflection_id)],
@@ -85,21 +85,33 @@ class Learning:
             )
             await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
             report = self.report(tracker, new)
-            report.audit, report.left_nothing = await fates(self._log, base, since, new)
-            conflicts = await conflicting(items, tracker)
+            report.audit, report.left_nothing = await fates(self._log, base, since, new, tracker.today)
+            conflicts = await conflicting(items, tracker, self._signer)
         report.conflicts = tuple(own_id(conflict) for conflict in conflicts)
-        report.applied -= sum(new.get(learned_id(conflict)) is conflict for conflict in conflicts)
+        report.applied -= sum(
+            new.get(learned_id(conflict, self._signer)) is conflict for conflict in conflicts
+        )
         report.duplicates = len(items) - len(new)
         report.seconds = self._clock.monotonic() - began
         return report
 
+    def _tracker(self, items: Sequence[Item], playbook: str) -> Tracker:
+        return Tracker(
+            self._log,
+            playbook,
+            self._clock,
+            self._spending,
+            earlier=earlier_ids(items, self._signer),
+            unproven=unproven_ids(items, self._signer),
+        )
+
     async def known(self, items: Sequence[Item], playbook: str) -> Report | None:
         """Return the report of a run with nothing to do, or None if something is new."""
-        tracker = Tracker(self._log, playbook, self._clock, earlier=earlier_ids(items))
+        tracker = self._tracker(items, playbook)
         async with tracker.running():
-            if new_items(items, tracker):
+            if new_items(items, tracker, self._signer):
                 return None
-            conflicts = await conflicting(items, tracker)
+            conflicts = await conflicting(items, tracker, self._signer)
             return Report(
                 playbook=tracker.newest or empty(playbook),
                 duplicates=len(items),

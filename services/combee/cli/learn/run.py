@@ -70,7 +70,9 @@ async def learn_items(
         require_model(settings.model)
     concurrency = settings.model.llm_concurrency
     async with open_log(settings, create=ours) as (log, bootstrap):
-        known = await Learning(log, None, SystemClock(), concurrency=concurrency).known(items, playbook)
+        known = await Learning(log, None, SystemClock(), concurrency=concurrency, signer=signer).known(
+            items, playbook
+        )
         if known is not None:
             return known.as_json(), known.playbook
         if ours:

@@ -14,6 +14,8 @@ from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
+from combee_schemas.records import IDENTITY_HEADER
+from combee_schemas.reflection import Reflection
 
 AT_ONCE = 500
 """Records that are read in one go."""
@@ -118,7 +120,7 @@ async def _arrivals(
         if not wanted.times_ms or kept_since is None or wanted.times_ms[0] < kept_since:
             raise FatalError(_expired(first, kept_since, expired))
     async for record in records_at(log, name, [offset for offset in sorted(places) if offset >= first]):
-        reflection = topics.REFLECTIONS.read_or_none(record)
+        reflection = _counted(record, places[record.offset][0])
         if reflection is None or any(rule.matches(reflection, record.timestamp_ms) for rule in without):
             continue
         if wanted.times_ms and not wanted.times_ms[0] <= record.timestamp_ms < wanted.times_ms[1]:
@@ -133,6 +135,12 @@ async def _arrivals(
                 sequence=sequence,
             )
         )
+
+
+def _counted(record: Record, own_id: str) -> Reflection | None:
+    """Return a reflection under the id that it counted under; None if it cannot be read."""
+    reflection = topics.REFLECTIONS.read_or_none(record)
+    return reflection and reflection.model_copy(update={"reflection_id": own_id})
 
 
 async def _time_of(log: Log, source: TopicPartition, first: int) -> int | None:
@@ -160,6 +168,9 @@ async def records_at(log: Log, name: str, offsets: Sequence[int]) -> AsyncGenera
             yield records[offset]
 
 
-def again(record: Record) -> Outgoing:
-    """Return a record as it is written a second time, elsewhere."""
-    return Outgoing(topic=record.topic, key=record.key, value=record.value, headers=record.headers)
+def again(record: Record, identity: str = "") -> Outgoing:
+    """Return a record as it is written a second time, elsewhere; ``identity``: the id under which it counted."""
+    headers = tuple((name, value) for name, value in record.headers if name != IDENTITY_HEADER)
+    if identity:
+        headers = (*headers, (IDENTITY_HEADER, identity.encode()))
+    return Outgoing(topic=record.topic, key=record.key, value=record.value, headers=headers)

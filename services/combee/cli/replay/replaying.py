@@ -143,7 +143,9 @@ class Replay:
     async def _close(self, original: Batch) -> None:
         """Publish a batch's members and close their window."""
         records = await self._members(original)
-        offsets = await self._target.produce(*map(again, records)) if records else ()
+        own_ids = {member.offset: member.reflection_id for member in original.members}
+        copies = [again(record, own_ids[record.offset]) for record in records]
+        offsets = await self._target.produce(*copies) if copies else ()
         sequence, update = original.plan.sequence, self._updates.get(original.plan.sequence)
         command = Command(
             command_id=original.plan.command_id or f"replay-{sequence}",

@@ -9,6 +9,7 @@ from combee.cli.replay.recorded import again, records_at
 from combee.clock import SystemClock
 from combee.commands.log_store import LogStore
 from combee.commands.playbook import Commands
+from combee.core.identity import given_identity
 from combee.core.replaying.steps import Arrival
 from combee.core.replaying.variant import Variant
 from combee.history import History, messages, newest_playbook, partition_of
@@ -122,12 +123,13 @@ class VariantRun:
         async with aclosing(self._target.read(source, 0)) as records:
             async for record in records:
                 for reflection in topics.REFLECTIONS.under(self._name, [record]):
-                    if reflection.reflection_id not in wanted:
+                    own_id = given_identity(record.headers) or reflection.reflection_id
+                    if own_id not in wanted:
                         raise FatalError(
-                            f"its prefix holds reflections that this replay does not have"
-                            f" ({reflection.reflection_id}): choose another --to"
+                            f"its prefix holds reflections that this replay does not have ({own_id}): choose"
+                            " another --to"
                         )
-                    there.setdefault(reflection.reflection_id, record.offset)
+                    there.setdefault(own_id, record.offset)
         return there
 
     async def _applied(self) -> set[str]:
@@ -158,7 +160,8 @@ class VariantRun:
         records = [record async for record in records_at(self._source, self._name, missing)]
         if len(records) < len(missing):
             raise FatalError(f"{len(missing) - len(records)} reflections have expired meanwhile")
-        offsets = await self._target.produce(*map(again, records)) if records else ()
+        copies = [again(record, ids[record.offset]) for record in records]
+        offsets = await self._target.produce(*copies) if copies else ()
         published |= {ids[record.offset]: offset for record, offset in zip(records, offsets, strict=True)}
         return max(published[arrival.reflection_id] for arrival in batch)
 

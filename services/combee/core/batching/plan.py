@@ -287,11 +287,16 @@ def deal_batch(batch: Batch) -> tuple[tuple[Member, ...], ...]:
 
 
 def make_groups(batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflection]) -> tuple[Group, ...]:
-    """Return the groups; ``bodies`` are the reflections by offset. Tags of what is asked again were counted."""
+    """Return the groups; ``bodies`` are the reflections by offset. Tags of what is asked again were counted.
+
+    Ids are the manifest's: a secret that proved one may have been taken away since.
+    """
     if batch.plan.reason == "revoke":
         bodies = {at: body.model_copy(update={"bullet_tags": ()}) for at, body in bodies.items()}
     # The copies of a reflection are one object, so that each is packed once.
-    copies = {m.offset: GroupMember(offset=m.offset, reflection=bodies[m.offset]) for m in batch.members}
+    copies = {
+        m.offset: GroupMember(offset=m.offset, reflection=_named(bodies[m.offset], m)) for m in batch.members
+    }
     return tuple(
         Group(
             plan=batch.plan,
@@ -303,3 +308,9 @@ def make_groups(batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflect
         )
         for index, members in enumerate(deal_batch(batch))
     )
+
+
+def _named(body: Reflection, member: Member) -> Reflection:
+    if body.reflection_id == member.reflection_id:
+        return body
+    return body.model_copy(update={"reflection_id": member.reflection_id})

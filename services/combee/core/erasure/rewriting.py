@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from combee.core.archive.cut import line_of, read
 from combee.core.batching.plan import plan_hash
 from combee.core.dead_letters.resending import PLANNED
-from combee.core.dead_letters.subject import message_in
+from combee.core.dead_letters.subject import identified_in
 from combee.core.erasure.lessons import ErasureError, Lessons
-from combee.core.erasure.runs import RUN_OF, Runs
+from combee.core.erasure.runs import RUN_OF, Identities, Runs
 from combee.core.erasure.selector import Marker, Subjects, folded
 from combee.core.gate.canary import caller_at, place_of
 from combee.core.identity import batch_seed
@@ -49,6 +49,7 @@ class Rewriter:
 
     lessons: Lessons
     marker: Marker
+    identities: Identities = field(default_factory=Identities)
     dropped: Counter[str] = field(default_factory=Counter)
     rewritten: Counter[str] = field(default_factory=Counter)
     _plans: dict[str, str] = field(default_factory=dict)
@@ -67,7 +68,8 @@ class Rewriter:
         return self.lessons.runs
 
     def prepare(self, batch: Batch) -> None:
-        """Take in a manifest: what names its hash may stand before it."""
+        """Take in a manifest: what names its hash, and the reflections that it knows, may stand before it."""
+        self.identities.take(batch)
         raw = encode(batch)
         if self._is_touched(raw):
             after = self._batch(self._scrubbed(batch))
@@ -77,7 +79,7 @@ class Rewriter:
     def record(self, topic: AnyTopic, record: Record) -> Record | None:
         """Return what is left of a record; None: nothing."""
         message = read(topic, record)
-        if self._goes(topic, record, message):
+        if self._goes(topic, record, self.identities.identified(record, message)):
             self.dropped[topic.name] += 1
             return None
         headers = tuple(
@@ -147,7 +149,7 @@ class Rewriter:
 
     def _letter_goes(self, letter: DeadLetter) -> bool:
         kind: type[Message] | None = {**RUN_OF, **PLANNED}.get(letter.origin_topic)
-        inside = message_in(letter, kind)
+        inside = identified_in(letter, kind)
         goes = (
             any(map(self.subjects.named_in_bytes, (letter.key, letter.value)))
             or self.runs.has(letter.playbook, (letter.record_id,))

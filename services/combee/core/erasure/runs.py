@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from combee.core.archive.cut import read
-from combee.core.dead_letters.subject import message_in
+from combee.core.dead_letters.subject import identified_in
 from combee.core.erasure.selector import Selector
 from combee.core.gate.canary import caller_at
-from combee.core.identity import derived_ids, known_ids
+from combee.core.identity import MARK, claimed_identities, derived_ids, known_ids, owner_of
 from combee_schemas import topics
-from combee_schemas.base import Message, playbook_of
+from combee_schemas.base import Message, Source, playbook_of
 from combee_schemas.batch import Batch, Member
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Outcome
@@ -28,6 +28,29 @@ RUN_OF: Mapping[str, type[Trace] | type[Reflection]] = {
 }
 """What a dead letter of these topics holds."""
 NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Identities:
+    """Whose the reflections of one archive are: its manifests know it of what is in a batch."""
+
+    _own_ids: dict[tuple[str, int], str] = field(default_factory=dict)
+    """By playbook and place, of members of which the record alone does not tell the id."""
+
+    def take(self, batch: Batch) -> None:
+        """Take in a manifest."""
+        playbook = playbook_of(batch.plan.playbook)
+        for member in (*batch.members, *batch.dropped):
+            if member.source is not None or MARK in member.reflection_id:
+                self._own_ids[playbook, member.offset] = member.reflection_id
+
+    def identified(self, record: Record, message: Message | None) -> Message | None:
+        """Return a record's message, a reflection under its identity."""
+        if not isinstance(message, Reflection):
+            return message
+        claimed = claimed_identities(message.reflection_id, message.source, record.headers)[0]
+        own_id = self._own_ids.get((message.playbook, record.offset), claimed)
+        return message.model_copy(update={"reflection_id": own_id})
 
 
 @dataclass(slots=True)
@@ -52,12 +75,13 @@ class Runs:
         """Return whether one of these ids is that of an erased run."""
         return not self.of(line).isdisjoint(run_id for run_id in ids if run_id)
 
-    def take(self, record: Record, selector: Selector) -> None:
-        """Add the run that a record tells of, if it is meant."""
+    def take(self, record: Record, selector: Selector, identities: Identities) -> None:
+        """Add the run that a record of an archive tells of, if it is meant; manifests come before reflections."""
         if record.topic not in TELLING:
             return
-        message = read(topics.BY_NAME[record.topic], record)
+        message = identities.identified(record, read(topics.BY_NAME[record.topic], record))
         if isinstance(message, Batch):
+            identities.take(message)
             self._take_members(message, selector.timeless)
         elif isinstance(message, DeadLetter):
             self._take_letter(message, record, selector)
@@ -70,16 +94,17 @@ class Runs:
             case Reflection() if named or selector.means_reflection(message, at_ms):
                 self.add(message.playbook, *known_ids(message))
                 if message.trace_id:
-                    self._add_run(message.playbook, message.trace_id, selector)
+                    self._add_run(message.playbook, message.trace_id, selector, message.source)
             case Trace() if named or selector.means_run(message, at_ms):
-                self._add_run(message.playbook, message.trace_id, selector)
+                self._add_run(message.playbook, message.trace_id, selector, message.source)
             case Outcome() if named or selector.means_run(message, at_ms):
-                self._add_run(message.playbook, message.run_id, selector)
+                self._add_run(message.playbook, message.run_id, selector, message.source)
                 if named and message.shown and message.shown.canary:
                     self.callers.setdefault(message.playbook, set()).add(caller_at(message.shown.canary))
 
-    def _add_run(self, playbook: str, run_id: str, selector: Selector) -> None:
-        derived = derived_ids(playbook, run_id)
+    def _add_run(self, playbook: str, run_id: str, selector: Selector, source: Source | None) -> None:
+        owners = {"", source.name} if source else {""}
+        derived = [own_id for owner in owners for own_id in derived_ids(playbook, run_id, owner)]
         self.add(playbook, run_id, *derived)
         if selector.subjects.named_in(run_id):
             self.hidden.update(derived)
@@ -89,7 +114,10 @@ class Runs:
         wanted = {rule.value for rule in selector.rules if rule.kind == "id"}
         if selector.playbook not in {"", playbook}:
             wanted = set()
-        derived = {derived_id for run_id in wanted for derived_id in derived_ids(playbook, run_id)}
+        owners = {"", *(owner_of(member.source) for member in batch.members)}
+        derived = {
+            own_id for run_id in wanted for owner in owners for own_id in derived_ids(playbook, run_id, owner)
+        }
         self.add(
             playbook,
             *(
@@ -110,7 +138,7 @@ class Runs:
 
     def _take_letter(self, letter: DeadLetter, record: Record, selector: Selector) -> None:
         """Add the run in a dead letter; one that names the subject only in its reason tells of no run."""
-        message = message_in(letter, RUN_OF.get(letter.origin_topic))
+        message = identified_in(letter, RUN_OF.get(letter.origin_topic))
         if message is not None:
             named = selector.subjects.named_in_bytes(letter.value)
             self._take(message, selector, record.timestamp_ms, named=named)

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from combee.core.formats.intake import Item, LineError, Unknown, read_line
-from combee.core.identity import earlier_reflection_id, reflection_id
+from combee.core.formats.intake import Item, LineError, Sample, Unknown, read_line
+from combee.core.identity import derived_ids, identity_of
 from combee.core.sources import Signer
 from combee_schemas import topics
 from combee_schemas.base import Message
@@ -42,18 +42,31 @@ def own_id(item: Item) -> str:
     return item.reflection_id if isinstance(item, Reflection) else item.trace_id
 
 
-def learned_id(item: Item) -> str:
-    """Return the id of the reflection that an item is or becomes."""
-    return item.reflection_id if isinstance(item, Reflection) else reflection_id(item.playbook, item.trace_id)
+def learned_id(item: Item, signer: Signer | None = None) -> str:
+    """Return the id of the reflection that an item is or becomes: its identity, where its producer signs it."""
+    if isinstance(item, Reflection):
+        return identity_of(item.reflection_id, _owner(item, signer))
+    return derived_ids(item.playbook, item.trace_id, _owner(item, signer))[0]
 
 
-def earlier_ids(items: Iterable[Item]) -> dict[str, str]:
-    """Return what a file that was learned before ids were scoped by playbook is known by: see Tracker."""
+def unproven_ids(items: Iterable[Item], signer: Signer | None) -> dict[str, str]:
+    """Return what signed items are known by where nobody looks at proofs: see Tracker."""
+    ids = ((learned_id(item), learned_id(item, signer)) for item in items)
+    return {plain: own for plain, own in ids if plain != own}
+
+
+def earlier_ids(items: Iterable[Item], signer: Signer | None = None) -> dict[str, str]:
+    """Return what else reflections of these traces are known by, as in a log of before: see Tracker."""
     return {
-        earlier_reflection_id(item.trace_id): learned_id(item)
+        known: own
         for item in items
         if not isinstance(item, Reflection)
+        for own, known in [derived_ids(item.playbook, item.trace_id, _owner(item, signer))]
     }
+
+
+def _owner(item: Item, signer: Signer | None) -> str:
+    return signer.owner_of(None if isinstance(item, Sample) else item.source) if signer else ""
 
 
 def outgoing(item: Item) -> Outgoing:

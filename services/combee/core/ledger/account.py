@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from combee.core.identity import derived_ids, fingerprint
+from combee.core.dead_letters.subject import owner_in
+from combee.core.identity import derived_ids, fingerprint, identity_of, is_sent_as
 from combee.core.ledger.batches import NOWHERE, Batches
 from combee.core.ledger.carried import COMMAND, REFLECTION, TRACE, Carried, Read
 from combee.core.ledger.checkpoint import NOTHING, Checkpoint
@@ -112,6 +113,10 @@ class Ledger:
         """Take a dead letter; only those of ``reflections`` and ``traces`` matter here."""
         dead_letters = self._dead_letters_of(letter, at)
         if dead_letters is not None:
+            if letter.origin_topic == TRACES and letter.proof:
+                letter = letter.model_copy(
+                    update={"record_id": identity_of(letter.record_id, owner_in(letter))}
+                )
             dead_letters.take(letter, at)
 
     def resolution(self, resolution: Resolution, at: Place = NO_PLACE) -> None:
@@ -162,9 +167,14 @@ class Ledger:
     ) -> None:
         """Take an acknowledged reflection; ``content`` is its fingerprint, ``known`` all ids it is a repeat under.
 
+        ``reflection_id`` is its likeliest identity; what a manifest says of its place comes first.
+
         It counts once on each line that learns from it: on its playbook and on the playbook's branches.
         """
         place = (partition, offset)
+        verified = self.batches.identity_at(place)
+        if any(is_sent_as(verified, sent_id) for sent_id in known):
+            reflection_id, known = verified, ()
         first = self._known_as(playbook, reflection_id, known)
         ids = frozenset((reflection_id, *known))
         self._meet(REFLECTIONS, REFLECTION, place, playbook, ids)
@@ -207,13 +217,17 @@ class Ledger:
             return Fate.PENDING
         return Fate.LOST if (name, sequence, reflection_id) in self.updates.failed else Fate.APPLIED
 
-    def trace(self, partition: int, offset: int, trace: Trace) -> None:
-        """Take an acknowledged trace."""
+    def trace(self, partition: int, offset: int, trace: Trace, *, signed: bool = False) -> None:
+        """Take an acknowledged trace; ``signed``: with what may prove its source, who is then its id's owner."""
         name, trace_id = trace.playbook, trace.trace_id
         place, (today, earlier) = (partition, offset), derived_ids(name, trace_id)
-        self._meet(TRACES, TRACE, place, name, (trace_id,))
-        self._meet(TRACES, REFLECTION, place, name, (today, earlier))
-        self.traces.take(place, (name, trace_id), fingerprint(trace))
+        owner = trace.source.name if signed and trace.source is not None else ""
+        own_id = identity_of(trace_id, owner)
+        derived = derived_ids(name, trace_id, owner)
+        unproven = (today, earlier) if owner else ()
+        self._meet(TRACES, TRACE, place, name, (own_id,))
+        self._meet(TRACES, REFLECTION, place, name, (*derived, *unproven))
+        self.traces.take(place, (name, own_id), fingerprint(trace), derived, unproven)
         if self._is_batched(name, today) and self._is_batched(name, earlier):
             text = f"trace {trace_id} of {name} counts twice, as {today} and as {earlier}"
             self.batches.doubled((name, today), text)

@@ -47,6 +47,8 @@ class Batches:
     doubles: set[tuple[str, str]] = field(default_factory=set)
     places: dict[tuple[str, int], Place] = field(default_factory=dict)
     """(playbook, sequence) → where the manifest stands."""
+    _identities: dict[Place, str] = field(default_factory=dict)
+    """Where a member stands of which the record alone does not tell the id → its id, as it was verified."""
     _first: dict[str, int] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
     _sequence_of: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -106,6 +108,9 @@ class Batches:
         key = (batch.plan.playbook, batch.plan.sequence)
         self.sizes.setdefault(key, len(batch.members))
         self.places.setdefault(key, (partition, offset))
+        for member in batch.members:
+            if member.source is not None or identity.MARK in member.reflection_id:
+                self._identities[partition, member.offset] = member.reflection_id
         if batch.max_inflight_batches:
             self.bases.setdefault(key, (batch.plan.base_version, batch.plan.base_sequence))
 
@@ -218,6 +223,10 @@ class Batches:
         if (name, sequence) in self.sizes:
             return False
         return partition not in self.cut or sequence >= self._first.get(name, sequence + 1)
+
+    def identity_at(self, place: Place) -> str:
+        """Return under which id manifests have the reflection at a place; empty: none has it, or its record tells."""
+        return self._identities.get(place, "")
 
     def last_batch(self, name: str, reflection_id: str) -> tuple[int, int]:
         """Return attempt and sequence of the latest attempt of an id; ``NOWHERE`` if it is in no batch."""

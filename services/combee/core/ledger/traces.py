@@ -1,10 +1,9 @@
 """Traces still retained: each has become a reflection, waits, is a dead letter or repeats another, or it is lost."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from combee.core.identity import derived_ids
 from combee.core.ledger.dead_letters import DeadLetters, Fate, Key, Place
 from combee.core.ledger.report import Findings, TraceCounts
 from combee_schemas import topics
@@ -47,11 +46,19 @@ class Traces:
     places: list[tuple[Place, Key]] = field(default_factory=list)
     """Of all records."""
     _last: dict[Key, Place] = field(default_factory=dict)
+    _derived: dict[Key, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
+    """The ids that its reflection has, and those that it has if what came as its proof proves nothing."""
     _waiting: set[Key] = field(default_factory=set)
     """Of those with a record that reflect has not passed."""
 
-    def take(self, place: Place, key: Key, content: str) -> None:
-        """Take an acknowledged trace; the key is playbook and trace id."""
+    def take(
+        self, place: Place, key: Key, content: str, derived: Sequence[str], unproven: Sequence[str]
+    ) -> None:
+        """Take an acknowledged trace; the key is playbook and identity.
+
+        ``derived`` are its reflection's ids, ``unproven`` those if what came as its proof proves nothing.
+        """
+        self._derived[key] = derived, unproven
         self.contents.take(place, key, content)
         self.dead_letters.identify(place, key)
         self.places.append((place, key))
@@ -78,9 +85,11 @@ class Traces:
         )
 
     def _fate(self, key: Key, is_reflected: Callable[[str, str], bool]) -> Fate:
-        name, trace_id = key
-        if any(is_reflected(name, identity) for identity in derived_ids(name, trace_id)):
+        derived, unproven = self._derived[key]
+        if any(is_reflected(key[0], own_id) for own_id in derived):
             return Fate.APPLIED
         letter_at = self.dead_letters.after(key, 0) or self.dead_letters.unread(key)
         fate = self.dead_letters.fate(letter_at) if letter_at else Fate.LOST
+        if fate == Fate.LOST and any(is_reflected(key[0], own_id) for own_id in unproven):
+            return Fate.APPLIED
         return Fate.PENDING if fate == Fate.LOST and key in self._waiting else fate

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
+from combee.core.identity import is_sent_as
 from combee.core.sources import UNPROVEN
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 
@@ -99,7 +100,7 @@ class Selection:
             case "source":
                 return (reflection.source.name if reflection.source else UNPROVEN) == self.value
             case "id":
-                return self.value in {reflection.reflection_id, reflection.trace_id}
+                return self.value == reflection.trace_id or is_sent_as(reflection.reflection_id, self.value)
             case "text":
                 texts = (
                     *(getattr(reflection, name) for name in LESSON_FIELDS),

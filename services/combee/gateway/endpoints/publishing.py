@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 
 from combee.core.formats.files import is_name
 from combee.core.formats.intake import nothing_said
-from combee.core.identity import content_id, fingerprint
+from combee.core.identity import content_id, fingerprint, identity_of, owner_of
 from combee.core.playbook.lines import with_digests
 from combee.core.redact import redacted_deep
 from combee.core.sources import gateway_source
@@ -200,7 +200,8 @@ class Publishing:
             place, content = self._place(kind, given), fingerprint(given)
             if content == self._acknowledged.get(place, first.setdefault(place, content)):
                 return given
-            _, playbook, own = place
+            _, playbook, _ = place
+            own = _id(kind, given)
             detail = f"{playbook} has other content under the id {own}: send this under an id of its own"
             return Refusal(HTTPStatus.CONFLICT, detail)
 
@@ -272,7 +273,11 @@ class Publishing:
         return Item(index=index, id=_id(kind, message), status=status)
 
     def _place(self, kind: Kind, message: Message) -> Place:
-        own = _id(kind, message) if kind.prefix else f"{_id(kind, message)} {fingerprint(message)}"
+        # An id belongs to its source: another key may use it, too.
+        owner = owner_of(getattr(message, "source", None)) if self._context.keys else ""
+        own = identity_of(_id(kind, message), owner)
+        if not kind.prefix:
+            own = f"{own} {fingerprint(message)}"
         return kind.topic.name, str(getattr(message, "playbook", "")), own
 
 

@@ -1,7 +1,7 @@
 """``GET /v1/reflections/{id}``: what became of one reflection, looked up in the topics on demand."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query
 
 from combee.core.dead_letters.subject import reflection_of
+from combee.core.identity import claimed_identities, full_name, identity_of, is_sent_as, meant_by
+from combee.core.sources import gateway_source
 from combee.evidence import with_revoked
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
@@ -84,7 +86,7 @@ class ReflectionStatusLookup:
         playbooks.check_current(self._context)
         try:
             async with asyncio.timeout(LOOKUP_S), self._slots:
-                status = await self._status_of(playbook, reflection_id)
+                status = await self._status_of(playbook, reflection_id, caller)
         except TimeoutError as error:
             raise unavailable(f"the topics could not be read within {LOOKUP_S:.0f} s") from error
         if status is None:
@@ -93,17 +95,41 @@ class ReflectionStatusLookup:
             raise not_found(f"no reflection of this id is in the log for {playbook}{older}")
         return status
 
-    async def _status_of(self, name: str, reflection_id: str) -> ReflectionStatus | None:
+    async def _status_of(self, name: str, sent_id: str, caller: Caller) -> ReflectionStatus | None:
         source = await partition_of(self._context.log, topics.BATCHES, name)
         end = (await self._context.log.ends(source.topic))[source.partition]
         recent = max(0, end - RECENT)
         through = self._context.playbooks.latest(name).through_offset
-        manifest, repeats = None, 0
+        batches: list[Batch] = []
         async for batch in messages(self._context.log, topics.BATCHES, name, recent, end):
             through = max(through, batch.plan.through_offset)
+            if _sent_as(batch, sent_id):
+                batches.append(batch)
+        waiting = [record async for record in self._records(name, sent_id, through + 1)]
+        if not batches and not waiting:
+            async for batch in messages(self._context.log, topics.BATCHES, name, 0, recent):
+                batches += [batch] if _sent_as(batch, sent_id) else []
+        sent = (own_id for batch in batches for own_id in _sent_as(batch, sent_id))
+        # Who asks with a key is told of what came with it first.
+        callers = identity_of(sent_id, gateway_source(caller.name, proven=True).name)
+        own_ids = meant_by(sent_id, (*sent, *(own_id for own_id, _ in waiting))) or [sent_id]
+        own_ids.sort(key=lambda own_id: own_id != callers)
+        records = [record for own_id, record in waiting if own_id == own_ids[0]]
+        status = await self._status_under(name, own_ids[0], recent, batches, records)
+        if status is None:
+            return None
+        others = ", ".join(map(full_name, own_ids[1:]))
+        said = f"; this is {full_name(own_ids[0])}, and other sources have sent {others}" if others else ""
+        return status.model_copy(update={"reflection_id": sent_id, "detail": f"{status.detail}{said}"})
+
+    async def _status_under(
+        self, name: str, reflection_id: str, recent: int, batches: Sequence[Batch], records: Sequence[Record]
+    ) -> ReflectionStatus | None:
+        """Return what became of one identity; ``records`` are those of it that no batch has covered yet."""
+        manifest, repeats = None, 0
+        for batch in batches:
             repeats += sum(member.reflection_id == reflection_id for member in batch.dropped)
             manifest = _in(batch, reflection_id) or manifest
-        records = [record async for record in self._records(name, reflection_id, through + 1)]
         attempt = manifest.member.attempt if manifest else -1
         again = [record for record in records if _attempt(record) > attempt]
         repeats += len(records) - min(len(again), 1)
@@ -120,15 +146,15 @@ class ReflectionStatusLookup:
 
     # ---- the topics
 
-    async def _records(self, name: str, reflection_id: str, start: int) -> AsyncIterator[Record]:
-        """Yield the records of a reflection that no batch has covered yet."""
+    async def _records(self, name: str, reflection_id: str, start: int) -> AsyncIterator[tuple[str, Record]]:
+        """Yield the records that no batch has covered yet of what was sent under an id, by their identities."""
         source = await partition_of(self._context.log, topics.REFLECTIONS, name)
         async for record in self._context.log.read(source, start):
-            if any(
-                reflection.reflection_id == reflection_id
-                for reflection in topics.REFLECTIONS.under(name, [record])
-            ):
-                yield record
+            for reflection in topics.REFLECTIONS.under(name, [record]):
+                claimed = claimed_identities(reflection.reflection_id, reflection.source, record.headers)
+                own_id = next((own_id for own_id in claimed if is_sent_as(own_id, reflection_id)), None)
+                if own_id is not None:
+                    yield own_id, record
 
     async def _buried(
         self, name: str, reflection_id: str, since_ms: int, attempt: int
@@ -237,6 +263,12 @@ class ReflectionStatusLookup:
                 if version.batch and version.batch.plan.batch_id == batch.plan.batch_id:
                     return version
         return None
+
+
+def _sent_as(batch: Batch, sent_id: str) -> list[str]:
+    """Return the identities in a manifest that were sent under an id."""
+    own_ids = (member.reflection_id for member in (*batch.members, *batch.dropped))
+    return [own_id for own_id in own_ids if is_sent_as(own_id, sent_id)]
 
 
 def _in(batch: Batch, reflection_id: str) -> _Manifest | None:

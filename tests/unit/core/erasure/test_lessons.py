@@ -4,7 +4,7 @@ import pytest
 
 from combee.core.erasure.lessons import ErasureError, Lessons
 from combee.core.erasure.rewriting import Rewriter
-from combee.core.erasure.runs import Runs
+from combee.core.erasure.runs import Identities, Runs
 from combee.core.erasure.selector import Marker, Selector, Subjects
 from combee.core.gate.canary import caller_at, place_of
 from combee_schemas import topics
@@ -185,7 +185,7 @@ def test_a_canary_keeps_no_hash_of_the_subject_and_all_others() -> None:
         waiting=((caller_at(by_outcome), 2, 0, 0.0),),
     )
     made = lessons()
-    made.runs.take(record_of(topics.OUTCOMES, outcome), made.selector)
+    made.runs.take(record_of(topics.OUTCOMES, outcome), made.selector, Identities())
 
     record = left(made, topics.CANARY_STATISTICS, statistics)
     assert record is not None
