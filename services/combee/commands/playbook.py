@@ -264,7 +264,7 @@ class Commands:
         if not chosen:
             raise RefusedError("invalid", "nothing is named that is to be revoked: neither an id nor a rule")
         try:
-            these = await meant(self._log, lines, chosen)
+            these = await meant(self._log, lines, chosen, now_ms=self._clock.now_ms())
         except ValueError as error:
             raise RefusedError("invalid", str(error)) from error
         command = decide.revoke(

@@ -11,7 +11,7 @@ from combee.core.playbook.branching import learns
 from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.operations import normalise, union
 from combee.core.playbook.recomputing import Fate, Mixed, Recomputed
-from combee.core.replaying.selection import Selection
+from combee.core.replaying.selection import TIMED, Selection
 from combee.core.sources import UNPROVEN, source_name
 from combee.evidence import in_time, places_of
 from combee.history import messages, newest_playbooks, partition_of
@@ -31,14 +31,15 @@ class Meant:
     unknown: tuple[str, ...]
     """Ids and rules that mean no reflection of the playbook."""
     retained_from: int
-    """Bodies before this offset of ``reflections`` have expired: words, traces and times are not known of them."""
+    """Bodies before this offset of ``reflections`` have expired: words and traces are not known of them."""
 
 
-async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str]) -> Meant:
+async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str], *, now_ms: int) -> Meant:
     """Return the reflections that ids (of a reflection or a trace) and rules mean: of a playbook and its branches.
 
-    Sources and ids are known of all reflections, by the manifests and the updates; words, traces that no id was
-    derived from, and times only as long as the reflections are retained.
+    Sources, ids and times are known of all reflections, by the manifests and the updates; words, and traces that no
+    id was derived from, only as long as the reflections are retained. The time of a reflection is when its batch was
+    closed, ``now_ms`` if it still waits for one: a record's own timestamp is what its producer says.
 
     Raises
     ------
@@ -55,7 +56,7 @@ async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str]) -> M
         await _named(log, lines, rules, matches)
         searched = {text: rule for text, rule in rules.items() if rule.kind != "id" or not matches[text]}
         if searched:
-            await _searched(log, current.name, searched, matches)
+            await _searched(log, current, searched, matches, now_ms)
     return Meant(
         ids=union(*matches.values()),
         rules=tuple(map(str, rules.values())),
@@ -107,9 +108,10 @@ async def _waiting(log: Log, current: Playbook, wanted: Collection[str]) -> set[
 
 
 async def _searched(
-    log: Log, name: str, rules: dict[str, Selection], matches: dict[str, dict[str, None]]
+    log: Log, current: Playbook, rules: dict[str, Selection], matches: dict[str, dict[str, None]], now_ms: int
 ) -> None:
-    """Find what the other rules mean: all retained reflections, and of sources those that updates remember."""
+    """Find what the other rules mean: by the manifests, the updates, and all retained reflections."""
+    name, through = current.name, current.through_offset
     by_source = {rule.value: text for text, rule in rules.items() if rule.kind == "source"}
     if by_source:
         async with aclosing(messages(log, topics.UPDATES, name)) as updates:
@@ -119,12 +121,27 @@ async def _searched(
                     text = by_source.get(taught_by or UNPROVEN)
                     if text is not None:
                         matches[text][seen.reflection_id] = None
-    async with aclosing(log.read(await partition_of(log, topics.REFLECTIONS, name), 0)) as records:
+    by_time = {text: rule for text, rule in rules.items() if rule.kind in TIMED}
+    if by_time:
+        async with aclosing(messages(log, topics.BATCHES, name)) as batches:
+            async for batch in batches:
+                through = max(through, batch.plan.through_offset)
+                if batch.plan.reason == "revoke":
+                    continue  # its members came with earlier batches
+                for text, rule in by_time.items():
+                    if rule.means_time(batch.plan.closed_at_ms):
+                        matches[text] |= dict.fromkeys(member.reflection_id for member in batch.members)
+    by_words = {text: rule for text, rule in rules.items() if rule.kind not in TIMED}
+    now_too = [text for text, rule in by_time.items() if rule.means_time(now_ms)]
+    if not by_words and not now_too:
+        return
+    start = 0 if by_words else through + 1
+    async with aclosing(log.read(await partition_of(log, topics.REFLECTIONS, name), start)) as records:
         async for record in records:
             for reflection in topics.REFLECTIONS.under(name, [record]):
-                for text, rule in rules.items():
-                    if rule.matches(reflection, record.timestamp_ms):
-                        matches[text][reflection.reflection_id] = None
+                meaning = [text for text, rule in by_words.items() if rule.matches(reflection, now_ms)]
+                for text in (*meaning, *(now_too if record.offset > through else ())):
+                    matches[text][reflection.reflection_id] = None
 
 
 # ---- what becomes of the playbook
