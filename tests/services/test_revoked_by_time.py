@@ -11,14 +11,17 @@ from combee.cli.replay.recorded import Range, recording
 from combee.commands.log_store import LogStore
 from combee.commands.playbook import Commands
 from combee.core.commands import RefusedError
+from combee.core.erasure.selector import Selector
 from combee.core.replaying.selection import Selection
 from combee.ports import Clock
 from combee_schemas import topics
+from combee_schemas.reflection import Reflection
 from support import ledger
 from support.archives import archived, restored
 from support.clock import ManualClock
 from support.deployment import Deployment
-from support.ledger import NAME, reflection
+from support.forgetting import forgotten, wish
+from support.ledger import NAME, lessons, reflection
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 YEAR_MS, HOUR_S = 365 * 24 * 3_600_000, 3_600
@@ -41,10 +44,12 @@ class Story:
                     record = topics.REFLECTIONS.record(reflection(int(reflection_id[2:])))
                     told_ms = self.clock.now_ms() + self._ahead_ms
                     await self.log.produce(replace(record, timestamp_ms=told_ms))
-                made = min(batch + 1, 2)
-                await self.deployment.until(lambda made=made: len(ledger.versions(self.log)) == made)
+                await self._until(min(batch + 1, 2))
                 self.deployment.advance(HOUR_S)
         return self
+
+    async def _until(self, versions: int) -> None:
+        await self.deployment.until(lambda: len(ledger.versions(self.log)) == versions)
 
     def at(self, hour: float) -> str:
         """Return the time of an hour, as it is written in a rule."""
@@ -113,3 +118,17 @@ async def test_a_producers_clock_does_not_decide_what_is_replayed(ahead_ms: int)
     assert [arrival.reflection_id for arrival in second.arrivals] == SECOND
     without = await recording(story.log, NAME, Range(), [rule])
     assert [arrival.reflection_id for arrival in without.arrivals] == FIRST
+
+
+# ---- what is forgotten
+
+
+@wrong_clocks
+async def test_a_producers_clock_hides_no_run_from_forgetting_by_time(ahead_ms: int, tmp_path: Path) -> None:
+    story = await Story(ahead_ms).told()
+    rule = Selection.parse(f"between:{story.at(0.5)}/{story.at(1.5)}")
+    new = MemoryLog(story.clock, partitions=2, scan_partitions=3)
+    await forgotten(story.log, new, tmp_path, wish(Selector(rules=(rule,), kind="filter")))
+    kept = ledger.messages(new, topics.REFLECTIONS, Reflection)
+    assert [reflection.reflection_id for reflection in kept] == [*FIRST, *WAITING]
+    assert {entry.content for entry in ledger.latest(new).entries} == lessons(range(3))

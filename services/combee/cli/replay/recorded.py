@@ -1,7 +1,6 @@
 """What a playbook was learned from, as far as it is retained: the input of variants."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from combee.clock import moment
