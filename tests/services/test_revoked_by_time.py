@@ -8,6 +8,7 @@ import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.cli.replay.recorded import Range, recording
+from combee.cli.replay.verb import FAR_MS
 from combee.commands.log_store import LogStore
 from combee.commands.playbook import Commands
 from combee.core.commands import RefusedError
@@ -30,7 +31,7 @@ wrong_clocks = pytest.mark.parametrize("ahead_ms", [-YEAR_MS, 0, YEAR_MS], ids=[
 
 
 class Story:
-    """A batch of three at the hours 0 and 1 and a reflection that waits at hour 2; ``ahead_ms``: the producer's clock."""
+    """Batches of three at the hours 0 and 1; a reflection waits at hour 2. The producer's clock is ``ahead_ms``."""
 
     def __init__(self, ahead_ms: int) -> None:
         self.deployment = Deployment(batch_size=3, max_wait_s=1e9)
@@ -62,8 +63,7 @@ async def meant(log: MemoryLog, clock: Clock, rule: str) -> list[str]:
     commands = Commands(log, LogStore(log), clock, issued_by="user:ada")
     try:
         decision = await commands.revoke(NAME, [rule])
-    except RefusedError as error:
-        assert error.reason == "unknown"
+    except RefusedError:
         return []
     assert decision.command is not None
     return sorted(decision.command.reflection_ids)
@@ -113,8 +113,7 @@ async def test_what_has_expired_is_still_revoked_by_its_time(ahead_ms: int) -> N
 async def test_a_producers_clock_does_not_decide_what_is_replayed(ahead_ms: int) -> None:
     story = await Story(ahead_ms).told()
     rule = Selection.parse(f"since:{story.at(0.5)}")
-    first, last = map(int, rule.times_ms[:1] + (9e15,))
-    second = await recording(story.log, NAME, Range(times_ms=(first, last)))
+    second = await recording(story.log, NAME, Range(times_ms=(int(rule.times_ms[0]), FAR_MS)))
     assert [arrival.reflection_id for arrival in second.arrivals] == SECOND
     without = await recording(story.log, NAME, Range(), [rule])
     assert [arrival.reflection_id for arrival in without.arrivals] == FIRST

@@ -20,6 +20,11 @@ from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Entry, Playbook
 
+Rules = Mapping[str, Selection]
+"""By their texts."""
+Matches = dict[str, dict[str, None]]
+"""By the texts of rules: the reflections that they mean."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meant:
@@ -48,15 +53,20 @@ async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str], *, n
     PoisonError
         If looking them up takes longer than a minute.
     """
-    rules, current = {text: rule_of(text) for text in dict.fromkeys(chosen)}, lines[0]
+    rules = {text: rule_of(text) for text in dict.fromkeys(chosen)}
+    current = lines[0]
     source = await partition_of(log, topics.REFLECTIONS, current.name)
     retained_from = (await log.beginnings(source.topic))[source.partition]
-    matches: dict[str, dict[str, None]] = {text: {} for text in rules}
+    matches: Matches = {text: {} for text in rules}
     async with in_time(current):
         await _named(log, lines, rules, matches)
-        searched = {text: rule for text, rule in rules.items() if rule.kind != "id" or not matches[text]}
-        if searched:
-            await _searched(log, current, searched, matches, now_ms)
+        if by_source := {text: rule for text, rule in rules.items() if rule.kind == "source"}:
+            await _taught_by(log, current.name, by_source, matches)
+        if by_time := {text: rule for text, rule in rules.items() if rule.kind in TIMED}:
+            await _timed(log, current, by_time, matches, now_ms)
+        named = {text for text, rule in rules.items() if rule.kind == "id" and matches[text]}
+        if by_body := {text: rules[text] for text in rules.keys() - named - by_time.keys()}:
+            await _retained(log, current.name, by_body, matches, now_ms)
     return Meant(
         ids=union(*matches.values()),
         rules=tuple(map(str, rules.values())),
@@ -80,9 +90,7 @@ def rule_of(text: str) -> Selection:
     return Selection.parse(text) if is_rule else Selection("id", text)
 
 
-async def _named(
-    log: Log, lines: Sequence[Playbook], rules: dict[str, Selection], matches: dict[str, dict[str, None]]
-) -> None:
+async def _named(log: Log, lines: Sequence[Playbook], rules: Rules, matches: Matches) -> None:
     """Find what ids mean: a reflection's own, or the trace that it was derived from."""
     by_id = {text: rule.value for text, rule in rules.items() if rule.kind == "id"}
     current = lines[0]
@@ -107,40 +115,43 @@ async def _waiting(log: Log, current: Playbook, wanted: Collection[str]) -> set[
         }
 
 
-async def _searched(
-    log: Log, current: Playbook, rules: dict[str, Selection], matches: dict[str, dict[str, None]], now_ms: int
-) -> None:
-    """Find what the other rules mean: by the manifests, the updates, and all retained reflections."""
-    name, through = current.name, current.through_offset
-    by_source = {rule.value: text for text, rule in rules.items() if rule.kind == "source"}
-    if by_source:
-        async with aclosing(messages(log, topics.UPDATES, name)) as updates:
-            async for update in updates:
-                for seen in update.result.seen:
-                    taught_by = source_name(seen.source, update.plan.settings.sources)
-                    text = by_source.get(taught_by or UNPROVEN)
-                    if text is not None:
-                        matches[text][seen.reflection_id] = None
-    by_time = {text: rule for text, rule in rules.items() if rule.kind in TIMED}
-    if by_time:
-        async with aclosing(messages(log, topics.BATCHES, name)) as batches:
-            async for batch in batches:
-                through = max(through, batch.plan.through_offset)
-                if batch.plan.reason == "revoke":
-                    continue  # its members came with earlier batches
-                for text, rule in by_time.items():
-                    if rule.means_time(batch.plan.closed_at_ms):
-                        matches[text] |= dict.fromkeys(member.reflection_id for member in batch.members)
-    by_words = {text: rule for text, rule in rules.items() if rule.kind not in TIMED}
-    now_too = [text for text, rule in by_time.items() if rule.means_time(now_ms)]
-    if not by_words and not now_too:
-        return
-    start = 0 if by_words else through + 1
-    async with aclosing(log.read(await partition_of(log, topics.REFLECTIONS, name), start)) as records:
-        async for record in records:
-            for reflection in topics.REFLECTIONS.under(name, [record]):
-                meaning = [text for text, rule in by_words.items() if rule.matches(reflection, now_ms)]
-                for text in (*meaning, *(now_too if record.offset > through else ())):
+async def _taught_by(log: Log, name: str, rules: Rules, matches: Matches) -> None:
+    """Find what rules about sources mean, as far as updates remember it."""
+    by_source = {rule.value: text for text, rule in rules.items()}
+    async with aclosing(messages(log, topics.UPDATES, name)) as updates:
+        async for update in updates:
+            for seen in update.result.seen:
+                taught_by = source_name(seen.source, update.plan.settings.sources)
+                text = by_source.get(taught_by or UNPROVEN)
+                if text is not None:
+                    matches[text][seen.reflection_id] = None
+
+
+async def _timed(log: Log, current: Playbook, rules: Rules, matches: Matches, now_ms: int) -> None:
+    """Find what rules about times mean, by the manifests; what has none yet has the time ``now_ms``."""
+    through = current.through_offset
+    async with aclosing(messages(log, topics.BATCHES, current.name)) as batches:
+        async for batch in batches:
+            through = max(through, batch.plan.through_offset)
+            if batch.plan.reason == "revoke":
+                continue  # its members came with earlier batches
+            for text, rule in rules.items():
+                if rule.means_time(batch.plan.closed_at_ms):
+                    matches[text] |= dict.fromkeys(member.reflection_id for member in batch.members)
+    waiting = [text for text, rule in rules.items() if rule.means_time(now_ms)]
+    if waiting:
+        async with aclosing(messages(log, topics.REFLECTIONS, current.name, through + 1)) as reflections:
+            async for reflection in reflections:
+                for text in waiting:
+                    matches[text][reflection.reflection_id] = None
+
+
+async def _retained(log: Log, name: str, rules: Rules, matches: Matches, now_ms: int) -> None:
+    """Find what rules mean in all retained reflections."""
+    async with aclosing(messages(log, topics.REFLECTIONS, name)) as reflections:
+        async for reflection in reflections:
+            for text, rule in rules.items():
+                if rule.matches(reflection, now_ms):
                     matches[text][reflection.reflection_id] = None
 
 
