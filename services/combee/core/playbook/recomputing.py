@@ -19,6 +19,7 @@ from combee.core.playbook.branching import learns
 from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import apply_operations, evictions
 from combee.core.playbook.evidence import Place, here, ids_here
+from combee.core.playbook.rejecting import allowed
 from combee.core.playbook.screening import Screen, with_sources
 from combee.core.sources import names_of
 from combee_schemas.base import Holds
@@ -215,10 +216,11 @@ class Recomputation:
         was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
             known = {entry.id: entry for entry in after.entries}
+            stays = {entry.id for entry in allowed(self.entries.values(), after)} - out
             return {
                 entry_id: _in_state(entry, was.get(entry_id), known[entry_id]) if entry_id in known else entry
                 for entry_id, entry in self.entries.items()
-                if entry_id not in out
+                if entry_id in stays
             }
         now = dict(self._cleaned(after.entries))
         entries: dict[str, Entry] = {}
@@ -238,7 +240,7 @@ class Recomputation:
             for entry_id, entry in self.entries.items()
             if entry_id not in entries and entry_id not in out and entry_id not in was
         }
-        return {**entries, **back}
+        return {**entries, **{entry.id: entry for entry in allowed(back.values(), after)}}
 
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
         gone = frozenset(evidence.barred(self.barred, update.result.seen))

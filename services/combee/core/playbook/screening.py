@@ -7,12 +7,14 @@ applied again gives the same version. Whatever a rule holds back is recorded as 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 
 from combee.core.flags import flags
+from combee.core.similarity.lessons import Index
 from combee.core.sources import UNPROVEN, names_of
 from combee_schemas.plan import PlanSettings
-from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, TaughtBy
+from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, Rejected, TaughtBy
 from combee_schemas.scan import Operation, OperationKind, Seen
 
 
@@ -22,6 +24,44 @@ class Refused:
 
     operation: Operation
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """What a person rejected of candidates, so that no batch brings it back."""
+
+    contents: Index = field(default_factory=Index)
+    witnesses: frozenset[str] = frozenset()
+    """The reflections that taught it."""
+
+    @classmethod
+    def of(cls, playbook: Playbook) -> "Rejections":
+        """Return what a playbook keeps of its rejections."""
+        return _rejections(playbook.rejected)
+
+    def has(self, content: str) -> bool:
+        """Return whether a content says what was rejected."""
+        return bool(content) and bool(self.contents.saying(content))
+
+    def bars(self, operation: Operation) -> bool:
+        """Return whether an operation says what was rejected, or rests on its witnesses alone.
+
+        A witness by guess is none, unless all of them are.
+        """
+        sure = _sure(operation) or set(operation.evidence)
+        return self.has(operation.content) or (bool(sure) and self.witnesses.issuperset(sure))
+
+
+@lru_cache(64)
+def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
+    contents = Index()
+    for at, rejection in enumerate(rejected):
+        if rejection.content:
+            contents.put(str(at), rejection.content)
+    return Rejections(contents, frozenset().union(*(rejection.evidence for rejection in rejected)))
+
+
+NOTHING_REJECTED = Rejections()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +77,7 @@ class Screen:
     flags: bool = False
     sources: int = 1
     """So many must say the same before an entry is reworded, merged or removed."""
+    rejections: Rejections = NOTHING_REJECTED
 
     @classmethod
     def of(cls, base: Playbook, seen: Iterable[Seen], settings: PlanSettings | None) -> "Screen":
@@ -46,7 +87,7 @@ class Screen:
         quorum = settings.probation.sources if settings.probation else 1
         rules = (settings.new_source_batches, settings.source_operations, settings.propose_flagged)
         if quorum == 1 and not any(rules):
-            return OPEN
+            return cls(rejections=Rejections.of(base)) if base.rejected else OPEN
         seen = tuple(seen)
         names = dict.fromkeys((reflection.reflection_id for reflection in seen), UNPROVEN)
         names |= names_of(seen, settings.sources)
@@ -57,6 +98,7 @@ class Screen:
             most=settings.source_operations if several else 0,
             flags=settings.propose_flagged,
             sources=quorum,
+            rejections=Rejections.of(base),
         )
 
     @property
@@ -91,9 +133,13 @@ class Screen:
 
         What must wait changes no entry that agents are shown: it is added beside it, and proposed.
         """
+        barred = [operation for operation in operations if self.rejections.bars(operation)]
+        refused = [Refused(operation=operation, why="a person rejected it") for operation in barred]
+        operations = [operation for operation in operations if operation not in barred]
         if not (self.most or self.proposes):
-            return operations, ()
-        kept, refused = self._within_share(operations)
+            return operations, refused
+        kept, over = self._within_share(operations)
+        refused += over
         known = {entry.id: entry for entry in base.entries}
         passed: list[Operation] = []
         for operation in kept:
