@@ -44,6 +44,15 @@ class Judgement(Asked):
     reason: Reason = ""
 
 
+class Rejection(Judgement):
+    """Reject the candidate of a gated playbook, or a part of it; the rest goes on as the next candidate."""
+
+    entry_ids: list[Id] = Field(default=[], max_length=200)
+    """Entries to reject alone, which the candidate adds, changes or removes."""
+    sources: list[str] = Field(default=[], max_length=200)
+    """Sources to reject alone: what they taught since production is taken back."""
+
+
 class Rollback(Asked):
     """Make a new version that says what an old one says."""
 
