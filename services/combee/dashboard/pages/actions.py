@@ -168,6 +168,7 @@ class Actions:
             sources = None
             if not accepts:
                 ui.label("To reject single entries, mark them in the list first.").classes("quiet words")
+            if not accepts and candidate.sources:
                 counts = {source: f"{source} ({count})" for source, count in candidate.sources.items()}
                 sources = ui.select(counts, multiple=True, label="Only what these sources taught (optional)")
                 sources.props("outlined dense use-chips").classes("w-full")
@@ -196,10 +197,10 @@ class Actions:
     def _reject_entries(self, caller: Caller, candidate: Candidate, entry_ids: Sequence[str]) -> None:
         number, reads = candidate.version, candidate.production
         with _Form(f"Reject entries of version {number}?", f"as {caller.name}", self._pressed) as form:
-            ui.label(f"{', '.join(entry_ids)}: as agents read them, or gone if they read none.").classes(
-                "words"
-            )
-            ui.label("The rest of the version is the next candidate.").classes("words")
+            ui.label(
+                f"They say again what agents read, and what is new goes, for good: {', '.join(entry_ids)}. The rest"
+                " of the version is the next candidate."
+            ).classes("words")
             reason = _reason_field(optional=False)
 
         async def reject(commands: Commands) -> Decision:
