@@ -1,15 +1,25 @@
 """A person rejects entries or a source of a candidate: the rest goes on as the next one, and nothing comes back."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from combee.adapters.memory import MemoryLog
+from combee.cli.replay.replaying import Replay
+from combee.core.playbook.branching import Adoption
 from combee.core.playbook.probation import shown
+from combee.core.playbook.versions import after_command
 from combee.inspection.audit import audit
+from combee.ports import FatalError
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command
 from combee_schemas.playbook import PRODUCTION
 from combee_schemas.scan import Operation, OperationKind, Update
+from support.archives import archived, restored
 from support.deployment import Deployment
+from support.forgetting import SUBJECT, everything, forgotten, names_subject, wish
 from support.gates import (
     add,
     batch,
@@ -286,3 +296,55 @@ async def test_a_service_killed_at_any_write_rejects_once() -> None:
         assert places(deployment.log) == (1, 3), f"killed at {at}"
         assert dead_letters(deployment.log) == []
     assert deaths
+
+
+# ---- elsewhere
+
+
+@pytest.mark.parametrize("named", [{}, {"entry_ids": ["misc-00003"]}], ids=["whole", "one entry"])
+async def test_a_replay_says_at_once_that_it_does_not_repeat_a_rejection(named: dict[str, object]) -> None:
+    deployment = await waiting(add(GOOD, "r-2"), add(BAD, "r-3"))
+    await send(deployment, rejected(2, 1, **named))
+    with pytest.raises(FatalError, match=r"version 3 of .* was made by a rejection at the gate"):
+        await Replay(deployment.log, NAME, recorded=True, timeout_s=1).read()
+
+
+async def test_a_rejected_entry_stays_out_of_a_branch_that_is_adopted_and_of_a_new_one() -> None:
+    line = f"{NAME}@terse"
+    deployment = await waiting(add(GOOD, "r-2"), add(BAD, "r-3"))
+    current = latest(deployment.log)
+    adoption = Adoption(line=current, target=current, forked=current, unread=0)
+    await send(deployment, rejected(2, 1, entry_ids=ids_of(deployment, BAD)))
+    now = latest(deployment.log)
+    adopted = after_command(
+        now,
+        Command(command_id="ad", playbook=NAME, kind="adopt", branch="terse", version=2),
+        9,
+        target=None,
+        budget_tokens=1000,
+        now_ms=1,
+        adoption=replace(adoption, target=current.model_copy(update={"name": line})),
+    )
+    assert contents(adopted) == ["lesson 1", GOOD]
+
+
+async def test_what_was_rejected_is_the_same_in_a_restored_log_and_bars_there_too(tmp_path: Path) -> None:
+    deployment = await waiting(add(GOOD, "r-2"), add(BAD, "r-3"))
+    await send(deployment, rejected(2, 1, entry_ids=ids_of(deployment, BAD)))
+    await archived(deployment.log, tmp_path / "archive")
+    target = deployment_with("approve")
+    plain = MemoryLog(target.clock, partitions=2, scan_partitions=3)
+    await restored(tmp_path / "archive", plain)
+    target.log._store = plain._store
+    assert latest(target.log).rejected == latest(deployment.log).rejected != ()
+    await send(target, update(3, add(BAD, "r-9")))
+    assert contents(latest(target.log)) == ["lesson 1", GOOD]
+
+
+async def test_forgetting_takes_what_was_rejected_too(tmp_path: Path) -> None:
+    named = f"write to {SUBJECT} first"
+    deployment = await waiting(add(GOOD, "r-2"), add(named, "r-3"))
+    await send(deployment, rejected(2, 1, entry_ids=ids_of(deployment, named)))
+    new = MemoryLog(deployment.clock, partitions=2, scan_partitions=3)
+    await forgotten(deployment.log, new, tmp_path, wish())
+    assert not any(map(names_subject, everything(new)))

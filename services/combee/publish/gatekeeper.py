@@ -219,7 +219,7 @@ class Gatekeeper:
         ids = union(*(taught[source] for source in verdict.sources or taught))
         if not ids:
             return None
-        rule = f"candidate:{number}"
+        rule = rejecting.RULE.format(version=number)
         return Command(
             command_id=content_id("reject", name, str(number)),
             playbook=name,

@@ -16,6 +16,19 @@ NAMED = 20
 """Entries or sources that an error message lists."""
 
 
+RULE = "candidate:{version}"
+"""The rule of a revocation that a rejection is."""
+
+
+def is_rejection(version: Playbook) -> bool:
+    """Return whether a rejection at the gate made a version."""
+    begins = RULE.format(version="")
+    revoked = any(
+        rule.version == version.version and rule.rule.startswith(begins) for rule in version.revocations
+    )
+    return version.origin == "reject" or (version.origin == "revoke" and revoked)
+
+
 # ---- what can be rejected
 
 
