@@ -16,8 +16,9 @@ Figures = Annotated[
 ]
 """Named numbers that a verdict rests on, such as ``n``, ``difference``, ``low`` and ``high``."""
 Reason = Annotated[str, StringConstraints(max_length=2_000)]
+MAX_REJECTED = 200
 RejectedNames = Annotated[
-    tuple[Annotated[str, StringConstraints(max_length=200)], ...], Field(max_length=200)
+    tuple[Annotated[str, StringConstraints(max_length=200)], ...], Field(max_length=MAX_REJECTED)
 ]
 """Entries or sources that a person rejects of a candidate."""
 
