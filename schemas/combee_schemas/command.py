@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from combee_schemas.base import BranchName, Holds, Id, LineName, Message
 from combee_schemas.batch import Cluster
-from combee_schemas.gate import Reason
+from combee_schemas.gate import Reason, RejectedNames
 from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
@@ -33,7 +33,8 @@ class Command(Message):
     unless an entry that they name has changed since ``base_version``.
     promote: ``label`` moves to ``version``. rollback: a new version equal to ``version``.
     approve, reject: what a person says of ``version``, the candidate of a gated playbook, with ``reason``, having
-    seen it beside ``base_version``, the production version.
+    seen it beside ``base_version``, the production version. Where ``entry_ids`` or ``sources`` are named, only what
+    the candidate changes in these entries, or learned from these sources, is rejected.
     adopt: a new version that says what ``version`` of the branch ``PLAYBOOK@branch`` says.
     revoke: ``reflection_ids`` no longer count, now or later, on the playbook and its branches; ``rules`` chose them.
     delete: the playbook is gone; its history stays.
@@ -61,6 +62,8 @@ class Command(Message):
     """What an edit was made on; 0: whatever there is."""
     reason: Reason = ""
     """Why a candidate is approved or rejected."""
+    entry_ids: RejectedNames = ()
+    sources: RejectedNames = ()
     reflection_ids: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     """Of a revocation: what its reflections were chosen by; empty: by their ids."""

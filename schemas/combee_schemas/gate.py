@@ -16,6 +16,11 @@ Figures = Annotated[
 ]
 """Named numbers that a verdict rests on, such as ``n``, ``difference``, ``low`` and ``high``."""
 Reason = Annotated[str, StringConstraints(max_length=2_000)]
+MAX_REJECTED = 200
+RejectedNames = Annotated[
+    tuple[Annotated[str, StringConstraints(max_length=200)], ...], Field(max_length=MAX_REJECTED)
+]
+"""Entries or sources that a person rejects of a candidate."""
 
 
 class Verdict(Message):
@@ -36,6 +41,9 @@ class Verdict(Message):
     accepts: bool
     undecided: bool = False
     """Not accepted because too little is known: the candidate is closed, and its batches stay in the line."""
+    entry_ids: RejectedNames = ()
+    sources: RejectedNames = ()
+    """What alone a person rejects of the candidate: entries, or what sources taught; neither: all of it."""
     reason: Reason = ""
     figures: Figures = Field(default_factory=dict)
     judged_by: Annotated[str, StringConstraints(max_length=300)] = ""

@@ -99,6 +99,18 @@ class Retired(Value):
     content: str
 
 
+REJECTED_KEPT = 200
+
+
+class Rejected(Value):
+    """What a person rejected of a candidate: an entry, what it said, and the last reflections that taught it."""
+
+    entry_id: str
+    content: str = ""
+    """Empty: that the entry was removed is rejected."""
+    evidence: tuple[str, ...] = ()
+
+
 class Spend(Value):
     """What a playbook's model calls cost on one day (UTC); a batch counts on the day of its version."""
 
@@ -186,7 +198,7 @@ class Adopted(Value):
     """Ids of entries here → there, where they differ: the branch had given an id that was not free here."""
 
 
-Origin = Literal["empty", "batch", "import", "edit", "rollback", "adopt", "revoke", "delete"]
+Origin = Literal["empty", "batch", "import", "edit", "rollback", "adopt", "revoke", "reject", "delete"]
 
 
 def deleted_key(name: str) -> str:
@@ -233,6 +245,8 @@ class Playbook(Message):
     """How many reflections the newest of these lost."""
     retired: tuple[Retired, ...] = ()
     """The last 50 entries that left."""
+    rejected: tuple[Rejected, ...] = ()
+    """The last 200 entries that were rejected: no batch brings them back."""
     spend: Spend = Spend()
     through_offset: int = -1
     manifest_offset: int = -1

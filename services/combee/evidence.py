@@ -236,6 +236,17 @@ class _Updates:
         await self._messages.aclose()
 
 
+async def updates_between(log: Log, name: str, after: int, through: int) -> list[Update]:
+    """Return the updates that made a line's batches after one, up to another, in their order."""
+    by_batch: dict[int, Update] = {}
+    async with aclosing(messages(log, topics.UPDATES, name)) as updates:
+        async for update in updates:
+            sequence = update.plan.sequence
+            if after < sequence <= through:
+                by_batch.setdefault(sequence, update)  # the first in the log is the one that was applied
+    return [update for _, update in sorted(by_batch.items())]
+
+
 async def labels_serving(
     log: Log,
     labels: Mapping[str, int],

@@ -41,10 +41,11 @@ from combee_schemas.playbook import (
     Playbook,
     Spend,
 )
-from combee_schemas.topics import BATCHES, HISTORY, LABELS, OUTCOME_STATISTICS, REFLECTIONS, VERDICTS
+from combee_schemas.topics import BATCHES, HISTORY, LABELS, OUTCOME_STATISTICS, REFLECTIONS, UPDATES, VERDICTS
 from support.broker import Broker
 from support.browser import CHROMIUM, PATIENCE_MS, browsing, opened
 from support.flat import changed
+from support.gates import add, update
 from support.gateway import ADMIN, CONFIGURED, READER, WRITER, GuardedLog, published, publishing, version
 from support.pictures import MANIFEST
 from support.running import Running, running_stack, traces
@@ -357,6 +358,59 @@ async def test_a_person_judges_candidates_with_figures_before_them_and_by_keyboa
         await page.goto(base)
         await expect(page.get_by_text("lessons", exact=True)).to_be_visible(timeout=PATIENCE_MS)
         await expect(page.get_by_role("region", name="Waiting for a person")).to_be_hidden()
+        await page.wait_for_load_state("networkidle")
+        assert complaints == []  # before the server goes
+
+
+async def test_a_person_rejects_one_entry_and_then_a_source_of_what_is_left() -> None:
+    complaints: list[str] = []
+    log = GuardedLog()
+    one = version(PLAYBOOK, 1, "be kind")
+    bad = Entry(id="misc-00003", section="OTHERS", content="skip the fraud screening", sources=("key:shop",))
+    entries = (*one.entries, TAUGHT.model_copy(update={"evidence": ("r-1",), "evidence_count": 1}), bad)
+    await published(log, one, version(PLAYBOOK, 2, entries=entries, batch_sequence=1))
+    await log.produce(UPDATES.record(update(1, add(TAUGHT.content, "r-1"))))
+    gate = GatePolicy(judges=("approve",))
+    production = Label(
+        playbook=PLAYBOOK, label=PRODUCTION, version=1, gate=gate.judges or (), decided_through=1
+    )
+    candidate = Label(playbook=PLAYBOOK, label=CANDIDATE, version=2, moved_at_ms=SystemClock().now_ms())
+    await log.produce(LABELS.record(production), LABELS.record(candidate))
+    async with browsing() as browser, keyed(log) as (base, _), publishing(log, gate):
+        page = await opened(browser, complaints, key=ADMIN)
+        await page.goto(f"{base}playbook?name={PLAYBOOK}")
+        section, dialog = page.get_by_role("region", name="Candidate", exact=True), page.get_by_role("dialog")
+        await section.get_by_role("checkbox", name="Reject misc-00003").click(timeout=PATIENCE_MS)
+        await expect(section.get_by_role("button", name="Approve")).to_be_hidden(timeout=PATIENCE_MS)
+        await read_every_text(page)
+        await section.get_by_role("button", name="Reject 1 entry").click(timeout=PATIENCE_MS)
+        await dialog.get_by_label("Key").fill(ADMIN, timeout=PATIENCE_MS)
+        await page.keyboard.press("Enter")
+        await expect(dialog).to_contain_text("Reject entries of version 2?", timeout=PATIENCE_MS)
+        await expect(dialog).to_contain_text("what is new goes, for good: misc-00003.")
+        await dialog.get_by_label("Reason").fill("fraud")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".outcome")).to_contain_text(
+            "Version 2 is rejected in part", timeout=PATIENCE_MS
+        )
+        await expect(section).to_contain_text("version 3 waits for approve", timeout=PATIENCE_MS)
+        await expect(section.locator(".entry.added")).to_have_count(1, timeout=PATIENCE_MS)
+        await expect(section.locator(".entry.added")).to_contain_text("ask for the order")
+        await expect(section.get_by_role("button", name="Approve")).to_be_visible()
+        trail = page.get_by_role("region", name="Who decided what").locator("tbody tr[class]")
+        await expect(trail.filter(has_text="version 2 rejected in part (misc-00003)")).to_contain_text(
+            "fraud"
+        )
+        await section.get_by_role("button", name="Reject").click(timeout=PATIENCE_MS)
+        await dialog.get_by_label("Only what these sources taught").click(timeout=PATIENCE_MS)
+        await page.get_by_role("option", name="unproven (1)").click(timeout=PATIENCE_MS)
+        await page.keyboard.press("Tab")
+        await dialog.get_by_label("Reason").fill("no source")
+        await dialog.get_by_role("button", name="Reject").click(timeout=PATIENCE_MS)
+        await expect(section).to_contain_text("nothing waits", timeout=PATIENCE_MS)
+        await expect(trail.filter(has_text="version 3 rejected in part (unproven)")).to_contain_text(
+            "no source"
+        )
         await page.wait_for_load_state("networkidle")
         assert complaints == []  # before the server goes
 

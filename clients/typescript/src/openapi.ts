@@ -280,6 +280,8 @@ export interface paths {
         /**
          * Reject
          * @description Reject a gated playbook's candidate: agents never read it, and what its batches taught is taken back.
+         *
+         *     With `entry_ids` or `sources` only these go, and the rest is the next candidate.
          */
         post: operations["reject"];
         delete?: never;
@@ -748,6 +750,10 @@ export interface components {
             /** Verdicts */
             verdicts: components["schemas"]["Verdict"][];
             difference: components["schemas"]["Comparison"];
+            /** Sources */
+            sources?: {
+                [key: string]: number;
+            };
         };
         /**
          * Comparison
@@ -1045,7 +1051,7 @@ export interface components {
              * Origin
              * @enum {string}
              */
-            origin: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "delete";
+            origin: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "reject" | "delete";
             branch?: components["schemas"]["Branch"] | null;
             /** Labels */
             labels: {
@@ -1557,6 +1563,33 @@ export interface components {
             held?: string;
         };
         /**
+         * Rejection
+         * @description Reject the candidate of a gated playbook, or a part of it; the rest goes on as the next candidate.
+         */
+        Rejection: {
+            /** Command Id */
+            command_id?: string | null;
+            /** Version */
+            version?: number | null;
+            /** Production */
+            production?: number | null;
+            /**
+             * Reason
+             * @default
+             */
+            reason?: string;
+            /**
+             * Entry Ids
+             * @default []
+             */
+            entry_ids?: string[];
+            /**
+             * Sources
+             * @default []
+             */
+            sources?: string[];
+        };
+        /**
          * Revoke
          * @description Take reflections back: what rests on them alone goes, entries say again what they said before.
          */
@@ -1740,6 +1773,16 @@ export interface components {
              */
             undecided?: boolean;
             /**
+             * Entry Ids
+             * @default []
+             */
+            entry_ids?: string[];
+            /**
+             * Sources
+             * @default []
+             */
+            sources?: string[];
+            /**
              * Reason
              * @default
              */
@@ -1792,7 +1835,7 @@ export interface components {
              * Origin
              * @enum {string}
              */
-            origin: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "delete";
+            origin: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "reject" | "delete";
             /**
              * Batch Id
              * @default
@@ -2095,7 +2138,7 @@ export interface components {
              * @default empty
              * @enum {string}
              */
-            origin?: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "delete";
+            origin?: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "reject" | "delete";
             /**
              * Changes
              * @default []
@@ -2139,6 +2182,11 @@ export interface components {
              * @default []
              */
             retired?: components["schemas"]["Retired"][];
+            /**
+             * Rejected
+             * @default []
+             */
+            rejected?: components["schemas"]["Rejected"][];
             /**
              * @default {
              *       "day": 0,
@@ -2225,6 +2273,24 @@ export interface components {
              * @default 0
              */
             created_at_ms?: number;
+        };
+        /**
+         * Rejected
+         * @description What a person rejected of a candidate: an entry, what it said, and the last reflections that taught it.
+         */
+        Rejected: {
+            /** Entry Id */
+            entry_id: string;
+            /**
+             * Content
+             * @default
+             */
+            content?: string;
+            /**
+             * Evidence
+             * @default []
+             */
+            evidence?: string[];
         };
         /**
          * Retired
@@ -4183,7 +4249,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Judgement"];
+                "application/json": components["schemas"]["Rejection"];
             };
         };
         responses: {

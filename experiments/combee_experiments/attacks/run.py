@@ -44,7 +44,7 @@ from combee_experiments.running.cells import Numbers
 from combee_experiments.running.virtual_time import LoopClock
 from combee_schemas import topics
 from combee_schemas.command import Command
-from combee_schemas.gate import Decision
+from combee_schemas.gate import MAX_REJECTED, Decision
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.scan import Known, Operation
 
@@ -139,17 +139,19 @@ class Attacked:
         return changed, View(self.log, topics.LABELS, on_change=lambda _key, _label: changed.set())
 
     async def _approve(self) -> None:
-        """Judge as a person who reads every difference, knows what is true and makes no mistake."""
+        """Judge as a person who reads every difference, knows what is true, and rejects the entries that are not."""
         while True:
             self._changed.clear()
             gate = self._gate()
             if gate is not None and gate.waits_for("approve") and gate.candidate is not None:
                 candidate = await self._version(gate.candidate.version)
-                accepts = not harmful(candidate)
+                bad = set(harmful(candidate))
+                entry_ids = tuple(entry.id for entry in shown(candidate).entries if entry.content in bad)
                 command = Command(
                     command_id=f"judged-{candidate.version}-{gate.production.version}",
                     playbook=PLAYBOOK,
-                    kind="approve" if accepts else "reject",
+                    kind="reject" if bad else "approve",
+                    entry_ids=entry_ids[:MAX_REJECTED],
                     version=candidate.version,
                     base_version=gate.production.version,
                     reason="read",

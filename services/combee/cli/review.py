@@ -1,6 +1,7 @@
 """``combee review``: what a label would say anew, moved if you agree; at a gate, the candidate and its verdicts."""
 
 import asyncio
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +24,17 @@ from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST, PRODUCTION
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What a person says of a candidate."""
+
+    accepts: bool
+    reason: str
+    entry_ids: tuple[str, ...]
+    sources: tuple[str, ...]
+    """What alone is rejected."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command(epilog="Example: combee review support/refunds --reject --reason 'drops the gift cards'")(
@@ -40,8 +52,18 @@ def review(
     ] = PRODUCTION,
     yes: Annotated[bool, typer.Option("--yes", help="move the label, or approve, without asking")] = False,
     reject: Annotated[
-        bool, typer.Option("--reject", help="reject the candidate: its batches are taken back")
+        bool,
+        typer.Option(
+            "--reject",
+            help="reject the candidate: its batches are taken back, unless --entry or --source is given",
+        ),
     ] = False,
+    entry: Annotated[
+        list[str] | None, typer.Option(help="reject this entry alone (its id); may be repeated")
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(help="reject what this source taught alone; may be repeated")
+    ] = None,
     reason: Annotated[str, typer.Option(help="why; it stands in the decision")] = "",
     timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
@@ -51,6 +73,10 @@ def review(
 
     Without NAME: what waits at gates. Of a gated playbook the candidate is shown, to be approved or rejected.
     """
+    if (entry or source) and not (reject and name):
+        raise typer.BadParameter(
+            "they name what is rejected: add --reject and NAME", param_hint="--entry, --source"
+        )
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     if name is None:
         _list(settings, as_json=as_json)
@@ -60,7 +86,9 @@ def review(
     if candidate is not None:
         _show(candidate, as_json=as_json)
         accepts = _accepts(candidate, reject=reject, yes=yes, asks=not as_json)
-        judged = None if accepts is None else (accepts, reason)
+        judged = (
+            None if accepts is None else _Judged(accepts, reason, tuple(entry or ()), tuple(source or ()))
+        )
         _judge(candidate, judged, timeout, bootstrap_servers, as_json=as_json)
     elif reject:
         raise typer.BadParameter(f"{name} has no candidate to reject", param_hint="--reject")
@@ -129,6 +157,9 @@ def _show(candidate: Candidate, *, as_json: bool) -> None:
     if not as_json:
         for line in lines(candidate.difference):
             output().print(line, soft_wrap=True)
+        if candidate.sources:
+            counts = ", ".join(f"{source} ({count})" for source, count in candidate.sources.items())
+            output().print(clean(f"taught by {counts}"), soft_wrap=True, markup=False)
         for verdict in candidate.verdicts:
             output().print(clean(verdict_text(verdict)), soft_wrap=True, markup=False)
 
@@ -145,7 +176,7 @@ def _accepts(candidate: Candidate, *, reject: bool, yes: bool, asks: bool) -> bo
 
 def _judge(
     candidate: Candidate,
-    judged: tuple[bool, str] | None,
+    judged: _Judged | None,
     timeout_s: float,
     servers: str | None,
     *,
@@ -154,19 +185,25 @@ def _judge(
     name, number, production = candidate.name, candidate.version, candidate.production
     reads = production
     if judged is not None:
-        accepts, reason = judged
+        said = asdict(judged)
 
         async def decide(_log: Log, commands: Commands) -> Decision:
-            return await commands.judge(name, number, accepts=accepts, reason=reason, production=production)
+            return await commands.judge(name, number, production=production, **said)
 
         reads = asyncio.run(carry_out(name, decide, timeout_s=timeout_s, servers=servers)).version
     if as_json:
-        said = {None: None, True: "approve", False: "reject"}[judged[0] if judged else None]
-        print_json({"said": said, "reads": reads, **candidate.model_dump(mode="json")})
+        word = {None: None, True: "approve", False: "reject"}[judged.accepts if judged else None]
+        print_json({"said": word, "reads": reads, **candidate.model_dump(mode="json")})
         return
     if judged is None:
         waits = ", ".join(candidate.waits_for)
-        remark(f"nothing is decided, version {number} waits for {waits}; --reject --reason TEXT rejects it")
+        remark(
+            f"nothing is decided, version {number} waits for {waits}; --reject --reason TEXT rejects it, with --entry"
+            " ID or --source NAME only that"
+        )
     else:
-        text = judgement_text(number, reads, candidate.waits_for, accepts=judged[0])
+        in_part = bool(judged.entry_ids or judged.sources)
+        text = judgement_text(number, reads, candidate.waits_for, accepts=judged.accepts, in_part=in_part)
         output().print(f"{name}: {text}", markup=False)
+        if not (judged.accepts or in_part):
+            remark("all that its batches taught is taken back; --entry ID or --source NAME rejects only that")

@@ -18,6 +18,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from pydantic import Field
+
 from combee.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
 from combee.core import commands as decide
 from combee.core.commands import RefusedError
@@ -26,8 +28,9 @@ from combee.core.gate.gate import gate_of
 from combee.core.live.values import LiveDeadLetter
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.evidence import NO_BUDGET
+from combee.core.playbook.rejecting import taught_by, unknown_entries, unknown_sources
 from combee.core.playbook.versions import barring, empty, retained_from
-from combee.evidence import adoption_of, labels_serving, recomputed, with_revoked
+from combee.evidence import adoption_of, labels_serving, recomputed, updates_between, with_revoked
 from combee.history import messages, partition_of
 from combee.ports import Clock, Log, Outgoing
 from combee_schemas import topics
@@ -73,6 +76,8 @@ class Candidate(Value):
     """The judges that have not spoken yet."""
     verdicts: tuple[Verdict, ...]
     difference: Comparison
+    sources: dict[str, int] = Field(default_factory=dict)
+    """Who taught the batches since production, and with how many reflections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +151,14 @@ class Commands:
         accepts: bool,
         reason: str = "",
         production: int | None = None,
+        entry_ids: Sequence[str] = (),
+        sources: Sequence[str] = (),
         command_id: str | None = None,
     ) -> Decision:
         """Approve or reject the candidate of a gated playbook.
 
-        ``version``: the one that was looked at; ``production``: the one beside which it was.
+        ``version``: the one that was looked at; ``production``: the one beside which it was. ``entry_ids`` or
+        ``sources``: what alone is rejected; the rest goes on as the next candidate.
         """
         current, labels = await self._store.newest(name), await self._store.labels(name)
         command = decide.judge(
@@ -161,7 +169,16 @@ class Commands:
             accepts=accepts,
             reason=reason,
             production=production,
+            entry_ids=entry_ids,
+            sources=sources,
         )
+        if command is not None and (entry_ids or sources):
+            candidate = await self.candidate(name)
+            complaint = unknown_entries(candidate.difference, entry_ids) or unknown_sources(
+                name, candidate.version, candidate.sources, sources
+            )
+            if complaint:
+                raise RefusedError("unknown", complaint)
         known = labels.get(PRODUCTION)
         pointed_at = known.version if known else current.version
         return Decision(command=command, current=current, version=pointed_at, label=known)
@@ -184,6 +201,7 @@ class Commands:
             await self._version(current, number) or empty(name)
             for number in (gate.production.version, gate.candidate.version)
         ]
+        updates = await updates_between(self._log, name, production.batch_sequence, candidate.batch_sequence)
         return Candidate.model_validate(
             {
                 "name": name,
@@ -195,6 +213,7 @@ class Commands:
                 "waits_for": [judge for judge in gate.judges if gate.waits_for(judge)],
                 "verdicts": gate.candidate.verdicts,
                 "difference": compare(production, candidate),
+                "sources": {source: len(ids) for source, ids in taught_by(updates).items()},
             }
         )
 
@@ -270,7 +289,7 @@ class Commands:
         if not chosen:
             raise RefusedError("invalid", "nothing is named that is to be revoked: neither an id nor a rule")
         try:
-            these = await meant(self._log, lines, chosen)
+            these = await meant(self._log, lines, chosen, now_ms=self._clock.now_ms())
         except ValueError as error:
             raise RefusedError("invalid", str(error)) from error
         command = decide.revoke(

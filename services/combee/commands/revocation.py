@@ -11,7 +11,7 @@ from combee.core.playbook.branching import learns
 from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.operations import normalise, union
 from combee.core.playbook.recomputing import Fate, Mixed, Recomputed
-from combee.core.replaying.selection import Selection
+from combee.core.replaying.selection import TIMED, Selection
 from combee.core.sources import UNPROVEN, source_name
 from combee.evidence import identified, in_time, members_of
 from combee.history import messages, newest_playbooks, partition_of
@@ -19,6 +19,11 @@ from combee.ports import Log, Record
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Entry, Playbook
+
+Rules = Mapping[str, Selection]
+"""By their texts."""
+Matches = dict[str, dict[str, None]]
+"""By the texts of rules: the reflections that they mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +36,15 @@ class Meant:
     unknown: tuple[str, ...]
     """Ids and rules that mean no reflection of the playbook."""
     retained_from: int
-    """Bodies before this offset of ``reflections`` have expired: words, traces and times are not known of them."""
+    """Bodies before this offset of ``reflections`` have expired: words and traces are not known of them."""
 
 
-async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str]) -> Meant:
+async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str], *, now_ms: int) -> Meant:
     """Return the reflections that ids (of a reflection or a trace) and rules mean: of a playbook and its branches.
 
-    Sources and ids are known of all reflections, by the manifests and the updates; words, traces that no id was
-    derived from, and times only as long as the reflections are retained.
+    Sources, ids and times are known of all reflections, by the manifests and the updates; words, and traces that no
+    id was derived from, only as long as the reflections are retained. The time of a reflection is when its batch was
+    closed, ``now_ms`` if it still waits for one: a record's own timestamp is what its producer says.
 
     Raises
     ------
@@ -47,15 +53,20 @@ async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str]) -> M
     PoisonError
         If looking them up takes longer than a minute.
     """
-    rules, current = {text: rule_of(text) for text in dict.fromkeys(chosen)}, lines[0]
+    rules = {text: rule_of(text) for text in dict.fromkeys(chosen)}
+    current = lines[0]
     source = await partition_of(log, topics.REFLECTIONS, current.name)
     retained_from = (await log.beginnings(source.topic))[source.partition]
-    matches: dict[str, dict[str, None]] = {text: {} for text in rules}
+    matches: Matches = {text: {} for text in rules}
     async with in_time(current):
         await _named(log, lines, rules, matches)
-        searched = {text: rule for text, rule in rules.items() if rule.kind != "id" or not matches[text]}
-        if searched:
-            await _searched(log, current.name, searched, matches)
+        if by_source := {text: rule for text, rule in rules.items() if rule.kind == "source"}:
+            await _taught_by(log, current.name, by_source, matches)
+        if by_time := {text: rule for text, rule in rules.items() if rule.kind in TIMED}:
+            await _timed(log, current, by_time, matches, now_ms)
+        named = {text for text, rule in rules.items() if rule.kind == "id" and matches[text]}
+        if by_body := {text: rules[text] for text in rules.keys() - named - by_time.keys()}:
+            await _retained(log, current.name, by_body, matches, now_ms)
     return Meant(
         ids=union(*matches.values()),
         rules=tuple(map(str, rules.values())),
@@ -79,9 +90,7 @@ def rule_of(text: str) -> Selection:
     return Selection.parse(text) if is_rule else Selection("id", text)
 
 
-async def _named(
-    log: Log, lines: Sequence[Playbook], rules: dict[str, Selection], matches: dict[str, dict[str, None]]
-) -> None:
+async def _named(log: Log, lines: Sequence[Playbook], rules: Rules, matches: Matches) -> None:
     """Find what ids mean: a reflection's own, or the trace that it was derived from."""
     by_id = {text: rule.value for text, rule in rules.items() if rule.kind == "id"}
     current = lines[0]
@@ -109,23 +118,43 @@ async def _named(
         matches[text] |= dict.fromkeys([*sent, *(own_id for own_id in derived if own_id in known)])
 
 
-async def _searched(
-    log: Log, name: str, rules: dict[str, Selection], matches: dict[str, dict[str, None]]
-) -> None:
-    """Find what the other rules mean: all retained reflections, and of sources those that updates remember."""
-    by_source = {rule.value: text for text, rule in rules.items() if rule.kind == "source"}
-    if by_source:
-        async with aclosing(messages(log, topics.UPDATES, name)) as updates:
-            async for update in updates:
-                for seen in update.result.seen:
-                    taught_by = source_name(seen.source, update.plan.settings.sources)
-                    text = by_source.get(taught_by or UNPROVEN)
-                    if text is not None:
-                        matches[text][seen.reflection_id] = None
-    async with aclosing(identified(log, name)) as retained:
-        async for record, reflection in retained:
+async def _taught_by(log: Log, name: str, rules: Rules, matches: Matches) -> None:
+    """Find what rules about sources mean, as far as updates remember it."""
+    by_source = {rule.value: text for text, rule in rules.items()}
+    async with aclosing(messages(log, topics.UPDATES, name)) as updates:
+        async for update in updates:
+            for seen in update.result.seen:
+                taught_by = source_name(seen.source, update.plan.settings.sources)
+                text = by_source.get(taught_by or UNPROVEN)
+                if text is not None:
+                    matches[text][seen.reflection_id] = None
+
+
+async def _timed(log: Log, current: Playbook, rules: Rules, matches: Matches, now_ms: int) -> None:
+    """Find what rules about times mean, by the manifests; what has none yet has the time ``now_ms``."""
+    through = current.through_offset
+    async with aclosing(messages(log, topics.BATCHES, current.name)) as batches:
+        async for batch in batches:
+            through = max(through, batch.plan.through_offset)
+            if batch.plan.reason == "revoke":
+                continue  # its members came with earlier batches
             for text, rule in rules.items():
-                if rule.matches(reflection, record.timestamp_ms):
+                if rule.means_time(batch.plan.closed_at_ms):
+                    matches[text] |= dict.fromkeys(member.reflection_id for member in batch.members)
+    waiting = [text for text, rule in rules.items() if rule.means_time(now_ms)]
+    if waiting:
+        async with aclosing(identified(log, current.name, through + 1)) as reflections:
+            async for _, reflection in reflections:
+                for text in waiting:
+                    matches[text][reflection.reflection_id] = None
+
+
+async def _retained(log: Log, name: str, rules: Rules, matches: Matches, now_ms: int) -> None:
+    """Find what rules mean in all retained reflections."""
+    async with aclosing(identified(log, name)) as reflections:
+        async for _, reflection in reflections:
+            for text, rule in rules.items():
+                if rule.matches(reflection, now_ms):
                     matches[text][reflection.reflection_id] = None
 
 

@@ -112,17 +112,24 @@ def judge(
     accepts: bool,
     reason: str,
     production: int | None = None,
+    entry_ids: Sequence[str] = (),
+    sources: Sequence[str] = (),
 ) -> Command | None:
     """Say of the candidate, or of a version that is thought to be it, that agents may read it, or never.
 
-    ``production``: the version that it was seen beside; None: whichever agents read.
+    ``production``: the version that it was seen beside; None: whichever agents read. ``entry_ids`` or ``sources``:
+    what alone is rejected.
 
     Raises
     ------
     RefusedError
-        If there is no such candidate, or nobody asks a person about it.
+        If there is no such candidate, nobody asks a person about it, or entries and sources are named at once.
     """
     check_live(current)
+    if entry_ids and sources:
+        raise RefusedError(
+            "invalid", "name entries or sources to reject, not both: one rejection after the other"
+        )
     if gate is None:
         raise RefusedError("conflict", f"{current.name} has no gate: COMBEE_GATE turns it on")
     if command_id in gate.production.commands:
@@ -139,7 +146,9 @@ def judge(
         raise RefusedError("conflict", not_judged(gate, verdict))
     kind: CommandKind = "approve" if accepts else "reject"
     since = str(gate.production.moved_at_ms)
-    own = content_id(kind, current.name, str(number), str(gate.production.version), since)
+    own = content_id(
+        kind, current.name, str(number), str(gate.production.version), since, *entry_ids, *sources
+    )
     return _command(
         kind,
         current,
@@ -148,6 +157,8 @@ def judge(
         version=number,
         base_version=gate.production.version,
         reason=reason,
+        entry_ids=tuple(dict.fromkeys(entry_ids)),
+        sources=tuple(dict.fromkeys(sources)),
     )
 
 

@@ -1,6 +1,6 @@
 """A list of entries that scrolls in itself: however many there are, those in sight alone are in the page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from nicegui import ui
 
@@ -16,6 +16,9 @@ ROW = """
   <div v-if="props.item.before" class="words before">{{ '− ' + props.item.before }}</div>
   <div class="words">{{ props.item.sign + props.item.words }}</div>
   <div class="about">
+    <q-checkbox v-if="props.item.pickable" dense size="sm" label="reject" :model-value="props.item.picked"
+      :aria-label="'Reject ' + props.item.id"
+      @update:model-value="(picked) => $parent.$emit('pick', {id: props.item.id, picked})"></q-checkbox>
     <span v-if="props.item.state" class="badge">{{ props.item.state }}</span>
     <span class="quiet">{{ props.item.about }}</span>
     <q-btn v-if="props.item.evidence !== null" flat dense no-caps color="primary"
@@ -38,11 +41,18 @@ SCROLL = """(async () => {
 
 
 class Listing:
-    """The list; ``on_evidence`` and ``on_open`` are given the row."""
+    """The list; ``on_evidence`` and ``on_open`` are given the row, ``on_pick`` the ids picked so far."""
 
     def __init__(
-        self, label: str, *, on_evidence: Callable[[Row], object], on_open: Callable[[Row], object]
+        self,
+        label: str,
+        *,
+        on_evidence: Callable[[Row], object],
+        on_open: Callable[[Row], object],
+        on_pick: Callable[[Collection[str]], object] | None = None,
     ) -> None:
+        self._picked: dict[str, None] = {}
+        self._on_pick = on_pick
         self._element = ui.element("q-virtual-scroll").classes("listing")
         self._element.props(f'role="region" aria-label="{label}" tabindex=0')
         self._element.props["virtual-scroll-item-size"] = ROW_PX
@@ -50,12 +60,29 @@ class Listing:
         self._element.add_slot("default", ROW)
         self._element.on("evidence", lambda event: on_evidence(event.args))
         self._element.on("open", lambda event: on_open(event.args))
+        self._element.on("pick", lambda event: self._pick(event.args))
 
     def show(self, rows: list[Row]) -> None:
-        """Show other rows."""
+        """Show other rows; none is picked."""
+        self._picked.clear()
+        if self._on_pick is not None:
+            entries = ({"pickable": row["kind"] != "section", "picked": False} for row in rows)
+            rows = [row | pickable for row, pickable in zip(rows, entries, strict=True)]
         self._element.props["items"] = rows
         self._element.set_visibility(bool(rows))
         self._element.update()
+
+    def _pick(self, picked: Row) -> None:
+        entry_id = str(picked["id"])
+        self._picked.pop(entry_id, None)
+        if picked["picked"]:
+            self._picked[entry_id] = None
+        self._element.props["items"] = [
+            row | {"picked": row["id"] in self._picked} for row in self._element.props["items"]
+        ]
+        self._element.update()
+        if self._on_pick is not None:
+            self._on_pick(tuple(self._picked))
 
     def scroll_to(self, row: int) -> None:
         """Bring a row to the top, as soon as the browser has it: parts of a page arrive one after the other."""

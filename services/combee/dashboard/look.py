@@ -18,7 +18,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .badge { color: #20242b; background: #f5b942; border-radius: 10px; padding: 1px 8px; font-size: 12px; }
 .bar .q-btn { color: #e8eaee; }
 :focus-visible { outline: 2px solid #4f8ff7; outline-offset: 2px; }
-.q-btn:focus-visible { box-shadow: 0 0 0 2px #4f8ff7; }
+.q-btn:focus-visible, .q-checkbox:focus-visible { box-shadow: 0 0 0 2px #4f8ff7; }
 .page { max-width: 1180px; margin: 0 auto; padding: 0 8px 48px; width: 100%; min-width: 0; }
 .page .nicegui-sub-pages { display: flex; flex-direction: column; gap: 8px; align-items: stretch; width: 100%; }
 .page h1 { font-size: 22px; font-weight: 600; margin: 8px 0 4px; line-height: 1.3; overflow-wrap: anywhere; }

@@ -58,11 +58,16 @@ def verdict_figures(verdict: Verdict) -> str:
     return ", ".join(f"{key} {value:g}" for key, value in verdict.figures.items())
 
 
-def judgement_text(candidate: int, production: int, waited_for: Collection[Judge], *, accepts: bool) -> str:
+def judgement_text(
+    candidate: int, production: int, waited_for: Collection[Judge], *, accepts: bool, in_part: bool = False
+) -> str:
     """Return in words what became of a candidate that a person approved or rejected.
 
     ``production`` is what agents read afterwards, ``waited_for`` the judges that had not spoken before.
     """
+    if in_part:
+        rest = "what is left of it is the next candidate"
+        return f"version {candidate} is rejected in part, {rest}; agents go on reading version {production}"
     if not accepts:
         return f"version {candidate} is rejected, agents go on reading version {production}"
     if production == candidate:

@@ -4,7 +4,6 @@ Publish writes labels, and takes batches out of a line; so it decides, and what 
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -14,15 +13,19 @@ from combee.core.gate.canary import with_canary
 from combee.core.gate.gate import Conclusion, Gate
 from combee.core.gate.policy import NO_GATE, GatePolicy, Judges
 from combee.core.identity import content_id
+from combee.core.playbook import rejecting
+from combee.core.playbook.comparison import compare
 from combee.core.playbook.operations import union
-from combee.core.playbook.versions import empty, is_executed, remembered
-from combee.history import History, messages
+from combee.core.playbook.versions import after_rejection, empty, is_executed, remembered
+from combee.evidence import updates_between
+from combee.history import History
 from combee.ports import Clock, Log, Outgoing, PoisonError
 from combee.publish.partition import PartitionState
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Decision, Verdict
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Label, Playbook, label_key
+from combee_schemas.scan import Update
 
 logger = structlog.get_logger()
 
@@ -134,6 +137,8 @@ class Gatekeeper:
             production=command.base_version,
             judge="approve",
             accepts=command.kind == "approve",
+            entry_ids=command.entry_ids,
+            sources=command.sources,
             reason=command.reason,
             judged_by=command.issued_by,
             judged_at_ms=command.issued_at_ms,
@@ -155,6 +160,7 @@ class Gatekeeper:
         """
         if verdict.judge == "approve":
             raise PoisonError("what a person says of a candidate comes as a command, not as a verdict")
+        verdict = verdict.model_copy(update={"entry_ids": (), "sources": ()})  # only people reject in part
         gate = state.gate(verdict.playbook)
         judged = rules.judged(gate, verdict) if gate else None
         if judged is None:
@@ -193,41 +199,81 @@ class Gatekeeper:
     # ---- what a rejected candidate was made of
 
     async def rejection(self, state: PartitionState, gate: Gate) -> Command | None:
-        """Return the revocation of all that the batches between production and the candidate taught.
+        """Return the revocation of what the batches between production and the candidate taught.
 
-        None: there was no such batch, a person made the difference; or nothing is known against them.
+        Where a person rejects sources, of what they taught. None: there was no such batch, a person made the
+        difference; or nothing is known against them.
+
+        Raises
+        ------
+        PoisonError
+            If the candidate's batches are not known, or nothing of them is of such a source.
         """
         assert gate.candidate is not None  # noqa: S101 - it was rejected
         if all(verdict.accepts or verdict.undecided for verdict in gate.candidate.verdicts):
             return None
-        name, number = gate.candidate.playbook, gate.candidate.version
-        candidate = await self._history.exactly(name, number, state.current(name))
-        production = await self._history.exactly(name, gate.production.version)
-        if candidate is None:
-            raise PoisonError(f"version {number} of {name} is not retained: its batches are not known")
-        ids = await self._taught(
-            name, production.batch_sequence if production else 0, candidate.batch_sequence
-        )
+        name, number, verdict = gate.candidate.playbook, gate.candidate.version, gate.candidate.verdicts[-1]
+        taught = rejecting.taught_by(await self._updates(await self._compared(state, gate)))
+        if complaint := rejecting.unknown_sources(name, number, taught, verdict.sources):
+            raise PoisonError(complaint)
+        ids = union(*(taught[source] for source in verdict.sources or taught))
         if not ids:
             return None
-        source = topics.REFLECTIONS.name
+        rule = rejecting.RULE.format(version=number)
         return Command(
             command_id=content_id("reject", name, str(number)),
             playbook=name,
             kind="revoke",
             reflection_ids=ids,
-            rules=(f"candidate:{number}",),
-            retained_from=(await self._log.beginnings(source))[state.number],
-            issued_by=gate.candidate.verdicts[-1].judged_by,
+            rules=tuple(f"{rule} {source}" for source in verdict.sources) or (rule,),
+            retained_from=(await self._log.beginnings(topics.REFLECTIONS.name))[state.number],
+            issued_by=verdict.judged_by,
         )
 
-    async def _taught(self, name: str, after: int, through: int) -> tuple[str, ...]:
-        """Return the reflections of a line's batches after one, up to another, that got into them."""
-        by_batch: dict[int, tuple[str, ...]] = {}
-        async with aclosing(messages(self._log, topics.UPDATES, name)) as updates:
-            async for update in updates:
-                sequence = update.plan.sequence
-                if after < sequence <= through:
-                    ids = tuple(seen.reflection_id for seen in update.result.seen if seen.ok)
-                    by_batch.setdefault(sequence, ids)  # the first in the log is the one that was applied
-        return union(*(ids for _, ids in sorted(by_batch.items())))
+    async def without_entries(
+        self, state: PartitionState, gate: Gate, current: Playbook, *, budget_tokens: int
+    ) -> Playbook:
+        """Return the version without the entries that a person rejects.
+
+        Raises
+        ------
+        PoisonError
+            If the candidate changes no such entry.
+        """
+        assert gate.candidate is not None  # noqa: S101 - it was rejected
+        verdict, compared = gate.candidate.verdicts[-1], await self._compared(state, gate)
+        production, candidate = compared
+        if complaint := rejecting.unknown_entries(compare(production, candidate), verdict.entry_ids):
+            raise PoisonError(complaint)
+        command = Command(
+            command_id=content_id("reject", candidate.name, str(candidate.version)),
+            playbook=candidate.name,
+            kind="reject",
+            entry_ids=verdict.entry_ids,
+            issued_by=verdict.judged_by,
+        )
+        return after_rejection(
+            current,
+            command,
+            candidate=candidate,
+            production=production,
+            behind=rejecting.witnesses(await self._updates(compared), candidate, verdict.entry_ids),
+            budget_tokens=budget_tokens,
+            now_ms=self._clock.now_ms(),
+        )
+
+    async def _compared(self, state: PartitionState, gate: Gate) -> tuple[Playbook, Playbook]:
+        """Return the version that agents read, and the candidate."""
+        assert gate.candidate is not None  # noqa: S101 - it was rejected
+        name, number = gate.candidate.playbook, gate.candidate.version
+        candidate = await self._history.exactly(name, number, state.current(name))
+        production = await self._history.exactly(name, gate.production.version)
+        if candidate is None:
+            raise PoisonError(f"version {number} of {name} is not retained: its batches are not known")
+        return production or empty(name), candidate
+
+    async def _updates(self, compared: tuple[Playbook, Playbook]) -> list[Update]:
+        production, candidate = compared
+        return await updates_between(
+            self._log, candidate.name, production.batch_sequence, candidate.batch_sequence
+        )

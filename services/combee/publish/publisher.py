@@ -422,6 +422,13 @@ class Publisher:
             step = Step(gates={gate.production.playbook: gate})
         elif outcome == "accepted":
             step = self._gatekeeper.decided(gate, outcome)
+        elif gate.candidate is not None and gate.candidate.verdicts[-1].entry_ids:
+            current = await self._current(state, gate.production.playbook)
+            version = await self._gatekeeper.without_entries(
+                state, gate, current, budget_tokens=self._budget_tokens
+            )
+            made = [version]
+            step = self._gatekeeper.decided(gate, outcome, made=version.version)
         else:
             revocation = await self._gatekeeper.rejection(state, gate)
             if revocation is not None:

@@ -73,6 +73,27 @@ async def test_a_person_sees_what_waits_and_approves_or_rejects_it() -> None:
         assert (row["labels"], row["gate"]) == ({"production": 1}, ["approve"])
 
 
+async def test_a_person_rejects_one_entry_and_the_rest_is_the_next_candidate() -> None:
+    async with asked(**CONFIGURED) as gateway, publishing(gateway.log, APPROVE):
+        reader = bearer(READER)
+        await learned(gateway, ONE)
+        assert (await said(gateway, "approve", version=1)).json()["version"] == 1
+        more = "".join(
+            f"[misc-0000{n}] helpful=0 harmful=0 :: {text}\n" for n, text in ((2, "good"), (3, "bad"))
+        )
+        await learned(gateway, ONE + more)
+        unknown = await said(gateway, "reject", version=2, entry_ids=["misc-00009"])
+        assert (unknown.status_code, "choose of misc-00002, misc-00003" in unknown.text) == (404, True)
+        both = await said(gateway, "reject", version=2, entry_ids=["misc-00003"], sources=["ada"])
+        assert (both.status_code, "not both" in both.text) == (400, True)
+        assert (await said(gateway, "approve", version=2, entry_ids=["misc-00003"])).status_code == 422
+        done = await said(gateway, "reject", version=2, entry_ids=["misc-00003"], reason="bad")
+        assert (done.status_code, done.json()["version"]) == (200, 1)
+        candidate = (await gateway.client.get(f"{PATH}/candidate", headers=reader)).json()
+        assert candidate["version"] == 3
+        assert [entry["content"] for entry in candidate["difference"]["added"]] == ["good"]
+
+
 async def test_only_an_admin_key_decides_and_a_wrong_version_is_refused() -> None:
     async with asked(**CONFIGURED) as gateway, publishing(gateway.log, APPROVE):
         await learned(gateway, ONE)

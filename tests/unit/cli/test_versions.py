@@ -202,6 +202,42 @@ def test_a_person_rejects_with_a_reason(waiting: Deployment) -> None:
     assert "has no candidate to reject" in again.stderr
 
 
+def test_a_person_rejects_entries_at_the_command_line_and_is_told_of_it(waiting: Deployment) -> None:
+    gone = [entry["id"] for entry in run_json("review", NAME)["difference"]["removed"]]
+    chosen = [option for entry_id in gone[:3] for option in ("--entry", entry_id)]
+    rejected = run("review", NAME, "--reject", "--reason", "keep them", *chosen)
+    assert rejected.stdout.endswith(
+        f"{NAME}: version 3 is rejected in part, what is left of it is the next candidate; agents go on reading"
+        " version 2\n"
+    )
+    assert [entry["id"] for entry in run_json("review", NAME)["difference"]["removed"]] == gone[3:]
+    assert ledger.latest(waiting.log).version == 4
+    whole = run("review", NAME, "--reject", "--reason", "all of it")
+    assert "--entry ID or --source NAME rejects only that" in whole.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (("--reject", "--entry", "x-1"), 1, f"version 3 of {NAME} changes no entry x-1: choose of "),
+        (
+            ("--reject", "--source", "ada"),
+            1,
+            "has learned nothing, since what agents read, from ada: choose of none",
+        ),
+        (("--reject", "--source", "ada", "--entry", "x-1"), 1, "name entries or sources to reject, not both"),
+        (("--entry", "x-1"), 2, "add --reject and NAME"),
+    ],
+)
+def test_what_cannot_be_rejected_is_refused_with_the_remedy(
+    waiting: Deployment, options: tuple[str, ...], code: int, says: str
+) -> None:
+    told = run("review", NAME, *options)
+    assert told.exit_code == code
+    assert says in " ".join(told.stderr.replace("│", " ").split())
+    assert ledger.latest(waiting.log).version == 3
+
+
 def test_before_a_version_is_accepted_the_command_line_reads_none(learned: Deployment) -> None:
     learned.gates = GatePolicy(judges=("approve",))
     book = "## OTHERS\n[misc-00001] helpful=0 harmful=0 :: be kind\n"

@@ -1,7 +1,6 @@
 """What a playbook was learned from, as far as it is retained: the input of variants."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from combee.clock import moment
@@ -9,7 +8,7 @@ from combee.core.playbook.lines import needless_bytes
 from combee.core.replaying.selection import Selection
 from combee.core.replaying.steps import Arrival
 from combee.history import History, messages, partition_of
-from combee.ports import FatalError, Log, Outgoing, Record, TopicPartition
+from combee.ports import FatalError, Log, Outgoing, Record
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch
@@ -30,7 +29,7 @@ class Range:
     offsets: tuple[int, int] | None = None
     """Of ``reflections``; the last is excluded."""
     times_ms: tuple[int, int] | None = None
-    """When reflections came; the last is excluded."""
+    """When batches were closed; the last is excluded."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,32 +106,31 @@ async def _arrivals(
 ) -> None:
     source = await partition_of(log, topics.REFLECTIONS, name)
     places = {
-        member.offset: (member.reflection_id, sequence)
-        for sequence, batch in read.batches.items()
+        member.offset: (member.reflection_id, batch.plan)
+        for batch in read.batches.values()
         if batch.plan.reason != "revoke"  # its members are those of earlier batches
+        and (not wanted.times_ms or wanted.times_ms[0] <= batch.plan.closed_at_ms < wanted.times_ms[1])
         for member in batch.members
         if not wanted.offsets or wanted.offsets[0] <= member.offset < wanted.offsets[1]
     }
     first = (await log.beginnings(topics.REFLECTIONS.name))[source.partition]
-    expired = sum(offset < first for offset in places)
-    if expired:
-        kept_since = await _time_of(log, source, first)
-        if not wanted.times_ms or kept_since is None or wanted.times_ms[0] < kept_since:
-            raise FatalError(_expired(first, kept_since, expired))
-    async for record in records_at(log, name, [offset for offset in sorted(places) if offset >= first]):
-        reflection = _counted(record, places[record.offset][0])
-        if reflection is None or any(rule.matches(reflection, record.timestamp_ms) for rule in without):
+    kept = [offset for offset in sorted(places) if offset >= first]
+    since_ms = places[kept[0]][1].closed_at_ms if kept else None
+    begins_later = wanted.times_ms and since_ms is not None and since_ms <= wanted.times_ms[0]
+    if len(kept) < len(places) and not begins_later:
+        raise FatalError(_expired(first, since_ms, len(places) - len(kept)))
+    async for record in records_at(log, name, kept):
+        reflection_id, plan = places[record.offset]
+        reflection = _counted(record, reflection_id)
+        if reflection is None or any(rule.matches(reflection, plan.closed_at_ms) for rule in without):
             continue
-        if wanted.times_ms and not wanted.times_ms[0] <= record.timestamp_ms < wanted.times_ms[1]:
-            continue
-        reflection_id, sequence = places[record.offset]
         read.arrivals.append(
             Arrival(
                 offset=record.offset,
                 reflection_id=reflection_id,
                 at_ms=record.timestamp_ms,
                 size=len(record.value or b"") - needless_bytes(reflection, name),
-                sequence=sequence,
+                sequence=plan.sequence,
             )
         )
 
@@ -141,14 +139,6 @@ def _counted(record: Record, own_id: str) -> Reflection | None:
     """Return a reflection under the id that it counted under; None if it cannot be read."""
     reflection = topics.REFLECTIONS.read_or_none(record)
     return reflection and reflection.model_copy(update={"reflection_id": own_id})
-
-
-async def _time_of(log: Log, source: TopicPartition, first: int) -> int | None:
-    """Return when the oldest record came that is kept; None if none is."""
-    async with aclosing(log.read(source, first)) as records:
-        async for record in records:
-            return record.timestamp_ms
-    return None
 
 
 def _expired(first: int, since_ms: int | None, count: int) -> str:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from combee.cli.replay.recorded import again, check_replayable
 from combee.core.batching.plan import same_plan
 from combee.core.identity import content_id
+from combee.core.playbook.rejecting import is_rejection
 from combee.history import History, messages, newest_snapshots, partition_of
 from combee.inspection.tracker import StalledError
 from combee.ports import FatalError, Log, Record
@@ -72,7 +73,7 @@ class Replay:
         Raises
         ------
         FatalError
-            If there is nothing to replay, it has expired, or it rests on a branch.
+            If there is nothing to replay, it has expired, or it rests on a branch or a rejection at the gate.
         """
         check_replayable(self._name)
         async for version in History(self._source).between(self._name, 0):
@@ -81,6 +82,11 @@ class Replay:
                 raise FatalError(
                     f"version {version.version} of {self._name} was adopted from {version.adopted.line}, and a branch"
                     " is not replayed: compare with --variant instead"
+                )
+            if is_rejection(version):
+                raise FatalError(
+                    f"version {version.version} of {self._name} was made by a rejection at the gate, which is not"
+                    " repeated: compare with --variant instead"
                 )
         if not self.steps:
             raise FatalError(

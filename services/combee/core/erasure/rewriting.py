@@ -196,6 +196,11 @@ class Rewriter:
                 for entry in version.retired
                 if not (self.subjects.named_in(entry.content) or self.lessons.quotes(entry.content))
             ),
+            "rejected": tuple(
+                entry
+                for entry in version.rejected
+                if not (self.subjects.named_in(entry.content) or self.lessons.quotes(entry.content))
+            ),
             "changes": tuple(self._change(change, gone) for change in version.changes),
             "again": tuple(
                 asked for asked in version.again if (playbook, asked.offset) not in self.lessons.reflections

@@ -82,7 +82,7 @@ class Runs:
         message = identities.identified(record, read(topics.BY_NAME[record.topic], record))
         if isinstance(message, Batch):
             identities.take(message)
-            self._take_members(message, selector.timeless)
+            self._take_members(message, selector)
         elif isinstance(message, DeadLetter):
             self._take_letter(message, record, selector)
         elif message is not None:
@@ -111,6 +111,8 @@ class Runs:
 
     def _take_members(self, batch: Batch, selector: Selector) -> None:
         playbook = playbook_of(batch.plan.playbook)
+        if batch.plan.reason == "revoke":
+            selector = selector.timeless  # its members came with earlier batches
         wanted = {rule.value for rule in selector.rules if rule.kind == "id"}
         if selector.playbook not in {"", playbook}:
             wanted = set()
@@ -123,18 +125,20 @@ class Runs:
             *(
                 member.reflection_id
                 for member in (*batch.members, *batch.dropped)
-                if member.reflection_id in derived or self._is_meant(playbook, member, selector)
+                if member.reflection_id in derived or self._is_meant(batch, member, selector)
             ),
         )
 
     @staticmethod
-    def _is_meant(playbook: str, member: Member, selector: Selector) -> bool:
+    def _is_meant(batch: Batch, member: Member, selector: Selector) -> bool:
         source = member.source
         texts = (member.reflection_id, *((source.name, source.proof) if source else ()))
         if any(map(selector.subjects.named_in, texts)):
             return True
-        stands_for = Reflection(reflection_id=member.reflection_id, playbook=playbook, source=source)
-        return bool(selector.rules) and selector.means_reflection(stands_for, 0)
+        stands_for = Reflection(
+            reflection_id=member.reflection_id, playbook=playbook_of(batch.plan.playbook), source=source
+        )
+        return bool(selector.rules) and selector.means_reflection(stands_for, batch.plan.closed_at_ms)
 
     def _take_letter(self, letter: DeadLetter, record: Record, selector: Selector) -> None:
         """Add the run in a dead letter; one that names the subject only in its reason tells of no run."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from combee.core.replaying.selection import Selection
+from combee.core.replaying.selection import TIMED, Selection
 from combee_schemas.base import playbook_of
 from combee_schemas.erasure import SelectorKind
 from combee_schemas.outcome import Outcome
@@ -21,7 +21,6 @@ CUT_AT = frozenset({300, 1_000, 2_000, 8_000})
 LEAST_CUT = 3
 """So many characters of a subject at a cut count as the subject."""
 _PLAIN = frozenset(string.ascii_letters + string.digits + "_.-~")
-TIMED = frozenset({"since", "until", "between"})
 
 
 def folded(text: str) -> str:

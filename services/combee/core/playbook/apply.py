@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from combee.core.playbook import components, entries, probation
 from combee.core.playbook.draft import Draft
-from combee.core.playbook.screening import Screen, with_sources
+from combee.core.playbook.rejections import permitted
+from combee.core.playbook.screening import Refused, Screen, with_sources
 from combee.core.sources import names_of
 from combee_schemas.base import Holds
 from combee_schemas.plan import PlanSettings, Probation
@@ -59,6 +60,9 @@ def applied(
     screen = Screen.of(base, seen, settings if kind == "entries" else None, revoked)
     names = names_of(seen, settings.sources) if settings else {}
     seen = screen.heard(seen)
+    barred: Sequence[Refused] = ()
+    if settings is not None and kind == "entries":
+        usable, barred = permitted(base, usable)
     usable, refused = screen.screened(base, usable)
     if kind == "components":
         draft = components.apply_operations(
@@ -83,7 +87,7 @@ def applied(
             _review(base, draft, names, policy, screen)
         _name_sources(draft, names)
         sections, remaining = entries.finish(base, draft, budget_tokens)
-    for refusal in refused:
+    for refusal in (*barred, *refused):
         text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
         draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
     if kind != holds:

@@ -83,6 +83,12 @@ class Comparison(Value):
     sections: tuple[str, ...] = ()
     """Those of either version, in order."""
 
+    @property
+    def entry_ids(self) -> tuple[str, ...]:
+        """The entries that agents would notice: added, changed or gone."""
+        said: tuple[Said | Reworded, ...] = (*self.added, *self.changed, *self.removed)
+        return tuple(entry.id for entry in said)
+
     def counts(self) -> dict[str, int]:
         """Return how many entries differ in each way, in the words of ``CHANGE_WORDS``."""
         left = Counter(entry.word for entry in self.removed)

@@ -19,6 +19,8 @@ from combee.core.playbook.branching import learns
 from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import apply_operations, evictions
 from combee.core.playbook.evidence import Place, here, ids_here
+from combee.core.playbook.rejecting import allowed
+from combee.core.playbook.rejections import permitted
 from combee.core.playbook.screening import Screen, with_sources
 from combee.core.sources import names_of
 from combee_schemas.base import Holds
@@ -227,10 +229,11 @@ class Recomputation:
         was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
             known = {entry.id: entry for entry in after.entries}
+            stays = {entry.id for entry in allowed(self.entries.values(), after)} - out
             return {
                 entry_id: _in_state(entry, was.get(entry_id), known[entry_id]) if entry_id in known else entry
                 for entry_id, entry in self.entries.items()
-                if entry_id not in out
+                if entry_id in stays
             }
         now = dict(self._cleaned(after))
         entries: dict[str, Entry] = {}
@@ -254,7 +257,7 @@ class Recomputation:
             for entry_id, entry in self.entries.items()
             if entry_id not in entries and entry_id not in out and entry_id not in was
         }
-        return {**entries, **back}
+        return {**entries, **{entry.id: entry for entry in allowed(back.values(), after)}}
 
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
         gone = frozenset(evidence.barred(self.barred, update.result.seen))
@@ -509,6 +512,7 @@ def _drafted(
         )
     policy = settings.probation if update.plan.reason != "consolidate" else None
     screen = Screen.of(base, result.seen, settings, gone)
+    operations, _ = permitted(base, operations)
     screened, _ = screen.screened(base, operations)
     waits = policy is not None and (screen.proposes or not probation.is_off(policy))
     born: EntryState = probation.PROPOSED if waits else "active"

@@ -1,6 +1,6 @@
 """The next version of a playbook: from an update or from a command; pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +14,7 @@ from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
 from combee.core.playbook.operations import union
 from combee.core.playbook.recomputing import Recomputation, Recomputed
+from combee.core.playbook.rejecting import without_entries, without_rejected
 from combee.core.playbook.screening import by_source, taught
 from combee.core.playbook.sections import number_of
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
@@ -166,8 +167,8 @@ def after_fork(
     plan, branch = update.plan, update.plan.branch
     if branch is None or forked.name != branch.of or not is_branch_of(plan.playbook, branch.of):
         raise InapplicableError(f"{plan.playbook} is no branch of {forked.name}")
-    begun = barred_by(current, playbook).model_copy(update={"branch": branch})
-    content = _without(_saying(begun, forked), recomputed, budget_tokens)
+    begun = barred_by(current, playbook).model_copy(update={"branch": branch, "rejected": playbook.rejected})
+    content = without_rejected(_without(_saying(begun, forked), recomputed, budget_tokens), playbook)
     version = current.version + 1
     began = {"created_version": version, "updated_version": version}
     change = Change(kind="import", detail=f"version {forked.version} of {forked.name}")
@@ -288,18 +289,43 @@ def after_command(
             changed = _without(barring(current, command), recomputed, budget_tokens)
         case "rollback" if target is not None:
             changed = _without(_saying(current, target), recomputed, budget_tokens)
+            changed = without_rejected(changed, current)
             change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
             changed = changed.model_copy(update={"changes": (change, *changed.changes)})
         case "adopt" if adoption is not None:
             if reason := adoption.refusal():
                 raise InapplicableError(reason)
             content = _saying(adopting(current, adoption), adoption.target)
-            content = _without(content, recomputed, budget_tokens)
+            content = without_rejected(_without(content, recomputed, budget_tokens), current)
             changed = taken_over(adoption, current, content)
         case "delete" if current.version:
             changed = _deleted(current)
         case _:
             raise InapplicableError(f"{command.kind} of {command.playbook} does not make a version")
+    return _commanded(current, changed, command, offset, now_ms=now_ms)
+
+
+def after_rejection(
+    current: Playbook,
+    command: Command,
+    *,
+    candidate: Playbook,
+    production: Playbook,
+    behind: Mapping[str, tuple[str, ...]],
+    budget_tokens: int,
+    now_ms: int,
+) -> Playbook:
+    """Return the version without what a person rejected of entries of ``candidate``; see ``without_entries``."""
+    current = current.model_copy(update={"adopted": None})
+    changed = without_entries(current, candidate, production, behind, budget_tokens=budget_tokens)
+    changed = changed.model_copy(update={"sections": section_order(changed.sections, changed.entries)})
+    return _commanded(current, changed, command, current.command_offset, now_ms=now_ms)
+
+
+def _commanded(
+    current: Playbook, changed: Playbook, command: Command, offset: int, *, now_ms: int
+) -> Playbook:
+    """Return what a command made of ``current`` as its next version."""
     return changed.model_copy(
         update={
             "version": current.version + 1,
@@ -364,7 +390,10 @@ def fitted(version: Playbook) -> Playbook:
                 for entry in version.entries
             )
             left = version.retired[-kept:] if kept else ()
-            version = version.model_copy(update={"changes": bare, "entries": entries, "retired": left})
+            barred = version.rejected[-kept:] if kept else ()
+            version = version.model_copy(
+                update={"changes": bare, "entries": entries, "retired": left, "rejected": barred}
+            )
     return version
 
 

@@ -1,4 +1,4 @@
-"""Which reflections are meant: by source, by id, by what they say, or by when they came."""
+"""Which reflections are meant: by source, by id, by what they say, or by when their batch was closed."""
 
 import re
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from combee.core.sources import UNPROVEN
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 
 Kind = Literal["source", "id", "text", "since", "until", "between"]
+TIMED = frozenset({"since", "until", "between"})
+"""Rules about times."""
 FORMS = (
     "source:NAME, id:ID (of a reflection or a trace), text:WORDS, since:TIME, until:TIME or between:TIME/TIME"
 )
@@ -47,7 +49,7 @@ class Selection:
     def parse(cls, text: str) -> "Selection":
         """Read ``source:NAME``, ``id:ID`` (of a reflection or its trace), ``text:WORDS``, or a time range.
 
-        Times are when reflections came to their topic; the end of a range is excluded.
+        Times are when the batches of reflections were closed; the end of a range is excluded.
 
         Raises
         ------
@@ -92,7 +94,7 @@ class Selection:
         return 0, float("inf")
 
     def matches(self, reflection: Reflection, at_ms: int) -> bool:
-        """Return whether a reflection that came at ``at_ms`` is meant.
+        """Return whether a reflection whose time is ``at_ms`` is meant.
 
         Words are looked for in its lesson, whatever their case.
         """
@@ -107,6 +109,10 @@ class Selection:
                     *reflection.side_info.values(),
                 )
                 return any(self.value.casefold() in text.casefold() for text in texts)
+        return self.means_time(at_ms)
+
+    def means_time(self, at_ms: int) -> bool:
+        """Return whether a time is in the range that is meant."""
         first, last = self.times_ms
         return first <= at_ms < last
 

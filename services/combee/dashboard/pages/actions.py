@@ -3,7 +3,7 @@
 Export it, promote a version, go back to one, edit it; approve or reject its candidate.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
 
 import structlog
@@ -143,9 +143,14 @@ class Actions:
 
         form.open("Save", lambda: self._ask(form, edit))
 
-    async def judge(self, candidate: Candidate, pressed: ui.element, *, accepts: bool) -> None:
-        """Let a person approve or reject a candidate; ``pressed`` is the button."""
-        await self._begin(lambda caller: self._judge(caller, candidate, accepts=accepts), pressed)
+    async def judge(
+        self, candidate: Candidate, pressed: ui.element, *, accepts: bool, entry_ids: Sequence[str] = ()
+    ) -> None:
+        """Let a person approve or reject a candidate, or these entries of it; ``pressed`` is the button."""
+        if entry_ids:
+            await self._begin(lambda caller: self._reject_entries(caller, candidate, entry_ids), pressed)
+        else:
+            await self._begin(lambda caller: self._judge(caller, candidate, accepts=accepts), pressed)
 
     def _judge(self, caller: Caller, candidate: Candidate, *, accepts: bool) -> None:
         verb, number, reads = "Approve" if accepts else "Reject", candidate.version, candidate.production
@@ -159,20 +164,56 @@ class Actions:
                 if accepts
                 else "Agents never read it. What its batches taught is taken back for good, also on branches."
             ).classes("words")
-            reason = ui.input("Reason" if not accepts else "Reason (optional)")
-            reason.props("outlined dense autofocus maxlength=2000").classes("w-full")
+            reason = _reason_field(optional=accepts)
+            sources = None
+            if not accepts:
+                ui.label("To reject single entries, mark them in the list first.").classes("quiet words")
+            if not accepts and candidate.sources:
+                counts = {source: f"{source} ({count})" for source, count in candidate.sources.items()}
+                sources = ui.select(counts, multiple=True, label="Only what these sources taught (optional)")
+                sources.props("outlined dense use-chips").classes("w-full")
+
+        def chosen() -> Sequence[str]:
+            return tuple(sources.value or ()) if sources else ()
 
         async def judge(commands: Commands) -> Decision:
-            why = str(reason.value or "").strip()
-            if not accepts and not why:
-                raise RefusedError("invalid", "say why: the reason stands in the decision")
-            return await commands.judge(candidate.name, number, accepts=accepts, reason=why, production=reads)
+            return await commands.judge(
+                candidate.name,
+                number,
+                accepts=accepts,
+                reason=_reason(reason, optional=accepts),
+                production=reads,
+                sources=chosen(),
+            )
 
         def effect_text(made: Effect) -> str:
-            text = judgement_text(number, made.version, candidate.waits_for, accepts=accepts)
+            text = judgement_text(
+                number, made.version, candidate.waits_for, accepts=accepts, in_part=bool(chosen())
+            )
             return f"{text[0].upper()}{text[1:]}."
 
         form.open(verb, lambda: self._ask(form, judge, effect_text))
+
+    def _reject_entries(self, caller: Caller, candidate: Candidate, entry_ids: Sequence[str]) -> None:
+        number, reads = candidate.version, candidate.production
+        with _Form(f"Reject entries of version {number}?", f"as {caller.name}", self._pressed) as form:
+            ui.label(
+                f"They say again what agents read, and what is new goes, for good: {', '.join(entry_ids)}. The rest"
+                " of the version is the next candidate."
+            ).classes("words")
+            reason = _reason_field(optional=False)
+
+        async def reject(commands: Commands) -> Decision:
+            why = _reason(reason, optional=False)
+            return await commands.judge(
+                candidate.name, number, accepts=False, reason=why, production=reads, entry_ids=entry_ids
+            )
+
+        def effect_text(made: Effect) -> str:
+            text = judgement_text(number, made.version, (), accepts=False, in_part=True)
+            return f"{text[0].upper()}{text[1:]}."
+
+        form.open("Reject", lambda: self._ask(form, reject, effect_text))
 
     async def _ask(
         self, form: "_Form", decide: Decide, effect_text: Callable[[Effect], str] = made_text
@@ -212,6 +253,18 @@ class Actions:
             f"No effect within {EFFECT_S:.0f} s: the {decision.command.kind} is in the log and takes effect when"
             " publish gets to it."
         )
+
+
+def _reason_field(*, optional: bool) -> ui.input:
+    field = ui.input("Reason (optional)" if optional else "Reason")
+    return field.props("outlined dense autofocus maxlength=2000").classes("w-full")
+
+
+def _reason(field: ui.input, *, optional: bool) -> str:
+    why = str(field.value or "").strip()
+    if not optional and not why:
+        raise RefusedError("invalid", "say why: the reason stands in the decision")
+    return why
 
 
 def _counted(difference: Comparison) -> str:

@@ -1,5 +1,7 @@
 """The candidate of a gated playbook beside what agents read: what it says otherwise, and what judges say of it."""
 
+from collections.abc import Collection
+
 from nicegui import background_tasks, ui
 
 from combee.commands.playbook import Candidate
@@ -39,6 +41,7 @@ OUTCOMES = {
     "scores": "scores",
 }
 FIGURES_S = 5.0
+REJECT = "Reject"
 
 
 class CandidateBeside:
@@ -52,6 +55,8 @@ class CandidateBeside:
         """As it was when the candidate was read."""
         self._candidate: Candidate | None = None
         self._playbook: Playbook = empty(name)
+        self._picked: tuple[str, ...] = ()
+        """The entries that are to be rejected alone."""
         self._is_reading = False
         with ui.element("section").props('aria-label="Candidate"').classes("gate") as self._section:
             heading("Candidate", 2)
@@ -61,13 +66,16 @@ class CandidateBeside:
                 self._outcomes = table(OUTCOMES, key="which", label="Outcomes of candidate and production")
                 self._difference = ui.label().classes("quiet")
                 self._entries = Listing(
-                    "What the candidate changes", on_evidence=self._evidence, on_open=self._open
+                    "What the candidate changes",
+                    on_evidence=self._evidence,
+                    on_open=self._open,
+                    on_pick=self._pick,
                 )
                 with ui.element("div").classes("tools"):
                     self._approve = ui.button("Approve", icon="check").props("outline dense no-caps")
                     self._approve.on_click(lambda event: self._judge(event.sender, accepts=True))
-                    reject = ui.button("Reject", icon="close").props("outline dense no-caps")
-                    reject.on_click(lambda event: self._judge(event.sender, accepts=False))
+                    self._reject = ui.button(REJECT, icon="close").props("outline dense no-caps")
+                    self._reject.on_click(lambda event: self._judge(event.sender, accepts=False))
         self._section.set_visibility(False)
         self._body.set_visibility(False)
         ui.timer(FIGURES_S, self._show_figures)
@@ -108,7 +116,7 @@ class CandidateBeside:
             f"What version {candidate.version} says otherwise than what agents read, and what taught it:"
         )
         self._entries.show(listed.rows)
-        self._approve.set_visibility("approve" in candidate.waits_for)
+        self._pick(())
         await self._show_figures()
         self._body.set_visibility(True)
 
@@ -132,7 +140,15 @@ class CandidateBeside:
 
     async def _judge(self, pressed: ui.element, *, accepts: bool) -> None:
         if self._candidate is not None:
-            await self._actions.judge(self._candidate, pressed, accepts=accepts)
+            picked = () if accepts else self._picked
+            await self._actions.judge(self._candidate, pressed, accepts=accepts, entry_ids=picked)
+
+    def _pick(self, entry_ids: Collection[str]) -> None:
+        self._picked = tuple(entry_ids)
+        waits = self._candidate is not None and "approve" in self._candidate.waits_for
+        self._approve.set_visibility(waits and not entry_ids)
+        entries = "1 entry" if len(entry_ids) == 1 else f"{len(entry_ids)} entries"
+        self._reject.text = f"{REJECT} {entries}" if entry_ids else REJECT
 
     async def _evidence(self, row: Row) -> None:
         if entry := next((entry for entry in self._playbook.entries if entry.id == row["id"]), None):

@@ -134,6 +134,9 @@ def _decision_row(decision: Decision) -> Row:
     elif decision.decided == "moved":
         what = f"production moved past the judges: {before} → version {decision.version}"
     elif decision.decided == "rejected":
+        parts = decision.verdicts[-1] if decision.verdicts else None
+        named = ", ".join((*parts.entry_ids, *parts.sources)) if parts else ""
+        what += f" in part ({named})" if named else ""
         what += f", agents go on reading {before}"
         if decision.taken_back:
             made = f", version {decision.made} is without them" if decision.made else ""

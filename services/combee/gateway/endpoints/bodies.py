@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from combee.core.formats.files import Format
 from combee.gateway.values import LabelName, whole
 from combee_schemas.base import BranchName, Id, Value
-from combee_schemas.gate import Reason
+from combee_schemas.gate import MAX_REJECTED, Reason
 
 MOST_TEXT = 800_000
 Number = Annotated[int, Field(ge=1, le=2**31), BeforeValidator(whole)]
@@ -42,6 +42,15 @@ class Judgement(Asked):
     production: Beside | None = None
     """The version that it was seen beside, 0 if there was none; None: whichever agents read."""
     reason: Reason = ""
+
+
+class Rejection(Judgement):
+    """Reject the candidate of a gated playbook, or a part of it; the rest goes on as the next candidate."""
+
+    entry_ids: list[Id] = Field(default=[], max_length=MAX_REJECTED)
+    """Entries to reject alone, which the candidate adds, changes or removes."""
+    sources: list[str] = Field(default=[], max_length=MAX_REJECTED)
+    """Sources to reject alone: what they taught since production is taken back."""
 
 
 class Rollback(Asked):

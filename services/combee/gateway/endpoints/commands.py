@@ -24,6 +24,7 @@ from combee.gateway.endpoints.bodies import (
     Keep,
     NewBranch,
     Promote,
+    Rejection,
     Revoke,
     Rollback,
 )
@@ -34,7 +35,7 @@ from combee.gateway.values import Sent
 from combee.ports import PoisonError
 from combee_schemas.base import playbook_of
 
-NO_BODY, NEWEST, NO_REASON = Asked(), Adopt(), Judgement()
+NO_BODY, NEWEST, NO_REASON, WHOLE = Asked(), Adopt(), Judgement(), Rejection()
 STATUSES: Mapping[Reason, HTTPStatus] = {
     "unknown": HTTPStatus.NOT_FOUND,
     "invalid": HTTPStatus.BAD_REQUEST,
@@ -75,11 +76,15 @@ class Endpoints:
         """Approve a gated playbook's candidate: agents read it once all its judges accept it."""
         return await self._judged(call, body, accepts=True)
 
-    async def reject(self, call: Given, body: Judgement = NO_REASON) -> Sent:
-        """Reject a gated playbook's candidate: agents never read it, and what its batches taught is taken back."""
+    async def reject(self, call: Given, body: Rejection = WHOLE) -> Sent:
+        """Reject a gated playbook's candidate: agents never read it, and what its batches taught is taken back.
+
+        With `entry_ids` or `sources` only these go, and the rest is the next candidate.
+        """
         return await self._judged(call, body, accepts=False)
 
     async def _judged(self, call: Call, body: Judgement, *, accepts: bool) -> Sent:
+        rejected = body if isinstance(body, Rejection) else WHOLE
         return await self._carried_out(
             call,
             body,
@@ -89,6 +94,8 @@ class Endpoints:
                 accepts=accepts,
                 reason=body.reason,
                 production=body.production,
+                entry_ids=rejected.entry_ids,
+                sources=rejected.sources,
                 command_id=body.command_id,
             ),
         )

@@ -1,0 +1,153 @@
+"""What a person rejects of a candidate: it is taken out of the playbook, and is not learned again; pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from combee.core.playbook.comparison import Comparison
+from combee.core.playbook.entries import evictions
+from combee.core.playbook.operations import union
+from combee.core.playbook.probation import is_active
+from combee.core.playbook.rejections import Rejections
+from combee.core.similarity.lessons import same_lesson
+from combee.core.sources import UNPROVEN, source_name
+from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
+from combee_schemas.scan import Update
+
+NAMED = 20
+"""Entries or sources that an error message lists."""
+
+
+RULE = "candidate:{version}"
+"""The rule of a revocation that a rejection is."""
+
+
+def is_rejection(version: Playbook) -> bool:
+    """Return whether a rejection at the gate made a version."""
+    begins = RULE.format(version="")
+    revoked = any(
+        rule.version == version.version and rule.rule.startswith(begins) for rule in version.revocations
+    )
+    return version.origin == "reject" or (version.origin == "revoke" and revoked)
+
+
+# ---- what can be rejected
+
+
+def unknown_entries(difference: Comparison, entry_ids: Iterable[str]) -> str | None:
+    """Return why these entries of a candidate cannot be rejected, and the remedy; None: they can."""
+    known = difference.entry_ids
+    unknown = [entry_id for entry_id in entry_ids if entry_id not in known]
+    what = f"version {difference.after} of {difference.name} changes no entry"
+    return _complaint(what, unknown, known, difference.name) if unknown else None
+
+
+def unknown_sources(name: str, number: int, known: Collection[str], sources: Iterable[str]) -> str | None:
+    """Return why what these sources taught cannot be rejected, and the remedy; None: it can."""
+    unknown = [source for source in sources if source not in known]
+    what = f"version {number} of {name} has learned nothing, since what agents read, from"
+    return _complaint(what, unknown, known, name) if unknown else None
+
+
+def _complaint(what: str, unknown: Collection[str], known: Collection[str], name: str) -> str:
+    listed = ", ".join([*known][:NAMED]) or "none"
+    more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
+    return f"{what} {', '.join(unknown)}: choose of {listed}{more} ('combee review {name}' shows them)"
+
+
+def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
+    """Return the reflections that got into batches, by their source."""
+    ids: dict[str, tuple[str, ...]] = {}
+    for update in updates:
+        for seen in update.result.seen:
+            if seen.ok:
+                source = source_name(seen.source, update.plan.settings.sources) or UNPROVEN
+                ids[source] = union(ids.get(source, ()), (seen.reflection_id,))
+    return ids
+
+
+# ---- entries
+
+
+def witnesses(
+    updates: Iterable[Update], candidate: Playbook, entry_ids: Collection[str]
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the reflections behind what batches made of entries, those named by a guess left out."""
+    says = {entry.id: entry.content for entry in candidate.entries}
+    operations = [operation for update in updates for operation in update.result.operations]
+    return {
+        entry_id: union(
+            *(
+                [one for one in operation.evidence if one not in operation.guessed]
+                for operation in operations
+                if entry_id in operation.entry_ids or same_lesson(operation.content, says.get(entry_id, ""))
+            )
+        )
+        for entry_id in entry_ids
+    }
+
+
+def without_entries(
+    current: Playbook,
+    candidate: Playbook,
+    production: Playbook,
+    behind: Mapping[str, tuple[str, ...]],
+    *,
+    budget_tokens: int,
+) -> Playbook:
+    """Return a playbook in which entries are as in production again, where agents read them there, and else gone.
+
+    ``behind``: the entries that are rejected of ``candidate``, each with its witnesses. The counts of tags stay.
+    """
+    was = {entry.id: entry for entry in production.entries if is_active(entry)}
+    says = {entry.id: entry.content for entry in candidate.entries}
+    entries, changes = {entry.id: entry for entry in current.entries}, list[Change]()
+    for entry_id in behind:
+        now, before = entries.pop(entry_id, None), was.get(entry_id)
+        if before is not None:
+            entries[entry_id] = _restored(before, now, current.version + 1)
+            changes.append(_change("update" if now else "add", now or before))
+        elif now is not None:
+            changes.append(_change("remove", now))
+    order = [entry.id for entry in current.entries if entry.id in entries]
+    kept = tuple(entries[entry_id] for entry_id in dict.fromkeys((*order, *entries)))
+    out = frozenset(evictions(kept, budget_tokens)) if current.holds == "entries" else frozenset()
+    changes += [Change(kind="evict", entry_id=e.id, detail=e.content[:300]) for e in kept if e.id in out]
+    rejected = (
+        Rejected(
+            entry_id=entry_id,
+            content=""
+            if says.get(entry_id) == getattr(was.get(entry_id), "content", "")
+            else says.get(entry_id, ""),
+            evidence=ids[-EVIDENCE_KEPT:],
+        )
+        for entry_id, ids in behind.items()
+    )
+    return current.model_copy(
+        update={
+            "entries": tuple(entry for entry in kept if entry.id not in out),
+            "changes": tuple(changes),
+            "rejected": (*current.rejected, *rejected)[-REJECTED_KEPT:],
+        }
+    )
+
+
+def _restored(before: Entry, now: Entry | None, version: int) -> Entry:
+    counts = {"helpful": now.helpful, "harmful": now.harmful} if now else {}
+    return before.model_copy(update={**counts, "updated_version": version})
+
+
+def _change(kind: str, entry: Entry) -> Change:
+    return Change.model_validate(
+        {"kind": kind, "entry_id": entry.id, "detail": f"rejected: {entry.content[:290]}"}
+    )
+
+
+def without_rejected(playbook: Playbook, current: Playbook) -> Playbook:
+    """Return a playbook without entries that say what was rejected of ``current``, and that it does not say now."""
+    kept = allowed(playbook.entries, current)
+    return playbook if len(kept) == len(playbook.entries) else playbook.model_copy(update={"entries": kept})
+
+
+def allowed(entries: Iterable[Entry], current: Playbook) -> tuple[Entry, ...]:
+    """Return entries without those that say what was rejected of ``current``, and that it does not say now."""
+    rejections, says = Rejections.of(current), {entry.content for entry in current.entries}
+    return tuple(entry for entry in entries if entry.content in says or not rejections.has(entry.content))

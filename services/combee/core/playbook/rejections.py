@@ -1,0 +1,61 @@
+"""What a person rejected of candidates, so that no batch brings it back; pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from combee.core.playbook.screening import Refused
+from combee.core.similarity.lessons import Index
+from combee_schemas.playbook import Playbook, Rejected
+from combee_schemas.scan import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """What a person rejected of candidates, so that no batch brings it back."""
+
+    contents: Index = field(default_factory=Index)
+    witnesses: frozenset[str] = frozenset()
+    """The reflections that taught it."""
+
+    @classmethod
+    def of(cls, playbook: Playbook) -> "Rejections":
+        """Return what a playbook keeps of its rejections."""
+        return _rejections(playbook.rejected)
+
+    def has(self, content: str) -> bool:
+        """Return whether a content says what was rejected."""
+        return bool(content) and bool(self.contents.saying(content))
+
+    def bars(self, operation: Operation) -> bool:
+        """Return whether an operation says what was rejected, or rests on its witnesses alone.
+
+        A witness by guess is none, unless all of them are.
+        """
+        sure = set(operation.evidence).difference(operation.guessed) or set(operation.evidence)
+        return self.has(operation.content) or (bool(sure) and self.witnesses.issuperset(sure))
+
+
+@lru_cache(64)
+def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
+    contents = Index()
+    for at, rejection in enumerate(rejected):
+        if rejection.content:
+            contents.put(str(at), rejection.content)
+    return Rejections(contents, frozenset().union(*(rejection.evidence for rejection in rejected)))
+
+
+def permitted(
+    playbook: Playbook, operations: Sequence[Operation]
+) -> tuple[Sequence[Operation], Sequence[Refused]]:
+    """Return a batch's operations without those that a rejection bars, and these."""
+    if not playbook.rejected:
+        return operations, ()
+    rejections = Rejections.of(playbook)
+    passed = [operation for operation in operations if not rejections.bars(operation)]
+    refused = [
+        Refused(operation=operation, why="a person rejected it")
+        for operation in operations
+        if rejections.bars(operation)
+    ]
+    return passed, refused
