@@ -20,6 +20,7 @@ from combee.core.playbook.echo import without_echoes
 from combee.core.playbook.probation import is_active
 from combee.core.shortening import shorter_reflection
 from combee.core.similarity.overlap import Relatedness, Texts
+from combee.core.text import clean_line
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.combined import Combined, all_of, passed, united
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
@@ -366,7 +367,7 @@ def _word_for_word(members: Sequence[GroupMember]) -> NodeResult:
         Operation(
             kind=OperationKind.ADD,
             section=ACE_SECTIONS[-1],
-            content=ops.clean(_texts(reflection)[-1], ops.MAX_CONTENT_CHARS),
+            content=clean_line(_texts(reflection)[-1], ops.MAX_CONTENT_CHARS),
             evidence=(reflection.reflection_id,),
         )
         for reflection in {member.reflection.reflection_id: member.reflection for member in members}.values()
