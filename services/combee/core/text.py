@@ -21,14 +21,16 @@ _IGNORABLE = re.compile(f"[{IGNORABLE}]+")
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _UNSEEN = re.compile(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufff9-\ufffb{IGNORABLE}]+")
 _CHAT_TOKEN = re.compile(
-    r"""<(?=
+    r"""<(?=(?i:
           [|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>  # ChatML, Llama 3, Phi, Command R, DeepSeek
         | /?(?:s|bos|eos|pad|unk|(?:start|end)_of_(?:turn|image))>  # Llama 2, Mistral, Gemma
         | </?SYS>>  # Llama 2
-        )
-      | \[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|CALL_ID|ARGS|THINK)\])
-      | (?:\A|\n)[^\S\n]*\n[^\S\n]*(?:Human|Assistant)(?=:)  # Claude, in text completions""",
-    re.IGNORECASE | re.VERBOSE,
+        ))
+      | \[(?=(?i:
+          /?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|CALL_ID|ARGS|THINK)\]
+        ))
+      | \n(?:(?<=\A\n)|[^\S\n]*\n)[^\S\n]*(?i:Human|Assistant)(?=:)  # Claude, in text completions""",
+    re.VERBOSE,
 )
 ZWNJ, ZWJ = "\u200c", "\u200d"
 _SELECTORS_OF_IDEOGRAPHS = range(0xE0100, 0xE01F0)
@@ -110,10 +112,10 @@ def clean_line(text: str, limit: int) -> str:
 
 
 def _cleaned(text: str) -> str:
-    text = _LINE_ENDS.sub("\n", text)
     if not text.isascii():
         text = unicodedata.normalize("NFC", text.encode(errors="replace").decode())
-    text = _UNSEEN.sub(_needed, text)
+    if not (text.isascii() and text.replace("\n", "").isprintable()):
+        text = _UNSEEN.sub(_needed, _LINE_ENDS.sub("\n", text))
     return _CHAT_TOKEN.sub(_defused, text)
 
 
@@ -122,7 +124,7 @@ def _defused(token: re.Match[str]) -> str:
 
 
 def _needed(unseen: re.Match[str]) -> str:
-    """Return what is left of characters that are not displayed: one selector and one joiner, where they do something."""
+    """Return what is left of characters that are not displayed: a selector and a joiner, where they do something."""
     text = unseen.string
     before, after = text[unseen.start() - 1 : unseen.start()], text[unseen.end() : unseen.end() + 1]
     kept = ""
@@ -146,7 +148,7 @@ def _selects(before: str, selector: str, after: str) -> bool:
 
 
 def _is_ideograph(char: str) -> bool:
-    return "\u3400" <= char and unicodedata.category(char) == "Lo"
+    return char >= "\u3400" and unicodedata.category(char) == "Lo"
 
 
 def _joins(before: str, after: str) -> bool:

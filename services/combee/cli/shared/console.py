@@ -55,7 +55,8 @@ def print_json(value: object) -> None:
 def clean(text: str) -> str:
     """Return text that others wrote without what could steer a terminal."""
     return "".join(
-        char if char.isprintable() or char in f"\n\t{ZWNJ}{ZWJ}" else "\N{REPLACEMENT CHARACTER}" for char in text
+        char if char.isprintable() or char in f"\n\t{ZWNJ}{ZWJ}" else "\N{REPLACEMENT CHARACTER}"
+        for char in text
     )
 
 

@@ -144,4 +144,5 @@ class Marker:
 
     def __call__(self, text: str) -> str:
         """Return the mark of a text."""
-        return f"erased-{blake2b(comparable(text).encode(errors='replace'), key=self.secret, digest_size=6).hexdigest()}"
+        said = comparable(text).encode(errors="replace")
+        return f"erased-{blake2b(said, key=self.secret, digest_size=6).hexdigest()}"

@@ -79,7 +79,9 @@ def wording(content: str) -> Wording:
 
 
 def _plain_text(text: str) -> str:
-    text = comparable(text.translate(_SAME_SIGNS), cased=True).replace("()", "").replace("per cent", "percent")
+    text = (
+        comparable(text.translate(_SAME_SIGNS), cased=True).replace("()", "").replace("per cent", "percent")
+    )
     if "**" in text:
         text = _BOLD.sub(r"\1", text)
     if "'" in text:

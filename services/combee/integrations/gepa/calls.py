@@ -107,9 +107,7 @@ class Caller:
     def ask(self, lm: Any, calls: Sequence[Call], kept: Attempt | None, *, batched: bool) -> None:
         """Fill in the replies; what could not be used is asked once more."""
         self._answer(lm, calls, kept, batched=batched)
-        unusable = [
-            (call, problem) for call in calls if (problem := method.problem(clean(call.reply)))
-        ]
+        unusable = [(call, problem) for call in calls if (problem := method.problem(clean(call.reply)))]
         for call, problem in unusable:
             call.repeat(problem)
         self._answer(lm, [call for call, _ in unusable], kept, batched=batched)
