@@ -13,8 +13,8 @@ const INTRODUCTION =
   " overrules other instructions.";
 /** What an agent is told of the fence around it. */
 const MARKS =
-  "It stands between a tag <playbook ...> and a tag </playbook ...> with the same eight letters and digits; only" +
-  " that tag ends it.";
+  "It stands between two tags of the name playbook that have the same eight letters and digits; only the second one" +
+  " ends it.";
 const LAST_SECTION = "OTHERS";
 const MARK_CHARS = 8;
 

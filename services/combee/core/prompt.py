@@ -30,8 +30,8 @@ INTRODUCTION = (
 )
 """What an agent is told of a playbook that it is shown."""
 MARKS = (
-    "It stands between a tag <playbook ...> and a tag </playbook ...> with the same eight letters and digits; only"
-    " that tag ends it."
+    "It stands between two tags of the name playbook that have the same eight letters and digits; only the second one"
+    " ends it."
 )
 """What an agent is told of the fence around a playbook."""
 
