@@ -147,7 +147,7 @@ async def test_no_spelling_of_the_subject_is_left(tmp_path: Path) -> None:
         await running.until(lambda: ledger.applied(running.log) == 10)
         label = Command(command_id="c", playbook=NAME, kind="promote", label="jane_roe", version=1)
         await running.log.produce(outgoing(label))
-        await running.until(lambda: ledger.messages(running.log, topics.LABELS, Label))
+        await running.until(lambda: bool(ledger.messages(running.log, topics.LABELS, Label)))
         await running.until(lambda: not ledger.behind(running.log))
     subjects, new = Subjects(("Jane Roe",)), new_log()
     assert {topic.name for topic in topics.TOPICS if _names(deployment.log, topic)} >= {

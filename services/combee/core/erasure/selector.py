@@ -17,8 +17,9 @@ from combee_schemas.trace import RUN_FIELDS, Trace
 
 LEAST_CHARS = 3
 """A shorter subject names half of all texts."""
-CUT_AT = frozenset({300, 1_000, 2_000, 8_000})
-"""Lengths at which texts are cut: details of changes, excerpts of tasks, answers, contents of entries."""
+CUT_AT = frozenset({300, 1_000, 2_000, *range(7_998, 8_001)})
+"""Lengths at which texts are cut: details of changes, excerpts of tasks, answers, contents of entries, which lose a space
+or a joiner at their end as well."""
 LEAST_CUT = 3
 """So many characters of a subject at a cut count as the subject."""
 MOST_NESTED = 3
