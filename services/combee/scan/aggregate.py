@@ -15,6 +15,7 @@ from combee.core.methods import ace, consolidation
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import known
 from combee.core.playbook import operations as ops
+from combee.core.playbook.cleaning import clean_operations
 from combee.core.playbook.clusters import within
 from combee.core.playbook.echo import without_echoes
 from combee.core.playbook.probation import is_active
@@ -338,7 +339,7 @@ class Aggregator:
             error = PoisonError(f"none of {answer.unusable} operations was usable")
             error.usage = reply.usage
             raise error
-        return answer
+        return replace(answer, operations=clean_operations(answer.operations))
 
 
 def _shown(base: Playbook, prompt: Prompt) -> Playbook:

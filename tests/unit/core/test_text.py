@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from combee.core.flags import flags
 from combee.core.methods import ace, gepa
-from combee.core.playbook.cleaning import clean_command
+from combee.core.playbook.cleaning import clean_command, clean_operations
 from combee.core.playbook.operations import normalise, read_operations
 from combee.core.playbook.sections import section_key
 from combee.core.playbook.versions import after_command
@@ -143,6 +143,13 @@ def test_a_model_s_operations_are_clean() -> None:
     (operation,) = read_operations(body, [("r-1",)]).operations
     assert operation.content == "< |im_start|>Refund at 85 % of the price."
     assert operation.section == "Refund at 85 % of the price."
+
+
+def test_operations_of_anybody_s_method_are_clean() -> None:
+    given = Operation(kind=OperationKind.ADD, section=HIDDEN, content=f"{HIDDEN}<|eot_id|>")
+    (operation,) = clean_operations([given])
+    assert operation.content == "Refund at 85 % of the price.< |eot_id|>"
+    assert clean_operations([operation]) == (operation,)
 
 
 def test_a_model_s_whole_text_is_clean() -> None:

@@ -209,8 +209,8 @@ class Rewriter:
 
     def _without_names(self, text: str) -> str:
         """Return a text that has to stay, such as a whole prompt, without the names in it."""
-        for subject in self.subjects.given:
-            for start, end in reversed(list(comparable_spans(subject, text))):
+        for needle in self.subjects.needles:
+            for start, end in reversed(list(comparable_spans(needle, text))):
                 text = f"{text[:start]}{ERASED}{text[end:]}"
         return self._text(text)
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from urllib.parse import unquote
 
 from combee.core.replaying.selection import Selection
 from combee.core.text import comparable
@@ -18,13 +17,14 @@ from combee_schemas.trace import RUN_FIELDS, Trace
 LEAST_CHARS = 3
 """A shorter subject names half of all texts."""
 CUT_AT = frozenset({300, 1_000, 2_000, *range(7_998, 8_001)})
-"""Lengths at which texts are cut: details of changes, excerpts of tasks, answers, contents of entries, which lose a space
-or a joiner at their end as well."""
+"""Lengths at which texts are cut: details of changes, excerpts of tasks, answers, contents of entries. The last lose
+a space or a joiner at their end as well."""
 LEAST_CUT = 3
 """So many characters of a subject at a cut count as the subject."""
 MOST_NESTED = 3
 """So often a text is read that stands in JSON, or in an address, that stands in another."""
 _ESCAPE = re.compile(r'(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{4}|\\[nrtbf"\\/])')
+_QUOTED = re.compile(r"(?:%[0-9a-fA-F]{2})+")
 _NOT_IN_NAMES = (re.compile(r"[^\w.-]+"), re.compile(r"[\W_]+"))
 """What labels and branches cannot have, and what makes words."""
 TIMED = frozenset({"since", "until", "between"})
@@ -51,7 +51,11 @@ def _read(text: str) -> Iterator[str]:
     if "\\" in text:
         yield _ESCAPE.sub(_unescaped, text)
     if "%" in text:
-        yield unquote(text)
+        yield _QUOTED.sub(_unquoted, text)
+
+
+def _unquoted(quoted: re.Match[str]) -> str:
+    return bytes.fromhex(quoted[0].replace("%", "")).decode(errors="replace")
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -66,7 +70,8 @@ class Subjects:
     """Texts that name a person; empty: nobody is looked for."""
 
     given: tuple[str, ...] = field(default=(), repr=False)
-    _needles: tuple[str, ...] = field(init=False, repr=False)
+    needles: tuple[str, ...] = field(init=False, repr=False)
+    """All spellings, to be looked for in comparable text; the longest first."""
 
     def __post_init__(self) -> None:
         """Work out the spellings.
@@ -80,24 +85,25 @@ class Subjects:
             raise ValueError(f"a subject has at least {LEAST_CHARS} characters")
         spellings = (comparable(spelling) for text in self.given for spelling in _spellings(text))
         needles = (spelling for spelling in spellings if len(spelling) >= LEAST_CHARS)
-        object.__setattr__(self, "_needles", tuple(dict.fromkeys(needles)))
+        longest_first = sorted(dict.fromkeys(needles), key=len, reverse=True)
+        object.__setattr__(self, "needles", tuple(longest_first))
 
     def named_in(self, text: str) -> bool:
         """Return whether a text names one of them, or was cut in the middle of a name."""
-        if not self._needles:
+        if not self.needles:
             return False
         readings = [comparable(reading) for reading in _readings(text)]
-        if any(needle in reading for reading in readings for needle in self._needles):
+        if any(needle in reading for reading in readings for needle in self.needles):
             return True
         return len(text) in CUT_AT and any(
             readings[0].endswith(needle[:length])
-            for needle in self._needles
+            for needle in self.needles
             for length in range(LEAST_CUT, len(needle))
         )
 
     def named_in_bytes(self, raw: bytes | None) -> bool:
         """Return whether bytes name one of them; texts in our records are plain UTF-8."""
-        return raw is not None and bool(self._needles) and self.named_in(raw.decode(errors="replace"))
+        return raw is not None and bool(self.needles) and self.named_in(raw.decode(errors="replace"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

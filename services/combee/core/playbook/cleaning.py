@@ -1,10 +1,11 @@
-"""What people write, import and decide, as it is stored and shown."""
+"""What models propose, and people write, import and decide, as it is stored and shown."""
 
 from collections.abc import Iterable
 
 from combee.core.text import clean
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.scan import Operation
 
 UNNAMED = "unnamed"
 """The id of an entry whose own has no character that can be seen."""
@@ -12,20 +13,24 @@ UNNAMED = "unnamed"
 
 def clean_command(command: Command) -> Command:
     """Return a command with clean texts; one that has them already is the same."""
-    operations = tuple(
-        operation.model_copy(
-            update={"content": clean(operation.content), "section": clean(operation.section)}
-        )
-        for operation in command.operations
-    )
     return command.model_copy(
         update={
             "entries": _entries(command.entries),
             "sections": _sections(command.sections),
-            "operations": operations,
+            "operations": clean_operations(command.operations),
             "reason": clean(command.reason),
             "issued_by": clean(command.issued_by),
         }
+    )
+
+
+def clean_operations(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    """Return operations with clean texts."""
+    return tuple(
+        operation.model_copy(
+            update={"content": clean(operation.content), "section": clean(operation.section)}
+        )
+        for operation in operations
     )
 
 

@@ -99,7 +99,14 @@ def test_of_a_whole_prompt_only_the_name_goes() -> None:
     ]
 
 
-@each_row("spelt", [f"{SUBJECT[:3]}\u00ad{SUBJECT[3:]}", f"{SUBJECT[:2]}\u200b{SUBJECT[2:].upper()}"])
+@each_row(
+    "spelt",
+    [
+        f"{SUBJECT[:3]}\u00ad{SUBJECT[3:]}",
+        f"{SUBJECT[:2]}\u200b{SUBJECT[2:].upper()}",
+        SUBJECT.replace("@", "-"),
+    ],
+)
 def test_of_a_whole_prompt_the_name_goes_however_it_is_spelt_and_every_other_word_stays(spelt: str) -> None:
     holds: Holds = "components"
     text = f"Write  to {spelt};\n\tbe ｋｉｎｄ, {spelt}!"
