@@ -24,6 +24,7 @@ _CHAT_TOKEN = re.compile(
     r"""<(?=(?i:
           [|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>  # ChatML, Llama 3, Phi, Command R, DeepSeek
         | /?(?:s|bos|eos|pad|unk|(?:start|end)_of_(?:turn|image))>  # Llama 2, Mistral, Gemma
+        | (?:reserved_|unused)[0-9]{1,4}>  # Baichuan, Gemma
         | </?SYS>>  # Llama 2
         ))
       | \[(?=(?i:

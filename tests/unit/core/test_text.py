@@ -27,7 +27,7 @@ TOKENS = (
     *("<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "<|start_header_id|>"),
     *("<|START_OF_TURN_TOKEN|>", "<｜User｜>", "<｜end▁of▁sentence｜>"),
     *("[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[TOOL_CALLS]", "<<SYS>>", "<</SYS>>"),
-    *("<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "<bos>", "<eos>"),
+    *("<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "<bos>", "<eos>", "<reserved_106>"),
 )
 IGNORABLE = (
     "\u00ad",
