@@ -27,9 +27,7 @@ _CHAT_TOKEN = re.compile(
         | (?:reserved_|unused)[0-9]{1,4}>  # Baichuan, Gemma
         | </?SYS>>  # Llama 2
         ))
-      | \[(?=(?i:
-          /?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|CALL_ID|ARGS|THINK)\]
-        ))
+      | \[(?=(?i:/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\]))  # Llama 2, Mistral
       | \n(?:(?<=\A\n)|[^\S\n]*\n)[^\S\n]*(?i:Human|Assistant)(?=:)  # Claude, in text completions""",
     re.VERBOSE,
 )
