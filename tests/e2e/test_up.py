@@ -23,8 +23,10 @@ from combee.ports import Outgoing
 from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.trace import Trace
+from combee.core.text import comparable
 from support.cli import all_gone, combee, descendants, start_anew
 from support.hostile import newer
+from support.segments import contents
 
 READY_S = 120.0
 UP, HEALTH = "combee is up; ", "health, metrics"
@@ -154,3 +156,45 @@ async def test_no_record_that_an_agent_may_write_ends_up_and_everything_goes_on_
             "outcomes": 2,
         }
         await clean_ledger(tmp_path, applied=14)
+
+
+@pytest.mark.timeout(400)
+async def test_after_ctrl_c_a_person_is_forgotten_at_once_and_named_in_no_file_any_more(
+    tmp_path: Path,
+) -> None:
+    said = ("Write to Jane Roe first.", "Call JANE\u00ad  ROE back.", "Ask for the order number.")
+    lines = "\n".join(json.dumps({"key_insight": text}) for text in said)
+    async with up(tmp_path) as running:
+        ended = await combee("learn", "-", data_dir=tmp_path, stdin=lines)
+        assert ended.code == 0, ended.err
+        running.process.send_signal(signal.SIGINT)
+        await running.process.communicate()
+    before = files_with(tmp_path, "Jane Roe")
+    assert before >= {
+        "combee.reflections",
+        "combee.scan.0",
+        "combee.updates",
+        "combee.history",
+        "combee.playbooks",
+    }
+    assert files_with(tmp_path, "order number") >= {"combee.reflections", "combee.history"}
+
+    ended = await combee(
+        "forget", "--subject-file", "-", "--to", "left", "--yes", data_dir=tmp_path, stdin="jane roe"
+    )
+    assert ended.code == 0, ended.err
+    assert "waiting up to 15 s until Kafka forgets the services" in ended.err
+    assert files_with(tmp_path, "Jane Roe") == set()
+    assert files_with(tmp_path, "order number") >= {"left.reflections", "left.history"}
+    assert not [folder for folder in (tmp_path / "node-1" / "logs").iterdir() if "combee." in folder.name]
+
+
+def files_with(folder: Path, text: str) -> set[str]:
+    """Return the topics, and other files, that hold a text, however it is spelt or compressed."""
+    return {
+        file.parent.name.rpartition("-")[0] or file.name
+        for file in folder.rglob("*")
+        if file.is_file()
+        for _, raw in contents(file)
+        if comparable(text) in comparable(raw.decode(errors="replace"))
+    }

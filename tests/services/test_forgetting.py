@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.archive import forgetting
+from combee.archive import forgetting, restoring
 from combee.archive.erasing import found_runs, without
 from combee.archive.file import ArchiveReader
 from combee.core.archive.cut import IN_FILE
@@ -17,12 +17,14 @@ from combee.core.erasure.selector import Selector, Subjects
 from combee.core.identity import reflection_id
 from combee.core.ledger import LedgerReport
 from combee.core.replaying.selection import Selection
+from combee.core.text import comparable
 from combee.inspection.audit import audit
 from combee.ports import FatalError
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.erasure import Erasure
 from combee_schemas.outcome import Outcome, OutcomeStatistics
+from combee_schemas.playbook import Label
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from combee_schemas.topics import AnyTopic
@@ -134,6 +136,32 @@ async def test_ids_that_name_the_subject_and_what_is_derived_from_them_are_calle
         seen.reflection_id for seen in update.result.seen
     }
     assert (await audit(new)).violations == (), "seed and hash follow from what the members are called now"
+
+
+async def test_no_spelling_of_the_subject_is_left(tmp_path: Path) -> None:
+    spelt = ("Jane Roe", "JANE  ROE", "Jane\nRoe", "Ja\u00adne R\u200boe", "ｊａｎｅ\u3000ｒｏｅ")
+    deployment = Deployment(batch_size=10, copies=2, fan_in=2)
+    async with deployment.running() as running:
+        said = (reflection(50 + n, key_insight=f"Write to {name} first.") for n, name in enumerate(spelt))
+        await running.log.produce(*map(outgoing, said), *(outgoing(reflection(n)) for n in range(5)))
+        await running.until(lambda: ledger.applied(running.log) == 10)
+        label = Command(command_id="c", playbook=NAME, kind="promote", label="jane_roe", version=1)
+        await running.log.produce(outgoing(label))
+        await running.until(lambda: bool(ledger.messages(running.log, topics.LABELS, Label)))
+        await running.until(lambda: not ledger.behind(running.log))
+    subjects, new = Subjects(("Jane Roe",)), new_log()
+    assert {topic.name for topic in topics.TOPICS if _names(deployment.log, topic)} >= {
+        *("reflections", "scan.0", "updates", "history", "playbooks", "commands", "labels")
+    }
+    await forgotten(deployment.log, new, tmp_path, wish(Selector(subjects=subjects)))
+    assert not any("roe" in comparable(raw.decode(errors="replace")) for raw in everything(new))
+    assert lessons(range(5)) == {entry.content for entry in ledger.latest(new).entries}
+    assert (await audit(new)).violations == ()
+
+
+def _names(log: MemoryLog, topic: AnyTopic) -> bool:
+    texts = (record.value or b"" for record in ledger.records(log, topic))
+    return any("roe" in comparable(text.decode(errors="replace")) for text in texts)
 
 
 async def test_one_run_goes_with_what_it_alone_has_taught(tmp_path: Path) -> None:
@@ -301,6 +329,40 @@ async def test_where_services_run_nothing_is_done(tmp_path: Path) -> None:
         await forgetting.move(
             there, place("new", new), tmp_path, wish(), (), configs={}, replication=1, clock=ManualClock()
         )
+
+
+async def test_services_that_have_stopped_are_waited_for_until_they_are_no_members_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "LOOK_AGAIN_S", 0.01)
+    old, new = (await lived()).log, new_log()
+    admin = MembersLeave(old, asked=40)
+    there, told = forgetting.Place(prefix="old", log=old, admin=admin), list[str]()
+    await forgetting.begin_anew(there, place("new", new), tmp_path)
+    (erasure,) = await forgetting.move(
+        *(there, place("new", new), tmp_path, wish(), ()),
+        configs={},
+        replication=1,
+        clock=ManualClock(),
+        session_s=10,
+        tell=told.append,
+    )
+    assert erasure.dropped["traces"] == 2
+    assert admin.asked == 0
+    (line,) = told
+    assert line.startswith("waiting up to 15 s until Kafka forgets the services that ran under old")
+
+
+class MembersLeave(MemoryTopics):
+    """Groups whose members are gone after they were asked for this often."""
+
+    def __init__(self, log: MemoryLog, asked: int) -> None:
+        super().__init__(log)
+        self.asked = asked
+
+    async def members(self, group: str) -> int:
+        self.asked = max(0, self.asked - 1)
+        return 1 if self.asked else await super().members(group)
 
 
 async def test_what_is_in_a_batch_under_way_is_not_forgotten_before_that_has_its_version(

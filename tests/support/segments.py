@@ -25,7 +25,7 @@ def named(folder: Path, needle: bytes, prefix: str) -> set[tuple[str, str]]:
         (_topic(file), codec)
         for file in _files(folder)
         if _topic(file).startswith((prefix, "__"))
-        for codec, raw in _contents(file)
+        for codec, raw in contents(file)
         if needle.lower() in raw.lower()
     }
 
@@ -40,7 +40,8 @@ def _topic(file: Path) -> str:
     return file.parent.name
 
 
-def _contents(file: Path) -> Iterator[tuple[str, bytes]]:
+def contents(file: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield a file's bytes, and those of each compressed batch in it, each with the codec that hid them."""
     try:
         raw = file.read_bytes()
     except FileNotFoundError:  # the broker deleted it meanwhile

@@ -10,9 +10,10 @@ from rapidfuzz import fuzz, process
 from rapidfuzz.utils import default_process
 
 from combee.core.methods.ace import DATA_WARNING, MAX_FIELD_CHARS
-from combee.core.playbook.operations import MAX_OPERATIONS, clean
+from combee.core.playbook.operations import MAX_OPERATIONS
 from combee.core.playbook.versions import empty
 from combee.core.prompt import as_line, fence
+from combee.core.text import clean_line
 from combee.ports import LanguageModel, PoisonError
 from combee_experiments.scoring.exam import Given
 from combee_schemas.base import Usage
@@ -40,7 +41,7 @@ class Learned:
 def as_playbook(texts: Sequence[str]) -> Playbook:
     """Return texts as an agent's prompt shows them: entries."""
     entries = (
-        Entry(id=f"line-{n:05d}", section="NOTES", content=clean(text, MAX_ENTRY_CHARS))
+        Entry(id=f"line-{n:05d}", section="NOTES", content=clean_line(text, MAX_ENTRY_CHARS))
         for n, text in enumerate(texts, 1)
     )
     return empty("baseline").model_copy(update={"entries": tuple(entries)})
@@ -146,5 +147,5 @@ def read_summary(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a summary's lines; what is no text is left out."""
     found = body.get("summary_lines")
     lines = found[:MAX_OPERATIONS] if isinstance(found, list) else []
-    cleaned = (clean(line, MAX_FIELD_CHARS) for line in lines if isinstance(line, str))
+    cleaned = (clean_line(line, MAX_FIELD_CHARS) for line in lines if isinstance(line, str))
     return tuple(line for line in cleaned if line)

@@ -14,7 +14,7 @@ from pathlib import Path
 from combee.archive import restoring
 from combee.archive.erasing import Wish, found_runs, is_empty, without
 from combee.archive.file import ArchiveReader
-from combee.archive.restoring import OnProgress, Topics
+from combee.archive.restoring import OnProgress, Tell, Topics
 from combee.archive.writing import write_archive
 from combee.core.layout import Wanted
 from combee.inspection.audit import audit
@@ -103,10 +103,12 @@ async def move(
     replication: int,
     clock: Clock,
     on_progress: OnProgress = lambda *_: None,
+    session_s: float = 0.0,
+    tell: Tell = lambda _: None,
 ) -> Sequence[Erasure]:
     """Write what is left of a prefix under another one, and of archives in their place, and mark the old prefix.
 
-    ``begin_anew`` comes first.
+    ``begin_anew`` comes first. For ``session_s`` and ``tell`` see ``restoring.refuse_members``.
 
     Raises
     ------
@@ -115,7 +117,7 @@ async def move(
     """
     is_marked = False
     try:
-        await restoring.refuse_members(old.admin, old.prefix)
+        await restoring.refuse_members(old.admin, old.prefix, session_s, tell)
         was_good = (await audit(old.log, on_progress)).good
         written = await write_archive(
             old.log, folder / WHOLE, prefix=old.prefix, configs=configs, clock=clock, on_progress=on_progress

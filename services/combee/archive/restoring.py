@@ -27,7 +27,11 @@ from combee_schemas.topics import BY_NAME, RESTORING, TOPICS, AnyTopic
 
 OnProgress = Callable[[str, int, int], None]
 BeforeOpen = Callable[[], Awaitable[None]]
+Tell = Callable[[str], None]
 WRITE_S = 120.0
+EXPIRED_S = 5.0
+"""So much later than its session is over a broker says at the latest that a member is gone."""
+LOOK_AGAIN_S = 0.2
 WRITTEN_AT_ONCE = 200
 BYTES_AT_ONCE = 4 * 1024 * 1024
 SHOWN_EVERY = 250
@@ -184,10 +188,13 @@ async def restore(
     on_progress: OnProgress = lambda *_: None,
     erased_from: str = "",
     before_open: BeforeOpen = _nothing,
+    session_s: float = 0.0,
+    tell: Tell = lambda _: None,
 ) -> Contents:
     """Read an archive into an empty prefix, or go on with that.
 
     ``before_open`` is run when all is there, and services may not start yet; ``erased_from`` goes into the mark.
+    For ``session_s`` and ``tell`` see ``refuse_members``.
 
     Raises
     ------
@@ -195,7 +202,7 @@ async def restore(
         If the archive is not whole, the prefix not empty, or somebody else writes to it; the message says what to do.
     """
     contents = read_contents(path, want, on_progress)
-    await refuse_members(admin, prefix)
+    await refuse_members(admin, prefix, session_s, tell)
     mark = Restoring(
         archive=contents.sha256,
         later_ms=max(0, clock.now_ms() - contents.header.cut_at_ms),
@@ -210,13 +217,30 @@ async def restore(
     return contents
 
 
-async def refuse_members(admin: Topics, prefix: str) -> None:
-    """Refuse to go on where services run."""
-    running = [group for group in INPUTS if await admin.members(group)]
-    if running:
+async def refuse_members(
+    admin: Topics, prefix: str, session_s: float = 0.0, tell: Tell = lambda _: None
+) -> None:
+    """Refuse to go on where services run.
+
+    A service with a slot stays a member of its group when it stops, until its session of ``session_s`` is over; a
+    broker that starts begins all sessions anew. So long is waited, and ``tell`` hears of it.
+    """
+    loop = asyncio.get_running_loop()
+    wait_s = session_s + EXPIRED_S if session_s else 0.0
+    end, is_told = loop.time() + wait_s, False
+    while running := [group for group in INPUTS if await admin.members(group)]:
+        if loop.time() < end:
+            if not is_told:
+                tell(
+                    f"waiting up to {wait_s:.0f} s until Kafka forgets the services that ran under {prefix}"
+                    f" ({', '.join(running)})"
+                )
+                is_told = True
+            await asyncio.sleep(LOOK_AGAIN_S)
+            continue
         raise FatalError(
             f"services run under {prefix} ({', '.join(running)}): stop them, and start them when all is restored"
-            " (one that was killed is forgotten after COMBEE_SESSION_TIMEOUT_S)"
+            " (one that ended is forgotten after its COMBEE_SESSION_TIMEOUT_S)"
         )
 
 

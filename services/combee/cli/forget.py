@@ -33,6 +33,7 @@ from combee_schemas.topics import TOPICS
 KAFKA_DELETES = (
     "a minute later (the brokers' log.segment.delete.delay.ms) its files are gone from their disks"
 )
+OURS_DELETES = "a second later its files are gone from this machine's disk"
 
 
 def register(app: typer.Typer) -> None:
@@ -114,7 +115,9 @@ def forget(
     with suppress(OSError):
         folder.rmdir()
     names = [*([old] if to or dry_run else []), *map(str, archives)]
-    _tell(dict(zip(names, erasures, strict=True)) if erasures else {}, to, dry_run=dry_run, as_json=as_json)
+    erased = dict(zip(names, erasures, strict=True)) if erasures else {}
+    deletes = OURS_DELETES if settings.kafka.bootstrap_servers is None else KAFKA_DELETES
+    _tell(erased, to, deletes, dry_run=dry_run, as_json=as_json)
 
 
 def _selector(
@@ -180,6 +183,8 @@ async def _forget(
                     replication=settings.kafka.replication_factor,
                     clock=SystemClock(),
                     on_progress=progress,
+                    session_s=settings.kafka.session_timeout_s,
+                    tell=remark,
                 )
             if not is_empty(erasures[0]):
                 await forgetting.finish(old, new, folder, archives)
@@ -207,7 +212,9 @@ def _empty_caches(settings: Settings, folders: Sequence[Path], *, moved: bool) -
                 file.unlink(missing_ok=True)
 
 
-def _tell(erasures: dict[str, Erasure], to: str | None, *, dry_run: bool, as_json: bool) -> None:
+def _tell(
+    erasures: dict[str, Erasure], to: str | None, deletes: str, *, dry_run: bool, as_json: bool
+) -> None:
     nothing = bool(erasures) and all(map(is_empty, erasures.values()))
     if as_json:
         document = {name: erasure.model_dump() for name, erasure in erasures.items()}
@@ -226,5 +233,7 @@ def _tell(erasures: dict[str, Erasure], to: str | None, *, dry_run: bool, as_jso
     if nothing:
         remark("nothing was found: nothing is changed")
     elif to and not dry_run:
-        said = f"start services and agents with COMBEE_TOPIC_PREFIX={to}; the old prefix is deleted: {KAFKA_DELETES}"
+        said = (
+            f"start services and agents with COMBEE_TOPIC_PREFIX={to}; the old prefix is deleted: {deletes}"
+        )
         output().print(said, markup=False, soft_wrap=True)

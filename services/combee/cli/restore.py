@@ -10,7 +10,7 @@ from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.archive import restoring
 from combee.archive.restoring import Contents, read_contents
 from combee.backends import connection
-from combee.cli.shared.console import output, print_json, reading
+from combee.cli.shared.console import output, print_json, reading, remark
 from combee.cli.shared.log import open_broker
 from combee.cli.shared.options import AsJson, Servers, checked_prefix
 from combee.clock import SystemClock
@@ -85,6 +85,8 @@ async def _restore(settings: Settings, file: Path) -> Contents:
                     replication=kafka.replication_factor,
                     clock=SystemClock(),
                     on_progress=progress,
+                    session_s=kafka.session_timeout_s,
+                    tell=remark,
                 )
         finally:
             await log.close()

@@ -16,6 +16,7 @@ from combee.core.formats.files import Format, carried_over, held_by, says_the_sa
 from combee.core.gate.gate import Gate, judged, not_judged
 from combee.core.identity import content_id
 from combee.core.playbook.branching import Adoption
+from combee.core.playbook.cleaning import clean_playbook
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.probation import is_active, shown
 from combee.core.replaying.selection import Selection
@@ -298,6 +299,7 @@ def import_(
     """
     if branch_in(current.name) and not current.version:
         raise RefusedError("absent", absence(current))
+    given = clean_playbook(given)
     same = not is_deleted(current) and says_the_same(current, given, form)
     if same or command_id in current.commands:
         return None

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from combee.core.redact import HIDDEN, redacted
+from combee.core.text import clean, comparable
 
 Flag = Literal["instruction", "link", "secret", "tool call"]
 
@@ -22,7 +23,7 @@ _PATTERNS: Mapping[Flag, re.Pattern[str]] = {
           | \b(?:do\s+not|don't|never)\s+(?:tell|inform|warn|mention|reveal)\b
               [^.\n]{0,40}\b(?:user|human|anyone|operator)s?\b
           | \bjailbreak
-          | <\|[a-z_]+\|> | \[/?INST\] | </?(?:system|assistant|user)>
+          | < ?[|｜][^\s|｜]+[|｜]> | \[ ?/?INST\] | < ?<?/?SYS>> | </?(?:system|assistant|user)>
           | ^\s*\#*\s*(?:system|assistant)\s*:""",
         re.IGNORECASE | re.VERBOSE | re.MULTILINE,
     ),
@@ -45,7 +46,9 @@ _PATTERNS: Mapping[Flag, re.Pattern[str]] = {
 
 def flags(text: str) -> frozenset[Flag]:
     """Return what is noteworthy about a text that agents may be shown."""
-    flags: set[Flag] = {flag for flag, pattern in _PATTERNS.items() if pattern.search(text)}
-    if HIDDEN in text or redacted(text) != text:
+    shown = clean(text)
+    readings = (shown, comparable(text))
+    flags: set[Flag] = {flag for flag, pattern in _PATTERNS.items() if any(map(pattern.search, readings))}
+    if HIDDEN in shown or redacted(shown) != shown:
         flags.add("secret")
     return frozenset(flags)

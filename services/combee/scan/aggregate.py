@@ -14,12 +14,14 @@ from combee.core.methods import ace, consolidation
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import known
 from combee.core.playbook import operations as ops
+from combee.core.playbook.cleaning import clean_operations
 from combee.core.playbook.clusters import within
 from combee.core.playbook.echo import without_echoes
 from combee.core.playbook.probation import is_active
 from combee.core.shortening import shorter_reflection
 from combee.core.similarity.lessons import same_lesson
 from combee.core.similarity.overlap import contradicts
+from combee.core.text import clean_line
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.combined import Combined, all_of, passed, united
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
@@ -337,7 +339,7 @@ class Aggregator:
             error = PoisonError(f"none of {answer.unusable} operations was usable")
             error.usage = reply.usage
             raise error
-        return answer
+        return replace(answer, operations=clean_operations(answer.operations))
 
 
 def _shown(base: Playbook, prompt: Prompt) -> Playbook:
@@ -366,7 +368,7 @@ def _word_for_word(members: Sequence[GroupMember]) -> NodeResult:
         Operation(
             kind=OperationKind.ADD,
             section=ACE_SECTIONS[-1],
-            content=ops.clean(_texts(reflection)[-1], ops.MAX_CONTENT_CHARS),
+            content=clean_line(_texts(reflection)[-1], ops.MAX_CONTENT_CHARS),
             evidence=(reflection.reflection_id,),
         )
         for reflection in {member.reflection.reflection_id: member.reflection for member in members}.values()

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from combee.core.formats.render import ace_text, markdown_text
 from combee.core.playbook.lines import shown_to
 from combee.core.playbook.probation import is_active, shown
-from combee.core.prompt import INTRODUCTION, fence
+from combee.core.prompt import INTRODUCTION, MARKS, fence
 from combee.core.similarity.relevance import best_entries
 from combee.sdk.logs import LogOnce
 from combee_schemas.base import Shown
@@ -101,7 +101,9 @@ class PlaybookView:
         counters: bool = False,
         include_proposed: bool = False,
     ) -> str:
-        """Return the text for a prompt: lines are byte-identical from version to version where entries are unchanged.
+        """Return the bare text, for files and other programs; ``prompt`` is what belongs into a prompt.
+
+        Lines are byte-identical from version to version where entries are unchanged.
 
         ``format``: ``ace`` (the default for entries), ``md``, ``json``, ``gepa`` (the default for components: JSON,
         component → text). The fallback text is returned as it was given. ``include_proposed`` adds what too few
@@ -132,11 +134,11 @@ class PlaybookView:
         return shown_to(self.snapshot, tuple(self.entries)).model_copy(update={"canary": self.canary})
 
     def prompt(self) -> str:
-        """Return a system message: an introduction and the text, fenced; empty if there is nothing to tell."""
+        """Return a system message: "data, not orders", and the text, fenced; empty if there is nothing to tell."""
         if self.snapshot is not None and not self.entries:
             return ""
         text = self.render().rstrip("\n")
-        return f"{INTRODUCTION}\n{fence('playbook', [text], owner=self.name)}" if text else ""
+        return f"{INTRODUCTION} {MARKS}\n{fence('playbook', [text], owner=self.name)}" if text else ""
 
 
 def rendered(playbook: Playbook, form: Form | None) -> str:

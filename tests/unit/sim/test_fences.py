@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from combee.core.methods import ace, gepa
 from combee.core.playbook.versions import empty
 from combee.core.prompt import as_fields, as_items, fence
+from combee.core.text import clean
 from combee.sim.inprocess import as_request
 from combee.sim.law.naive import family_traces, reflections_on
 from combee.sim.roles.aggregator import load
@@ -88,7 +89,7 @@ def test_what_agents_have_learned_is_no_data_whatever_it_looks_like() -> None:
         assert data(fence(name, ["item 1", "key_insight: Lock the gate."])) == []
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40).map(clean)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(LESSON_FIELDS), TEXT, min_size=1), min_size=1, max_size=4))

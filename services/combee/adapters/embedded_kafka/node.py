@@ -73,6 +73,9 @@ def server_properties(
         "broker.session.timeout.ms": "9000" if len(ports) == 1 else "3000",
         "broker.heartbeat.interval.ms": "300" if len(ports) == 1 else "500",
         "group.initial.rebalance.delay.ms": "0",
+        # What is deleted leaves the disk while the broker still runs; Kafka's minute outlasts most commands.
+        "log.segment.delete.delay.ms": "1000",
+        "log.initial.task.delay.ms": "1000",
         "log.cleaner.dedupe.buffer.size": "2097152",
     }
     more = {key[:-1]: value for key, value in extra.items() if key.endswith("+")}
@@ -175,6 +178,11 @@ class Node:
         )
         pid = jvm.spawn(self.lease.path, self._log, command)
         self.process = node_process(self.data_dir, self.node_id, pid)
+
+    @property
+    def deletes(self) -> bool:
+        """Whether files of deleted topics are still on its disk."""
+        return any((self.folder / "logs").glob("*-delete"))
 
     @property
     def was_killed(self) -> bool:

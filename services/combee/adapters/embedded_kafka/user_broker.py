@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 from combee.adapters.embedded_kafka import jars
@@ -14,6 +14,8 @@ from combee.adapters.embedded_kafka.node import node_process
 
 LOCK_TIMEOUT_S = 120.0
 JOIN_TIMEOUT_S = 30.0
+DELETED_S = 15.0
+"""So long the broker goes on to delete files of deleted topics when nobody uses it any more."""
 LOOK_S = 0.2
 """How often it is checked that a broker in use still runs."""
 STEADY_S = 10.0
@@ -106,10 +108,19 @@ class SharedKafka(EmbeddedKafka):
         """Stop the broker if nobody else uses it, with kill -9 after ``timeout_s``."""
         node = self._nodes[0]
         if node.lease.take(exclusive=True):
+            await self._until_deleted(min(timeout_s, DELETED_S))
             await self.stop(timeout_s)
         elif not node.lease.take(exclusive=False) and node.process:
             # Not the other users have it then, but its guard, which is ending it.
             await node.process.wait_ended(JOIN_TIMEOUT_S)
+
+    async def _until_deleted(self, timeout_s: float) -> None:
+        """Wait until files of deleted topics have left the disk: a broker that is stopped would keep them."""
+        node = self._nodes[0]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while node.alive and node.deletes:  # noqa: ASYNC110 - Kafka sets no event
+                    await asyncio.sleep(LOOK_S)
 
     async def keep_running(self, lock_timeout_s: float, tell: Callable[[str], None]) -> None:
         """Start the broker again whenever it ends; one that another process has started will do."""

@@ -14,6 +14,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from combee.core.text import ZWJ, ZWNJ
 from combee_schemas.errors import ConfigurationError
 
 FAILED, USAGE, REJECTED = 1, ConfigurationError.exit_code, 3
@@ -54,7 +55,8 @@ def print_json(value: object) -> None:
 def clean(text: str) -> str:
     """Return text that others wrote without what could steer a terminal."""
     return "".join(
-        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
+        char if char.isprintable() or char in f"\n\t{ZWNJ}{ZWJ}" else "\N{REPLACEMENT CHARACTER}"
+        for char in text
     )
 
 

@@ -5,7 +5,6 @@ stays in its place and keeps its numbers: a manifest its members, an update its 
 version its entries but the erased ones.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,9 +18,10 @@ from combee.core.dead_letters.resending import PLANNED
 from combee.core.dead_letters.subject import identified_in
 from combee.core.erasure.lessons import ErasureError, Lessons
 from combee.core.erasure.runs import RUN_OF, Identities, Runs
-from combee.core.erasure.selector import Marker, Subjects, folded
+from combee.core.erasure.selector import Marker, Subjects
 from combee.core.gate.canary import caller_at, place_of
 from combee.core.identity import batch_seed
+from combee.core.text import comparable, comparable_spans
 from combee_schemas import topics
 from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch
@@ -216,8 +216,9 @@ class Rewriter:
 
     def _without_names(self, text: str) -> str:
         """Return a text that has to stay, such as a whole prompt, without the names in it."""
-        for subject in self.subjects.given:
-            text = re.sub(re.escape(subject.strip()), ERASED, text, flags=re.IGNORECASE)
+        for needle in self.subjects.needles:
+            for start, end in reversed(list(comparable_spans(needle, text))):
+                text = f"{text[:start]}{ERASED}{text[end:]}"
         return self._text(text)
 
     def _change(self, change: Change, gone: set[str]) -> Change:
@@ -245,7 +246,7 @@ class Rewriter:
     def _canary(self, statistics: CanaryStatistics) -> CanaryStatistics:
         """Return statistics without the subject's hash, which who guesses the name could work out."""
         playbook, terms = statistics.playbook, statistics.terms
-        names = {spelling for given in self.subjects.given for spelling in (given, folded(given))}
+        names = {spelling for given in self.subjects.given for spelling in (given, comparable(given))}
         gone = self.runs.callers.get(playbook, set()).union(
             caller_at(place_of(playbook, terms, name)) for name in names
         )

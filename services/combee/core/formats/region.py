@@ -15,14 +15,27 @@ MARK = re.compile(
     rb"[ \t]*(?=[\r\n]|\Z)"
 )
 """A mark on a line of its own, wherever it is indented to."""
-FORGED = re.compile(r"<(?=!--\s*combee:)", re.IGNORECASE)
-"""How text of a playbook would begin a mark: agents wrote it, or whoever wrote what they read."""
+COMMENT = re.compile("<(?=!--)")
+"""How text of a playbook, which agents wrote, would begin a mark or hide what follows."""
+IMPORT = re.compile(r"(?<!\w)@(?=\S)|@(?=[~./\\])")
+"""How it would name a file that coding agents read in its place; an address of e-mail does not."""
+CODE_FENCE = re.compile(r"^(?=[ \t]*(?:```|~~~))(?P<indent>[ \t]*)", re.MULTILINE)
 LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 def region_text(playbook: Playbook) -> str:
     """Return what stands between the marks: what it is, then the playbook as its export in Markdown says it."""
-    return FORGED.sub("&lt;", f"{INTRODUCTION}\n\n{write_playbook(playbook, 'md')}")
+    entries = tuple(
+        entry.model_copy(update={"content": _closed(entry.content)}) for entry in playbook.entries
+    )
+    text = write_playbook(playbook.model_copy(update={"entries": entries}), "md")
+    return f"{INTRODUCTION}\n\n{IMPORT.sub('&#64;', COMMENT.sub('&lt;', text))}"
+
+
+def _closed(content: str) -> str:
+    """Return a content that leaves no fence of code open: all below it would be code."""
+    is_open = len(CODE_FENCE.findall(content)) % 2
+    return CODE_FENCE.sub(r"\g<indent>\\", content) if is_open else content
 
 
 def with_region(file: bytes, name: str, text: str) -> bytes:

@@ -17,6 +17,7 @@ from combee.core.playbook import probation
 from combee.core.playbook.clusters import mostly_harmful
 from combee.core.prompt import FENCE_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
 from combee.core.similarity.relevance import Subject, nearest_entries
+from combee.core.text import clean
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings, Prompts
@@ -216,8 +217,8 @@ def read_reflection(
 
 
 def _text(value: object) -> str:
-    """Return a model's text, cut, and such that UTF-8 can hold it (JSON escapes can break that)."""
-    return str(value or "").encode(errors="replace").decode()[:MAX_FIELD_CHARS]
+    """Return a model's text, clean and cut."""
+    return clean(str(value or ""))[:MAX_FIELD_CHARS]
 
 
 def _tags(value: object, shown: set[str]) -> tuple[BulletTag, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.operations import union
 from combee.core.prompt import FENCE_WARNING, as_items, cache_key, fence
+from combee.core.text import clean
 from combee_schemas.base import Holds
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
@@ -76,7 +77,6 @@ _LANGUAGE = re.compile(r"[\w+#.-]*[ \t]*\n")
 _TAG = r"<\s*/?\s*(?:(?:curr_param|side_info)\b|version\s+[0-9a-f]{8}\s*>)"
 _OUR_TAGS = re.compile(_TAG, re.IGNORECASE)
 _ECHO = re.compile(rf"^\s*{_TAG}[\s0-9a-f]*>?\s*$", re.IGNORECASE | re.MULTILINE)
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 # ---- records
@@ -220,12 +220,6 @@ def read(base: Playbook, body: Mapping[str, Any], sources: Sources) -> Answer:
         evidence=union(*sources),
     )
     return Answer(operations=(operation,), mentioned=frozenset(range(1, len(sources) + 1)))
-
-
-def clean(reply: str) -> str:
-    """Return a model's text with plain line ends, no unseen signs, and such that UTF-8 can hold it."""
-    text = reply.encode(errors="replace").decode().replace("\r\n", "\n").replace("\r", "\n")
-    return _UNSEEN.sub("", text)
 
 
 def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.sections import MAX_SECTION_CHARS
+from combee.core.text import clean_line, comparable
 from combee_schemas.playbook import ACE_SECTIONS
 from combee_schemas.scan import Operation, OperationKind, Seen
 
@@ -22,15 +23,8 @@ KINDS = {kind.value: kind for kind in OperationKind}
 
 
 def normalise(content: str) -> str:
-    """Return what makes two contents the same lesson: letters, digits and signs, without case and spacing."""
-    return " ".join(content.split()).rstrip(".").casefold()
-
-
-def clean(text: object, limit: int) -> str:
-    """Return a model's text on one line, cut, and such that UTF-8 can hold it (JSON escapes can break that)."""
-    words = str(text)
-    encodable = words if words.isascii() else words.encode(errors="replace").decode()
-    return " ".join(encodable.split())[:limit]
+    """Return what makes two contents the same lesson: letters, digits and signs."""
+    return comparable(content).rstrip(".")
 
 
 def union(*ids: Iterable[str]) -> tuple[str, ...]:
@@ -86,7 +80,7 @@ def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read 
     kind = KINDS.get(str(item.get("type", item.get("kind", ""))).upper())
     if kind is None:
         return None
-    content = clean(item.get("content") or "", MAX_CONTENT_CHARS)
+    content = clean_line(str(item.get("content") or ""), MAX_CONTENT_CHARS)
     targets = _texts(item.get("entry_ids"))
     needs_content = kind != OperationKind.REMOVE
     if len(targets) < TARGETS[kind] or (needs_content and not content):
@@ -106,12 +100,12 @@ def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read 
 
 
 def _section(name: str) -> str:
-    return clean(name.strip("# "), MAX_SECTION_CHARS) or ACE_SECTIONS[-1]
+    return clean_line(name.strip("# "), MAX_SECTION_CHARS) or ACE_SECTIONS[-1]
 
 
 def _texts(value: object) -> tuple[str, ...]:
     texts = (
-        (clean(text, MAX_ID_CHARS) for text in value if isinstance(text, str))
+        (clean_line(text, MAX_ID_CHARS) for text in value if isinstance(text, str))
         if isinstance(value, list)
         else ()
     )

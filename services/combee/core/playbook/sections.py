@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from combee.core.text import comparable
 from combee_schemas.playbook import ACE_SECTIONS
 
 MAX_SECTION_CHARS = 80
@@ -14,9 +15,9 @@ _JOINTS = re.compile(r"[^\w+#]+|_+")
 
 @lru_cache(4_096)
 def section_key(name: str) -> str:
-    """Return what two spellings of one section have in common: words without case, spacing and punctuation."""
-    words = _JOINTS.sub(" ", name.lstrip("# ").replace("&", " and ").casefold()).split()
-    return " ".join(words) or name.casefold().strip()
+    """Return what two spellings of one section have in common: words without punctuation."""
+    words = _JOINTS.sub(" ", comparable(name.lstrip("# ").replace("&", " and "))).split()
+    return " ".join(words) or comparable(name)
 
 
 def same_section(name: str, known: Iterable[str]) -> str:

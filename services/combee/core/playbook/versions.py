@@ -10,6 +10,7 @@ from combee.core.formats.render import section_order
 from combee.core.playbook import evidence, probation, retention
 from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.branching import Adoption, barred_by, taken_over
+from combee.core.playbook.cleaning import clean_command
 from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
 from combee.core.playbook.operations import union
@@ -279,6 +280,7 @@ def after_command(
         If the command does not make a version or lacks what it needs.
     """
     current = current.model_copy(update={"adopted": None})
+    command = clean_command(command)
     match command.kind:
         case "import":
             changed = _imported(current, command)

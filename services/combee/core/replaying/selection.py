@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from combee.core.identity import is_sent_as
 from combee.core.sources import UNPROVEN
+from combee.core.text import comparable
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 
 Kind = Literal["source", "id", "text", "since", "until", "between"]
@@ -96,7 +97,7 @@ class Selection:
     def matches(self, reflection: Reflection, at_ms: int) -> bool:
         """Return whether a reflection whose time is ``at_ms`` is meant.
 
-        Words are looked for in its lesson, whatever their case.
+        Words are looked for in its lesson, however they are spelt.
         """
         match self.kind:
             case "source":
@@ -108,7 +109,8 @@ class Selection:
                     *(getattr(reflection, name) for name in LESSON_FIELDS),
                     *reflection.side_info.values(),
                 )
-                return any(self.value.casefold() in text.casefold() for text in texts)
+                wanted = comparable(self.value)
+                return any(wanted in comparable(text) for text in texts)
         return self.means_time(at_ms)
 
     def means_time(self, at_ms: int) -> bool:

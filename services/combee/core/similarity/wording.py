@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
+from combee.core.text import comparable
+
 SHORT = 300
 """Characters; what an entry says is mostly shorter, what a reflection says is longer."""
 _CONTENTS_REMEMBERED = 8_192
 _SAME_SIGNS = str.maketrans(
     {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}
     | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " "}
+    | {power: f"^{digit}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 )
 _BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.+?)(?<=\S)\*\*(?!\w)")
 _SHORT_FORMS = (
@@ -70,7 +73,7 @@ def wording(content: str) -> Wording:
     """Return what a content says."""
     text = _plain_text(content.casefold() if content.isupper() else content)
     words = tuple(chain.from_iterable(map(_said, _sentences(text))))
-    words = words or (" ".join(content.split()),)
+    words = words or (comparable(content, cased=True),)
     figures = tuple([word for word in words if not is_plain(word)])
     numbers = set(filter(_is_number, figures))
     about = [word for word in words if word not in _NEGATIONS and word not in numbers]
@@ -78,7 +81,9 @@ def wording(content: str) -> Wording:
 
 
 def _plain_text(text: str) -> str:
-    text = text.translate(_SAME_SIGNS).replace("()", "").replace("per cent", "percent")
+    text = (
+        comparable(text.translate(_SAME_SIGNS), cased=True).replace("()", "").replace("per cent", "percent")
+    )
     if "**" in text:
         text = _BOLD.sub(r"\1", text)
     if "'" in text:

@@ -12,6 +12,7 @@ from gepa import lm as models
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from combee.core.methods import gepa as method
+from combee.core.text import clean
 
 AGAIN = "Your last reply could not be used: {problem}. Answer again, as asked at first."
 CHARS_PER_TOKEN = 4
@@ -36,7 +37,7 @@ class Call:
     @property
     def text(self) -> str | None:
         """The new text; None: the reply must not be adopted, such as one that was cut off."""
-        reply = method.clean(self.reply)
+        reply = clean(self.reply)
         if method.problem(reply) is not None:
             return None
         return str(InstructionProposalSignature.output_extractor(reply)["new_instruction"])
@@ -106,9 +107,7 @@ class Caller:
     def ask(self, lm: Any, calls: Sequence[Call], kept: Attempt | None, *, batched: bool) -> None:
         """Fill in the replies; what could not be used is asked once more."""
         self._answer(lm, calls, kept, batched=batched)
-        unusable = [
-            (call, problem) for call in calls if (problem := method.problem(method.clean(call.reply)))
-        ]
+        unusable = [(call, problem) for call in calls if (problem := method.problem(clean(call.reply)))]
         for call, problem in unusable:
             call.repeat(problem)
         self._answer(lm, [call for call, _ in unusable], kept, batched=batched)

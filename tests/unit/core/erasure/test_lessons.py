@@ -99,6 +99,22 @@ def test_of_a_whole_prompt_only_the_name_goes() -> None:
     ]
 
 
+@each_row(
+    "spelt",
+    [
+        f"{SUBJECT[:3]}\u00ad{SUBJECT[3:]}",
+        f"{SUBJECT[:2]}\u200b{SUBJECT[2:].upper()}",
+        SUBJECT.replace("@", "-"),
+    ],
+)
+def test_of_a_whole_prompt_the_name_goes_however_it_is_spelt_and_every_other_word_stays(spelt: str) -> None:
+    holds: Holds = "components"
+    text = f"Write  to {spelt};\n\tbe ｋｉｎｄ, {spelt}!"
+    prompt = version(entry("x", text, evidence=("a",), evidence_count=1), holds=holds)
+    (left,) = after(lessons(prompt, erased=("a",)), prompt).entries
+    assert left.content == "Write  to erased;\n\tbe ｋｉｎｄ, erased!"
+
+
 def test_bookkeeping_that_names_the_subject_is_marked_and_the_rest_stays() -> None:
     rules = (Revocation(rule=f"text:{SUBJECT}"), Revocation(rule="source:shop"))
     told = version(entry("x", sources=(SUBJECT, "shop")), revocations=rules, issued_by=f"user:{SUBJECT}")

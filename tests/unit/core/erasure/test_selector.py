@@ -61,3 +61,39 @@ def test_a_mark_is_the_same_for_one_text_and_depends_on_the_secret() -> None:
     assert first("jane") != first("june")
     assert first("jane") != second("jane")
     assert "jane" not in first("jane")
+
+
+@each_row(
+    "text",
+    [
+        "ask Jane  Roe first",
+        "ask Jane\nRoe first",
+        "ask Jane\r\n\tRoe first",
+        "ask Jane\u00a0Roe first",
+        "ask Ja\u00adne Roe first",
+        "ask J\u200ba\u200dn\u2060e\ufeff Roe first",
+        "ask Ｊａｎｅ Roe first",
+        json.dumps({"who": "Jane\n Roe"}),
+        json.dumps({"who": "Ja\u00adne Roe"}),
+        json.dumps({"call": json.dumps({"who": "Jane\nRoe"})}),
+        f"https://example.com/?q={quote('Jane  Roe')}",
+        "jane-roe",
+        "the label Jane_Roe",
+        "jane.roe",
+        "https://example.com/jane+roe",
+    ],
+)
+def test_a_name_is_found_whatever_spaces_unseen_characters_or_joints_are_in_it(text: str) -> None:
+    assert Subjects(("Jane Roe",)).named_in(text)
+    assert Subjects(("jane\u200b  roe",)).named_in(text)
+    assert Subjects(("Jane Roe",)).named_in_bytes(text.encode())
+
+
+@each_row("label", ["jane.roe-example.com", "jane-roe-example-com", "Jane_Roe_Example.com"])
+def test_an_address_is_found_as_a_label_has_it(label: str) -> None:
+    assert Subjects(("jane_roe@example.com", "jane.roe@example.com")).named_in(label)
+
+
+@each_row("text", ["janeroe", "Jane and Roe", "jane, roe", "ja ne roe"])
+def test_other_words_are_no_spelling_of_a_name(text: str) -> None:
+    assert not Subjects(("Jane Roe",)).named_in(text)

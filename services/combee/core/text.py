@@ -1,0 +1,158 @@
+"""Text at the one place where it enters: ``comparable`` for comparing, ``clean`` for what is stored and shown.
+
+The log keeps the bytes that agents sent. What models propose, people write or import, and prompts tell goes through
+``clean``; what is looked for, or taken as the same, goes through ``comparable``. The property of code points that
+are not displayed (Default_Ignorable_Code_Point) is not in Python's ``unicodedata``; agents load this module with the
+SDK, so its few ranges stand here instead of another compiled library.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import pairwise
+
+IGNORABLE = (
+    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Unicode's Default_Ignorable_Code_Point, as the inside of a character class. Unicode has reserved all of them: a new
+version assigns characters within these ranges, it adds no others."""
+_IGNORABLE = re.compile(f"[{IGNORABLE}]+")
+_LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_UNSEEN = re.compile(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufff9-\ufffb{IGNORABLE}]+")
+_CHAT_TOKEN = re.compile(
+    r"""<(?=(?i:
+          [|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>  # ChatML, Llama 3, Phi, Command R, DeepSeek
+        | /?(?:s|bos|eos|pad|unk|(?:start|end)_of_(?:turn|image))>  # Llama 2, Mistral, Gemma
+        | (?:reserved_|unused)[0-9]{1,4}>  # Baichuan, Gemma
+        | </?SYS>>  # Llama 2
+        ))
+      | \[(?=(?i:/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\]))  # Llama 2, Mistral
+      | \n(?:(?<=\A\n)|[^\S\n]*\n)[^\S\n]*(?i:Human|Assistant)(?=:)  # Claude, in text completions""",
+    re.VERBOSE,
+)
+ZWNJ, ZWJ = "\u200c", "\u200d"
+_SELECTORS_OF_IDEOGRAPHS = range(0xE0100, 0xE01F0)
+_JOINED = frozenset({"Lo", "Mn", "Mc", "So", "Sk"})
+"""Categories of what joiners stand between: letters without case and their signs, pictures and their skin tones."""
+_VIRAMA = 9
+"""The combining class of signs that take a letter's vowel: a joiner after one says how the letters are drawn."""
+
+
+def comparable(text: str, *, cased: bool = False) -> str:
+    """Return what spellings of one text have in common: neither form, case, spacing nor unseen characters matter.
+
+    ``cased`` keeps the case.
+    """
+    if not text.isascii():
+        text = _folded(text, cased=cased)
+    elif not cased:
+        text = text.lower()
+    return " ".join(text.split())
+
+
+def _folded(text: str, *, cased: bool) -> str:
+    text = unicodedata.normalize("NFKC", _IGNORABLE.sub("", text))
+    while not cased and (again := unicodedata.normalize("NFKC", text.casefold())) != text:
+        text = again
+    return text
+
+
+def comparable_spans(needle: str, text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a text has what compares equal to ``needle``, from its first character to behind its last."""
+    wanted = comparable(needle)
+    starts: list[int] = []
+    """The place of each character of the comparable text in ``text``."""
+    ends: list[int] = []
+    said = ""
+    for start, end in pairwise((*_starts(text), len(text))):
+        part = text[start:end]
+        folded = _folded(part, cased=False)
+        if part.isspace() or folded.isspace():
+            folded = "" if not said or said.endswith(" ") else " "
+        said += folded
+        starts += [start] * len(folded)
+        ends += [end] * len(folded)
+    at = said.find(wanted) if wanted else -1
+    while at >= 0:
+        yield starts[at], ends[at + len(wanted) - 1]
+        at = said.find(wanted, at + len(wanted))
+
+
+def _starts(text: str) -> Iterator[int]:
+    """Yield where a character begins, with all that is drawn on it or not at all."""
+    for at, char in enumerate(text):
+        follows = (
+            unicodedata.category(char).startswith("M")
+            or "\u1160" <= char <= "\u11ff"
+            or char in "\uff9e\uff9f"
+            or _IGNORABLE.match(char)
+        )
+        if at == 0 or not follows:
+            yield at
+
+
+def clean(text: str) -> str:
+    """Return a text as it is stored and shown, such that UTF-8 can hold it; cleaned again it stays as it is.
+
+    It is in NFC, its lines end with a newline, and it has no control, bidirectional, tag or other unseen characters;
+    joiners and variation selectors stay where scripts and emoji need them. The tokens of chat templates stay
+    readable, and no tokenizer takes them for its own: a space stands in them.
+    """
+    while (cleaned := _cleaned(text)) != text:
+        text = cleaned
+    return text
+
+
+def clean_line(text: str, limit: int) -> str:
+    """Return a text on one line, clean, of at most ``limit`` characters."""
+    line = " ".join(clean(" ".join(text.split())).split())
+    return line if len(line) <= limit else clean(line[:limit]).rstrip()
+
+
+def _cleaned(text: str) -> str:
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text.encode(errors="replace").decode())
+    if not (text.isascii() and text.replace("\n", "").isprintable()):
+        text = _UNSEEN.sub(_needed, _LINE_ENDS.sub("\n", text))
+    return _CHAT_TOKEN.sub(_defused, text)
+
+
+def _defused(token: re.Match[str]) -> str:
+    return f"{token[0]} "
+
+
+def _needed(unseen: re.Match[str]) -> str:
+    """Return what is left of characters that are not displayed: a selector and a joiner, where they do something."""
+    text = unseen.string
+    before, after = text[unseen.start() - 1 : unseen.start()], text[unseen.end() : unseen.end() + 1]
+    kept = ""
+    if before:
+        kept = next((char for char in unseen[0] if _selects(before, char, after)), "")
+        kept += next((char for char in unseen[0] if char in (ZWNJ, ZWJ) and _joins(before, after)), "")
+    return kept
+
+
+def _selects(before: str, selector: str, after: str) -> bool:
+    """Return whether a variation selector says how the character before it is drawn."""
+    category = unicodedata.category(before)
+    if selector in "\ufe0e\ufe0f":
+        is_keycap = before in "0123456789#*" and after == "\u20e3"
+        return is_keycap or (not before.isascii() and (category[0] in "SPN" or before == "\u2139"))
+    if selector in "\ufe00\ufe01\ufe02":
+        return category == "Sm" or _is_ideograph(before)
+    if ord(selector) in _SELECTORS_OF_IDEOGRAPHS:
+        return _is_ideograph(before)
+    return selector in "\u180b\u180c\u180d\u180e\u180f" and "\u1820" <= before <= "\u18aa"
+
+
+def _is_ideograph(char: str) -> bool:
+    return char >= "\u3400" and unicodedata.category(char) == "Lo"
+
+
+def _joins(before: str, after: str) -> bool:
+    """Return whether a joiner does something here: after a virama, or between what can be joined."""
+    if unicodedata.combining(before) == _VIRAMA:
+        return True
+    is_last = not after or unicodedata.category(after) not in _JOINED
+    return not is_last and unicodedata.category(before) in _JOINED
