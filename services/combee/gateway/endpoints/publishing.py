@@ -136,9 +136,7 @@ class Publishing:
 
     def _checked(self, kind: Kind, caller: Caller, given: Any) -> Message | Refusal:
         """Return one object as a message that fits a record, or why not."""
-        if not isinstance(given, dict):
-            return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
-        if refusal := _for_a_branch(given.get("playbook")):
+        if refusal := _unfit(kind, given):
             return refusal
         what, unknown = f"not a {kind.topic.message.type}", unknowns(kind.topic.message, given)
         try:
@@ -276,12 +274,35 @@ class Publishing:
         return kind.topic.name, str(getattr(message, "playbook", "")), own
 
 
+def _characters(value: Any) -> int:
+    """Return how long the texts in a JSON value are together: as many bytes it has at least."""
+    match value:
+        case str():
+            return len(value)
+        case list():
+            return sum(map(_characters, value))
+        case dict():
+            return sum(len(name) + _characters(part) for name, part in value.items())
+    return 0
+
+
 def _is_json_lines(body: bytes) -> bool:
     """Return whether a body that is not JSON begins with a line that is an object."""
     try:
         return isinstance(from_json(body.lstrip().partition(b"\n")[0]), dict)
     except ValueError:
         return False
+
+
+def _unfit(kind: Kind, given: Any) -> Refusal | None:
+    """Return why an object is none of a kind, as far as that is known before any pattern sees its texts."""
+    if not isinstance(given, dict):
+        return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
+    message = kind.topic.message
+    if _characters(given) > message.max_bytes:
+        detail = f"a {message.type} has at most {message.max_bytes} bytes; shorten it"
+        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    return _for_a_branch(given.get("playbook"))
 
 
 def _for_a_branch(playbook: Any) -> Refusal | None:
