@@ -25,6 +25,7 @@ from combee.dashboard import mount
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
+from combee.local.admin_key import admin_key, dashboard_link
 from combee.ports import Outgoing, TransientError
 from combee.settings.loading import load_settings
 from combee_schemas.gate import Verdict
@@ -49,6 +50,7 @@ from support.gates import add, update
 from support.gateway import ADMIN, CONFIGURED, READER, WRITER, GuardedLog, published, publishing, version
 from support.pictures import MANIFEST
 from support.running import Running, running_stack, traces
+from support.waiting import until
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PLAYBOOK = "support/refunds"
@@ -319,6 +321,7 @@ async def see_whether_it_helps(page: Page, base: str, log: MemoryLog) -> None:
     await expect(page).to_have_url(f"{base}playbook?name={name}&version=1", timeout=PATIENCE_MS)
 
 
+APPROVED = GatePolicy(judges=("approve",))
 GATED = GatePolicy(judges=("evaluate", "approve"))
 TAUGHT = Entry(id="misc-00002", section="OTHERS", content="ask for the order", sources=("key:shop",))
 
@@ -413,6 +416,36 @@ async def test_a_person_rejects_one_entry_and_then_a_source_of_what_is_left() ->
         )
         await page.wait_for_load_state("networkidle")
         assert complaints == []  # before the server goes
+
+
+async def test_a_link_opens_the_dashboard_for_commands_once_and_in_one_browser_alone(tmp_path: Path) -> None:
+    complaints: list[str] = []
+    log = GuardedLog()
+    key = admin_key(load_settings(data_dir=tmp_path))
+    settings = {"gateway_keys": key.gateway_keys, "gate": "approve"}
+    with structlog.testing.capture_logs() as lines:
+        async with browsing() as browser, keyed(log, **settings) as (base, _), publishing(log, APPROVED):
+            await published(log, version(PLAYBOOK, 1, "be kind"))
+            link = await asyncio.to_thread(dashboard_link, base.removesuffix("/dashboard/"), key)
+            page = await opened(browser, complaints)
+            await page.goto(link)
+            await expect(page).to_have_url(base, timeout=PATIENCE_MS)
+            await page.goto(f"{base}playbook?name={PLAYBOOK}")
+            await page.get_by_role("button", name="Promote").click()
+            await page.get_by_role("dialog").get_by_label("Label").fill("tested")
+            await page.get_by_role("dialog").get_by_role("button", name="Promote").click()
+            await until(lambda: any(line["event"] == "command_sent" for line in lines))
+            assert complaints == []
+
+            other = await opened(browser, [])
+            await other.goto(link)
+            await expect(other.get_by_text("opened before")).to_be_visible(timeout=PATIENCE_MS)
+            await other.goto(f"{base}playbook?name={PLAYBOOK}")
+            await other.get_by_role("button", name="Promote").click()
+            await expect(other.get_by_text("A key with the scope")).to_be_visible(timeout=PATIENCE_MS)
+    assert [line["key"] for line in lines if line["event"] == "command_sent"] == ["admin"]
+    assert link.partition("#")[2] not in str(lines)
+    assert key.key not in str(lines)
 
 
 MEASURED = Verdict(
@@ -817,9 +850,9 @@ what the table beside it says."""
 
 
 @asynccontextmanager
-async def keyed(log: MemoryLog) -> AsyncIterator[tuple[str, Context]]:
+async def keyed(log: MemoryLog, **settings: Any) -> AsyncIterator[tuple[str, Context]]:
     """Yield the address of a dashboard for which keys are configured, and what it shows."""
-    context = context_of(log, load_settings(gateway_port=0, **CONFIGURED), SystemClock())
+    context = context_of(log, load_settings(gateway_port=0, **(settings or CONFIGURED)), SystemClock())
     # The library has one application a process, and this process had one before.
     core.app.middleware_stack = None
     core.app.user_middleware.clear()

@@ -53,9 +53,12 @@ class Running:
 
 
 @asynccontextmanager
-async def up(data_dir: Path, *flags: str, **env: str) -> AsyncIterator[Running]:
+async def up(data_dir: Path, *arguments: str, **settings: str) -> AsyncIterator[Running]:
     (data_dir / "http.py").write_text("raise AssertionError('a file of the current folder hides a module')")
-    process = await start_anew("up", "--simulated", *flags, data_dir=data_dir, COMBEE_BATCH_SIZE="5", **env)
+    settings = {"COMBEE_BATCH_SIZE": "5", **settings}
+    process = await start_anew(
+        "up", "--simulated", *(arguments or ("--no-gateway",)), data_dir=data_dir, **settings
+    )
     running = Running(process)
     family: list[psutil.Process] = []
     try:
@@ -131,7 +134,7 @@ def hostile() -> Iterator[Outgoing]:
 async def test_no_record_that_an_agent_may_write_ends_up_and_everything_goes_on_learning(
     tmp_path: Path,
 ) -> None:
-    async with up(tmp_path, COMBEE_GATEWAY_PORT="0") as running:
+    async with up(tmp_path, "--gateway", COMBEE_GATEWAY_PORT="0") as running:
         (served,) = (line.split()[-1] for line in running.lines if "HTTP, dashboard" in line)
         await learned(tmp_path, range(7))
         broker = RunState.load(tmp_path / "kafka") or RunState.load(tmp_path)
@@ -198,3 +201,25 @@ def files_with(folder: Path, text: str) -> set[str]:
         for _, raw in contents(file)
         if comparable(text) in comparable(raw.decode(errors="replace"))
     }
+
+
+@pytest.mark.timeout(300)
+async def test_where_a_judge_is_on_up_makes_a_key_without_which_no_command_passes(tmp_path: Path) -> None:
+    async with up(tmp_path, "--gateway", COMBEE_GATE="approve", COMBEE_GATEWAY_PORT="0") as running:
+        link = await running.says("to give commands")
+        served = next(line.split()[-1] for line in running.lines if "HTTP, dashboard" in line)
+        file = next(Path(line.split()[2]) for line in running.lines if "admin key" in line)
+        assert file.is_relative_to(tmp_path)
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert f"{served}/open#" in link
+        key = file.read_text().strip()
+        async with httpx.AsyncClient(base_url=served) as client:
+            lesson = {"playbook": "support/refunds", "key_insight": "Ask for the order number."}
+            assert (await client.post("/v1/reflections", json=lesson)).status_code == 202
+            refused = await client.post("/v1/playbooks/support/refunds/flush", json={})
+            assert refused.status_code == 403
+            headers = {"authorization": f"Bearer {key}"}
+            where = "/v1/playbooks/support/refunds/flush?wait_s=60"
+            done = await client.post(where, json={}, headers=headers, timeout=90)
+            assert done.json()["version"] == 1
+        assert not [line for line in running.lines if key in line]

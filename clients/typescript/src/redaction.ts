@@ -9,6 +9,8 @@ const CHUNK = 16 * 1024;
 
 const KEY = new RegExp(
   [
+    // From where its word begins, in an atomic group: a word that says eyJ again and again is read through once.
+    String.raw`(?<![A-Za-z0-9_-])(?=([A-Za-z0-9_-]*?\beyJ))\1[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`,
     String.raw`\bsk-[A-Za-z0-9_-]{8,}`,
     String.raw`\b(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}`,
     String.raw`\bglpat-[A-Za-z0-9_-]{16,}`,
@@ -17,7 +19,6 @@ const KEY = new RegExp(
     String.raw`\bgsk_[A-Za-z0-9]{16,}`,
     String.raw`\bAIza[A-Za-z0-9_-]{30,}`,
     String.raw`\b(?:AKIA|ASIA)[A-Z0-9]{12,}`,
-    String.raw`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`,
   ].join("|"),
   "g",
 );

@@ -17,11 +17,14 @@ from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import BaseUrl, Model, Simulated
 from combee.compose import FRONTS, ROLES, judges
+from combee.inspection.gates import gates
+from combee.local.admin_key import AdminKey, admin_key, dashboard_link
 from combee.local.deployment import BATCH_FLAGS, Deployment
 from combee.local.extras import pip_install, without
 from combee.local.preflight import check, model_flag, require_data_dir, stands_in
 from combee.local.stack import StackOptions, model_environment, stack
 from combee.local.stack_file import UP, sole_stack
+from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 
 INFORMATION = ("[info ", '"level": "info"')
@@ -87,10 +90,11 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                 sole_stack(settings, UP, Path(folder), tell=remark)
             )
             await check(settings, simulated=simulated, gateway=bool(fronts))
-            _, bootstrap = await opened.enter_async_context(
+            log, bootstrap = await opened.enter_async_context(
                 open_log(settings, restarted=lambda line: lines("broker", line))
             )
             add_to_stack_file({"bootstrap_servers": bootstrap})
+            key = await _admin_key(settings, log) if fronts else None
             options = StackOptions(
                 settings=settings,
                 bootstrap_servers=bootstrap,
@@ -98,6 +102,7 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                 simulated=simulated,
                 scan_workers=scan_workers,
                 roles=(*ROLES, *judges(settings), *fronts),
+                gateway_keys=key.gateway_keys if key else None,
             )
             console.print(f"starting {len(options.roles)} services on Kafka at {bootstrap}", soft_wrap=True)
             async with stack(options, lines) as supervisor:
@@ -111,11 +116,39 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                     | {"batch_size": settings.sizing.fixed_size},
                 )
                 served = (Path(folder) / "gateway.ready").read_text().strip() if fronts else ""
-                for line in banner(deployment, served):
+                signed_in = await _signed_in(settings, served, key) if key else ()
+                for line in (*banner(deployment, served), *signed_in):
                     console.print(line, markup=False, soft_wrap=True)
                 lines.all()
                 add_to_stack_file(asdict(deployment) | {"http": served})
                 await _first(stop, supervisor.failed())
+
+
+async def _admin_key(settings: Settings, log: Log) -> AdminKey | None:
+    """Return the key for commands where a judge is on and the gateway has no keys; None: it needs none."""
+    gateway = settings.gateway
+    if gateway.gateway_keys is not None or gateway.gateway_keys_file is not None:
+        return None
+    if not settings.gate.policy().all_judges and not await gates(log):
+        return None
+    try:
+        return await asyncio.to_thread(admin_key, settings)
+    except (OSError, ModuleNotFoundError) as error:
+        remark(f"no key for commands over HTTP, which will refuse them: {error}")
+        return None
+
+
+async def _signed_in(settings: Settings, served: str, key: AdminKey) -> list[str]:
+    """Return the lines that say how to give commands over HTTP and in the dashboard."""
+    lines = [f"  admin key        {key.path} (a judge is on: commands over HTTP need it)"]
+    if settings.gateway.dashboard and not without("dashboard"):
+        try:
+            link = await asyncio.to_thread(dashboard_link, served, key)
+        except OSError as error:
+            remark(str(error))
+        else:
+            lines.append(f"  to give commands {link} (opens once, within 15 minutes)")
+    return lines
 
 
 async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None:

@@ -24,14 +24,15 @@ _PATTERNS: Mapping[Flag, re.Pattern[str]] = {
               [^.\n]{0,40}\b(?:user|human|anyone|operator)s?\b
           | \bjailbreak
           | < ?[|｜][^\s|｜]+[|｜]> | \[ ?/?INST\] | < ?<?/?SYS>> | </?(?:system|assistant|user)>
-          | ^\s*\#*\s*(?:system|assistant)\s*:""",
+          | ^[^\S\n]*+\#*+[^\S\n]*+(?:system|assistant)\s*:""",
         re.IGNORECASE | re.VERBOSE | re.MULTILINE,
     ),
     "link": re.compile(
-        r"\b(?:https?|ftps?|file|wss?)://|\bwww\.\w|\b(?:javascript|data):\S+[,(]", re.IGNORECASE
+        r"\b(?:https?|ftps?|file|wss?)://|\bwww\.\w|(?<!\S)(?>\S*?\b(?:javascript|data):)\S+[,(]",
+        re.IGNORECASE,
     ),
     "tool call": re.compile(
-        r"""<\s*/?\s*(?:tool_call|tool_use|function_calls?|invoke)\b
+        r"""<\s*+(?:/\s*+)?(?:tool_call|tool_use|function_calls?|invoke)\b
           | "(?:tool_calls?|function_call|arguments)"\s*:
           | \b(?:curl|wget)\s+(?:-|\S+[./])
           | \brm\s+-[a-z]*[rf]

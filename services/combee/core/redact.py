@@ -4,6 +4,8 @@ import re
 
 HIDDEN = "***"
 SHAPES = (
+    # From where its word begins: a word that says eyJ again and again is read through once.
+    r"(?<![A-Za-z0-9_-])(?>[A-Za-z0-9_-]*?\beyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+",
     r"\bsk-[A-Za-z0-9_-]{8,}",
     r"\b(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}",
     r"\bglpat-[A-Za-z0-9_-]{16,}",
@@ -12,9 +14,8 @@ SHAPES = (
     r"\bgsk_[A-Za-z0-9]{16,}",
     r"\bAIza[A-Za-z0-9_-]{30,}",
     r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}",
-    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+",
 )
-"""Keys that are known by how they begin; JSON web tokens."""
+"""JSON web tokens; keys that are known by how they begin."""
 
 KEY = re.compile("|".join(SHAPES))
 BEARER = re.compile(r"(?i)\b(bearer\s+|authorization[\"']?\s*[:=]\s*[\"']?basic\s+)[A-Za-z0-9._~+/=-]{8,}")

@@ -1,4 +1,7 @@
-"""Who gives commands on a page: the holder of a key that is entered there, and kept in this page's memory alone."""
+"""Who gives commands on a page: the holder of a key that is entered there, or of the browser's session.
+
+A key that is entered is kept in this page's memory alone.
+"""
 
 from http import HTTPStatus
 
@@ -7,6 +10,7 @@ from nicegui import ui
 from combee.gateway.access.access import COMMANDS, caller_of, commander
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
+from combee.gateway.endpoints.sessions import COOKIE
 from combee.gateway.problems import Refusal
 
 
@@ -16,6 +20,8 @@ class Admin:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._caller: Caller | None = None
+        request = ui.context.client.request
+        self._session = request.cookies.get(COOKIE) if request is not None else None
         self._shown = ui.button(on_click=self.forget, color=None).props("flat dense no-caps icon=lock_open")
         self._shown.tooltip("commands are given with this key: forget it").set_visibility(False)
 
@@ -27,22 +33,21 @@ class Admin:
         Refusal
             If nobody may, or not with this key.
         """
-        now_ms = self._context.clock.now_ms()
-        self._context.keys.refresh(now_ms)
+        self._context.keys.refresh(self._context.clock.now_ms())
         try:
-            return commander(self._context.keys, self._caller, playbook, now_ms)
+            return self._commander(self._caller or self._of_session(), playbook)
         except Refusal:
             self.forget()
             raise
 
     def forget(self) -> None:
         """Forget the key."""
-        self._caller = None
+        self._caller = self._session = None
         self._shown.set_visibility(False)
 
     async def asked(self, playbook: str) -> Caller | None:
         """Return who may give commands; whoever has entered no key yet is asked for one. None: they gave none."""
-        if self._caller is None and self._context.keys:
+        if self._caller is None and self._of_session() is None and self._context.keys:
             await self._ask(playbook)
         try:
             return self.caller(playbook)
@@ -80,13 +85,23 @@ class Admin:
         request, context = ui.context.client.request, self._context
         address = request.client.host if request is not None and request.client else ""
         caller = await caller_of(context.keys, context.throttle, context.clock, address, given)
-        if caller is None:
+        if caller is None or not caller.has_key:
             context.throttle.refused(address)
+            return None
         return caller
+
+    def _of_session(self) -> Caller | None:
+        return self._context.sessions.caller(self._session, self._context.clock.now_ms())
+
+    def _commander(self, caller: Caller | None, playbook: str) -> Caller:
+        context = self._context
+        return commander(
+            context.keys, caller, playbook, context.clock.now_ms(), is_judged=context.is_judged()
+        )
 
     def _take(self, caller: Caller | None, playbook: str) -> None:
         if caller is None:
             raise Refusal(HTTPStatus.UNAUTHORIZED, "nobody has this key")
-        self._caller = commander(self._context.keys, caller, playbook, self._context.clock.now_ms())
+        self._caller = self._commander(caller, playbook)
         self._shown.text = caller.name
         self._shown.set_visibility(True)

@@ -11,7 +11,7 @@ from combee.gateway import names
 from combee.gateway.access.access import Access, SecurityHeaders
 from combee.gateway.access.body_limits import BodyLimits
 from combee.gateway.context import Context
-from combee.gateway.endpoints import commands, events, publishing, reading, spans, status
+from combee.gateway.endpoints import commands, events, publishing, reading, sessions, spans, status
 from combee.gateway.endpoints import reflection_status as fates
 from combee.gateway.openapi import documented
 from combee.gateway.problems import add_handlers
@@ -43,6 +43,7 @@ def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
         events.router(streams),
         reading.router(context),
         commands.router(context),
+        sessions.router(context),
         status.router(context, _current(context, metrics, metrics.text)),
     )
     if telemetry is not None:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from combee.core.gate.gate import gates_of
 from combee.core.tenants import Tenants
 from combee.gateway.access.keys import Keyring, keyring
+from combee.gateway.access.sessions import Sessions
 from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.feed import Changes, Feed
 from combee.history import History
@@ -50,6 +52,8 @@ class Context:
     """Traces that came in here since the start, by playbook."""
     keys: Keyring
     """Who may ask."""
+    sessions: Sessions
+    """Browsers that give commands without sending a key each time."""
     throttle: WrongKeyThrottle
     """Who tried with wrong keys."""
     tenants: Tenants
@@ -62,6 +66,10 @@ class Context:
         if self.playbooks.view.is_current and self.labels.is_current:
             self.known.set()
         return self.known.is_set()
+
+    def is_judged(self) -> bool:
+        """Return whether a judge is on for any playbook: by the settings, or by a gate that is there already."""
+        return bool(self.settings.gate.policy().all_judges or gates_of(self.labels.all().values()))
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """Return what must run beside the server; each runs for ever."""
@@ -153,6 +161,7 @@ def context_of(
         known=asyncio.Event(),
         traced=Counter(),
         keys=keyring(settings.gateway),
+        sessions=Sessions(),
         throttle=WrongKeyThrottle(settings.gateway.gateway_failed_keys),
         tenants=tenants,
         stopping=asyncio.Event(),

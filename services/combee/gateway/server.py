@@ -175,7 +175,7 @@ def check_bind(settings: GatewaySettings, keys: Keyring) -> None:
         is_open = not is_loopback(host)
     except ValueError as error:
         raise FatalError(f"COMBEE_GATEWAY_HOST is {host!r}: give an address, or localhost") from error
-    if is_open and not keys:
+    if is_open and keys.anybody is not None:
         raise FatalError(
             f"the gateway would be open to everybody who reaches {host}: set COMBEE_GATEWAY_KEYS or"
             " COMBEE_GATEWAY_KEYS_FILE (docs/guide/http.md), or listen on 127.0.0.1"

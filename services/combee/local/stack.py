@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from combee.clock import SystemClock
@@ -51,6 +51,8 @@ class StackOptions:
     replicas: int = 1
     """Processes of each other service."""
     roles: tuple[str, ...] = SERVICES
+    gateway_keys: str | None = field(default=None, repr=False)
+    """The gateway's keys; None: those of our environment."""
 
 
 def child_environment(options: StackOptions) -> dict[str, str]:
@@ -79,6 +81,8 @@ def child_environment(options: StackOptions) -> dict[str, str]:
         "otel_endpoint": worker.otel_endpoint,
     }
     named = {f"COMBEE_{name.upper()}": _text(value) for name, value in values.items() if value is not None}
+    if options.gateway_keys is not None:
+        named["COMBEE_GATEWAY_KEYS"] = options.gateway_keys
     return environment() | named
 
 

@@ -188,7 +188,7 @@ async def test_a_page_of_another_origin_may_neither_read_nor_post_as_it_could_wi
             answer = await gateway.client.post(
                 "/v1/playbooks/a/import", content='{"text": "", "format": "ace"}', headers=headers
             )
-            assert answer.status_code == 422
+            assert answer.status_code == 415
 
     async with asked(gateway_cors_origins="https://good.example, https://better.example") as gateway:
         for name, allowed in (("good", True), ("better", True), ("evil", False)):

@@ -10,6 +10,7 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.core.playbook.lines import content_digest
+from combee.gateway.endpoints import publishing
 from combee.ports import Outgoing, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -431,3 +432,15 @@ async def test_an_empty_trace_is_refused_with_the_remedy() -> None:
         assert found["detail"] == (
             "the trace is empty: fill in at least one of task, trajectory, answer, feedback"
         )
+
+
+async def test_a_text_too_large_for_a_record_is_refused_before_any_pattern_sees_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(publishing, "redacted_deep", seen.append)
+    async with asked() as gateway:
+        large = {**LESSON, "key_insight": "eyJ-" * 300_000}
+        answer = await gateway.client.post("/v1/reflections", json=large)
+        assert answer.status_code == 413
+        assert not seen

@@ -121,10 +121,10 @@ async def test_a_flush_makes_a_version_of_what_waits() -> None:
         assert (again["done"], again["changed"]) == (True, False), "nothing waits"
 
 
-async def test_a_flush_needs_no_body() -> None:
+async def test_a_flush_has_nothing_to_say() -> None:
     async with learning() as (_, gateway):
         await post(gateway, 1)
-        answer = await gateway.client.post(f"{PATH}/flush?wait_s=10")
+        answer = await gateway.client.post(f"{PATH}/flush?wait_s=10", json={})
         assert (answer.status_code, answer.json()["version"]) == (200, 1)
 
 

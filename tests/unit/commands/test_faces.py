@@ -302,7 +302,7 @@ async def test_a_flush_is_the_same_command_from_learn_and_over_http() -> None:
         async with asked(deployment.log) as gateway:
             assert (await gateway.context.live.seen()).windows.newest(NAME) == 0
             if face == "http":
-                answer = await gateway.client.post(f"/v1/playbooks/{NAME}/flush")
+                answer = await gateway.client.post(f"/v1/playbooks/{NAME}/flush", json={})
                 assert answer.status_code == 202
             else:
                 commands = commands_on(deployment.log, deployment.clock)

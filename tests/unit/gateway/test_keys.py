@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from combee.gateway.access.keys import ANYBODY, keyring
 from combee.gateway.server import check_bind
@@ -170,3 +171,21 @@ def test_a_keys_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
     path.chmod(0o666)
     with pytest.raises(SettingsError, match=r"keys\.json can be written by everybody"):
         keyring(GatewaySettings(gateway_keys_file=path))
+
+
+def test_what_needs_no_key_is_said_beside_the_keys_and_opens_loopback_alone() -> None:
+    text = f'anybody = ["playbooks:read"]\n[[keys]]\nname = "a"\nkey = "{WRITER}"\nscopes = ["reflections:write"]\n'
+    keys = keyring(GatewaySettings(gateway_keys=SecretStr(text)))
+    anybody = keys.caller(None, 0)
+    assert anybody is not None
+    assert anybody.scopes == {"playbooks:read"}
+    assert not anybody.has_key
+    assert keys.holds(anybody, 0)
+    assert not keys.holds(ANYBODY, 0)
+    holder = keys.caller(WRITER, 0)
+    assert holder is not None
+    assert holder.has_key
+    with pytest.raises(FatalError, match="COMBEE_GATEWAY_KEYS"):
+        bind(gateway_host="0.0.0.0", gateway_keys=SecretStr(text))  # noqa: S104 - refused
+    with pytest.raises(SettingsError, match="anybody"):
+        keyring(GatewaySettings(gateway_keys=SecretStr(text.replace("playbooks:read", "all"))))

@@ -72,11 +72,11 @@ ANSWER_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 
-_FENCE = re.compile(r"^[ \t]*`{3,}|`{3,}[ \t]*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*`{3,}|(?<!`)`{3,}[ \t]*$", re.MULTILINE)
 _LANGUAGE = re.compile(r"[\w+#.-]*[ \t]*\n")
-_TAG = r"<\s*/?\s*(?:(?:curr_param|side_info)\b|version\s+[0-9a-f]{8}\s*>)"
+_TAG = r"<\s*+(?:/\s*+)?(?:(?:curr_param|side_info)\b|version\s+[0-9a-f]{8}\s*>)"
 _OUR_TAGS = re.compile(_TAG, re.IGNORECASE)
-_ECHO = re.compile(rf"^\s*{_TAG}[\s0-9a-f]*>?\s*$", re.IGNORECASE | re.MULTILINE)
+_ECHO = re.compile(rf"^[^\S\n]*{_TAG}(?:[^\S\n]|[0-9a-f])*(?:>[^\S\n]*)?$", re.IGNORECASE | re.MULTILINE)
 
 
 # ---- records

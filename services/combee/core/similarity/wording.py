@@ -21,7 +21,7 @@ _SAME_SIGNS = str.maketrans(
     | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " "}
     | {power: f"^{digit}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 )
-_BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.+?)(?<=\S)\*\*(?!\w)")
+_BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.{1,200}?)(?<=\S)\*\*(?!\w)")
 _SHORT_FORMS = (
     (re.compile(r"\bcan't\b", re.IGNORECASE), "can not"),
     (re.compile(r"\bwon't\b", re.IGNORECASE), "will not"),
@@ -33,8 +33,8 @@ _NUMBER = r"(?:(?<![\w)\]%])[-+])?(?:\d+(?:[.,:]\d+)*|(?<![\w.])\.\d+)(?:[eE][-+
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d]\w*(?:\.\w+)*)"
     rf"|(?P<number>{_NUMBER})"
-    r"|(?P<stop>[.;!?]+(?=[\s\"'`)\]]|$))"
-    r"|(?P<pause>[,:]+(?=[\s\"'`)\]]|$))"
+    r"|(?P<stop>(?<![.;!?])[.;!?]+(?=[\s\"'`)\]]|$))"
+    r"|(?P<pause>(?<![,:])[,:]+(?=[\s\"'`)\]]|$))"
     r"|`(?P<code>[^`]+)`"
     r"|(?P<blank>([\"'])[^\w\"']*\7)"  # a quoted separator, or an empty text
     r"|(?P<joint>(?<=[^\W\d_]{2})-(?=[^\W\d_]{2})|(?<=\d)-(?=[^\W\d_]))"

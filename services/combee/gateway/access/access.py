@@ -4,7 +4,7 @@ import asyncio
 import base64
 import binascii
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -21,10 +21,15 @@ from combee.ports import Clock
 from combee_schemas.base import LineName
 
 API = "/v1/"
+JSON = "application/json"
 OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """What load balancers and tools ask for without a key; it tells of no playbook."""
 CALLER = "combee.caller"
 COMMANDS: KeyScope = "playbooks:admin"
+NO_KEY = (
+    f"a judge is on, so commands need a key with the scope {COMMANDS}: 'combee up' makes one and says where it is; a"
+    " gateway that runs by itself needs COMBEE_GATEWAY_KEYS_FILE (docs/guide/http.md)"
+)
 WRONG_KEY_WAITS_S = 1.0
 CHALLENGES: Mapping[bool, str] = {
     True: 'Bearer realm="combee"',
@@ -105,11 +110,13 @@ class Access:
 
     async def _admitted(self, scope: Scope) -> Caller | None:
         headers, path = Headers(scope=scope), str(scope["path"])
-        if not self._keys and not _is_loopback(headers.get("host", "")):
+        if self._keys.anybody is not None and not _is_loopback(headers.get("host", "")):
             # A page of the Internet may have pointed its own name at this machine (DNS rebinding).
             raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "without API keys only loopback names are answered")
         if scope["type"] == "websocket" or not (path.startswith(API) or path in OPEN):
-            self._check_origin(headers)
+            # Browsers ask nobody whether a page of somewhere else may open a websocket. Plain requests too: the
+            # dashboard's library polls where there are no websockets, and lets every origin read its answers.
+            check_origin(headers, self._origins)
         caller = await self._caller(scope, _key(headers.get("authorization", "")))
         if path in OPEN:
             return caller
@@ -130,15 +137,18 @@ class Access:
 
         return await caller_of(self._keys, self._throttle, self._clock, _address(scope), given, waits)
 
-    def _check_origin(self, headers: Headers) -> None:
-        """Refuse a page of somewhere else that opens a websocket: browsers ask nobody whether it may.
 
-        Outside the API plain requests too: the dashboard's library polls where there are no websockets, and lets
-        every origin read its answers.
-        """
-        origin = headers.get("origin", "")
-        if origin and urlsplit(origin).netloc != headers.get("host") and origin not in self._origins:
-            raise Refusal(HTTPStatus.FORBIDDEN, "a page of another origin")
+def check_origin(headers: Headers, origins: Sequence[str]) -> None:
+    """Refuse a page of somewhere else, but for ``origins``; what is no browser names no origin."""
+    origin = headers.get("origin", "")
+    if origin and urlsplit(origin).netloc != headers.get("host") and origin not in origins:
+        raise Refusal(HTTPStatus.FORBIDDEN, "a page of another origin")
+
+
+def check_json(headers: Headers) -> None:
+    """Refuse a body of another type: this one a browser sends for another origin's page only once CORS allows it."""
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send {JSON}")
 
 
 async def caller_of(
@@ -228,8 +238,16 @@ def check_touch(caller: Caller, playbook: LineName) -> None:
         raise Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
 
 
-def commander(keys: Keyring, caller: Caller | None, playbook: str, now_ms: int) -> Caller:
-    """Return who may give commands to a playbook, by the rules of the HTTP endpoints; without keys anybody may.
+def check_has_key(caller: Caller, *, is_judged: bool) -> None:
+    """Refuse a command without a key where a judge is on: whoever may command may overrule the judge."""
+    if is_judged and not caller.has_key:
+        raise Refusal(HTTPStatus.FORBIDDEN, NO_KEY)
+
+
+def commander(keys: Keyring, caller: Caller | None, playbook: str, now_ms: int, *, is_judged: bool) -> Caller:
+    """Return who may give commands to a playbook, by the rules of the HTTP endpoints.
+
+    ``is_judged``: a judge is on for some playbook; else without keys anybody may.
 
     Raises
     ------
@@ -239,6 +257,7 @@ def commander(keys: Keyring, caller: Caller | None, playbook: str, now_ms: int) 
     holder = caller or keys.caller(None, now_ms)
     if holder is None or not keys.holds(holder, now_ms):
         raise Refusal(HTTPStatus.UNAUTHORIZED, f"a key with the scope {COMMANDS} is needed")
+    check_has_key(holder, is_judged=is_judged)
     check_scope(holder, COMMANDS)
     check_touch(holder, playbook)
     return holder

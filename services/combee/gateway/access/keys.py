@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import structlog
 from pydantic import (
@@ -102,6 +102,11 @@ class Caller:
         )
 
     @property
+    def has_key(self) -> bool:
+        """Whether a key was given."""
+        return bool(self.digest)
+
+    @property
     def sees_all(self) -> bool:
         """Whether every playbook is."""
         return "" in self.namespaces
@@ -109,6 +114,13 @@ class Caller:
 
 ANYBODY = Caller(name="anybody", scopes=SCOPES)
 """Where no keys are configured, which only loopback allows."""
+
+
+class Given(NamedTuple):
+    """The keys of a file or a setting, and what callers without one may do; None: nothing."""
+
+    callers: Sequence[Caller]
+    anybody: Caller | None = None
 
 
 class Keyring:
@@ -121,32 +133,33 @@ class Keyring:
         self,
         callers: Sequence[Caller] | None = None,
         *,
+        anybody: Caller | None = None,
         file: Path | None = None,
         state: tuple[int, ...] | None = None,
     ) -> None:
-        self._callers = callers
+        self._callers = callers or ()
+        self.anybody = ANYBODY if callers is None else anybody
+        """What callers without a key may do; None: nothing."""
         self._file = file
         self._seen = state
         self._trouble = ""
         self._told_ms = 0
 
     def __bool__(self) -> bool:
-        return self._callers is not None
+        return self.anybody is not ANYBODY
 
     def caller(self, given: str | None, now_ms: int) -> Caller | None:
-        """Return whose key was given; None if nobody's. It takes as long for the first key as for none."""
-        if self._callers is None:
-            return ANYBODY
+        """Return whose key was given, else who needs none; it takes as long for the first key as for none."""
         digest, holder = _digest(given or ""), None
         for caller in self._callers:
             if hmac.compare_digest(caller.digest, digest):
                 holder = caller
-        return holder if holder and self.holds(holder, now_ms) else None
+        return holder if holder and self.holds(holder, now_ms) else self.anybody
 
     def holds(self, caller: Caller, now_ms: int) -> bool:
         """Return whether a key still opens what it did."""
-        if self._callers is None:
-            return caller is ANYBODY
+        if not caller.has_key:
+            return caller == self.anybody
         return caller in self._callers and (caller.expires_ms is None or now_ms < caller.expires_ms)
 
     def refresh(self, now_ms: int) -> None:
@@ -157,7 +170,7 @@ class Keyring:
         if state != self._seen:
             self._seen, self._trouble = state, ""
             try:
-                self._callers = _read(self._file, empty=True)
+                self._callers, self.anybody = _read(self._file, empty=True)
                 logger.info("keys_read", file=str(self._file), keys=len(self._callers))
             except SettingsError as error:
                 self._trouble, self._told_ms = str(error), now_ms - TOLD_AGAIN_MS
@@ -191,15 +204,17 @@ def keyring(settings: GatewaySettings) -> Keyring:
     if settings.gateway_keys is not None and settings.gateway_keys_file is not None:
         raise SettingsError(f"{source} and {source}_FILE are both set: keep one of them")
     if settings.gateway_keys is not None:
-        return Keyring(_checked(settings.gateway_keys.get_secret_value(), source))
+        callers, anybody = _checked(settings.gateway_keys.get_secret_value(), source)
+        return Keyring(callers, anybody=anybody)
     if settings.gateway_keys_file is None:
         return Keyring()
     path = settings.gateway_keys_file
     state = _state(path)  # before it is read: what changes meanwhile is read again
-    return Keyring(_read(path), file=path, state=state)
+    callers, anybody = _read(path)
+    return Keyring(callers, anybody=anybody, file=path, state=state)
 
 
-def _read(path: Path, *, empty: bool = False) -> Sequence[Caller]:
+def _read(path: Path, *, empty: bool = False) -> Given:
     try:
         text = read_trusted(path)
     except (OSError, UnicodeDecodeError) as error:
@@ -207,13 +222,16 @@ def _read(path: Path, *, empty: bool = False) -> Sequence[Caller]:
     return _checked(text, str(path), empty=empty)
 
 
-def _checked(text: str, source: str, *, empty: bool = False) -> Sequence[Caller]:
+def _checked(text: str, source: str, *, empty: bool = False) -> Given:
     """Return the keys in a text; ``empty``: it may be that the last one was taken out."""
     try:
-        keys = TypeAdapter(list[_Key]).validate_python(_parsed(text))
+        keys, scopes = TypeAdapter(tuple[list[_Key], frozenset[Scope]]).validate_python(_parsed(text))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise SettingsError(f"{source}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        place = ".".join(
+            map(str, first["loc"][1:] if first["loc"][0] == 0 else (ANYBODY.name, *first["loc"][1:]))
+        )
+        raise SettingsError(f"{source}: {place}: {first['msg']}") from None
     except ValueError:
         raise SettingsError(f"{source}: neither a JSON list of keys nor TOML with [[keys]]") from None
     # A file without a letter is one that is being written.
@@ -222,10 +240,12 @@ def _checked(text: str, source: str, *, empty: bool = False) -> Sequence[Caller]
     callers = [key.caller() for key in keys]
     if len({caller.digest for caller in callers}) < len(callers):
         raise SettingsError(f"{source}: one key is there twice")
-    return callers
+    return Given(callers, Caller(name=ANYBODY.name, scopes=scopes) if scopes else None)
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> tuple[Any, Any]:
+    """Return the keys, and the scopes of callers without one."""
     if text.lstrip().startswith("[") and not text.lstrip().startswith("[["):
-        return json.loads(text)
-    return tomllib.loads(text).get("keys", [])
+        return json.loads(text), []
+    document = tomllib.loads(text)
+    return document.get("keys", []), document.get(ANYBODY.name, [])

@@ -6,13 +6,20 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from combee.commands.playbook import Commands, Decision, Effect
 from combee.core.commands import Reason, RefusedError
 from combee.core.formats.files import read_playbook
 from combee.gateway import playbooks
-from combee.gateway.access.access import allowed, check_touch
+from combee.gateway.access.access import (
+    CALLER,
+    allowed,
+    check_has_key,
+    check_json,
+    check_origin,
+    check_touch,
+)
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.endpoints.bodies import (
@@ -33,9 +40,9 @@ from combee.gateway.problems import BODY, Refusal, problems, unavailable
 from combee.gateway.store import commands_of
 from combee.gateway.values import Sent
 from combee.ports import PoisonError
+from combee.settings.gateway import listed
 from combee_schemas.base import playbook_of
 
-NO_BODY, NEWEST, NO_REASON, WHOLE = Asked(), Adopt(), Judgement(), Rejection()
 STATUSES: Mapping[Reason, HTTPStatus] = {
     "unknown": HTTPStatus.NOT_FOUND,
     "invalid": HTTPStatus.BAD_REQUEST,
@@ -72,11 +79,11 @@ class Endpoints:
             call, body, lambda to: to.promote(call.name, body.label, body.version, command_id=body.command_id)
         )
 
-    async def approve(self, call: Given, body: Judgement = NO_REASON) -> Sent:
+    async def approve(self, call: Given, body: Judgement) -> Sent:
         """Approve a gated playbook's candidate: agents read it once all its judges accept it."""
         return await self._judged(call, body, accepts=True)
 
-    async def reject(self, call: Given, body: Rejection = WHOLE) -> Sent:
+    async def reject(self, call: Given, body: Rejection) -> Sent:
         """Reject a gated playbook's candidate: agents never read it, and what its batches taught is taken back.
 
         With `entry_ids` or `sources` only these go, and the rest is the next candidate.
@@ -150,7 +157,7 @@ class Endpoints:
             lambda to: to.branch(call.name, body.branch, body.settings, command_id=body.command_id),
         )
 
-    async def adopt(self, call: Given, body: Adopt = NEWEST) -> Sent:
+    async def adopt(self, call: Given, body: Adopt) -> Sent:
         """Make what a branch (`NAME@BRANCH`) says its playbook's next version; the branch stays and learns on."""
         playbook = playbook_of(call.name)
         return await self._carried_out(
@@ -159,13 +166,13 @@ class Endpoints:
             lambda to: to.adopt(playbook, call.name, body.version, command_id=body.command_id),
         )
 
-    async def consolidate(self, call: Given, body: Asked = NO_BODY) -> Sent:
+    async def consolidate(self, call: Given, body: Asked) -> Sent:
         """Let the model merge entries that are alike and judge those that are mostly harmful."""
         return await self._carried_out(
             call, body, lambda to: to.consolidate(call.name, command_id=body.command_id)
         )
 
-    async def flush(self, call: Given, body: Asked = NO_BODY) -> Sent:
+    async def flush(self, call: Given, body: Asked) -> Sent:
         """Close the window now: what waits goes into a batch without others, and becomes a version."""
 
         async def decide(commands: Commands) -> Decision:
@@ -183,7 +190,6 @@ class Endpoints:
     async def _carried_out(self, call: Call, body: Asked, decide: Decide) -> Sent:
         """Decide, send, and wait for what becomes of it, if that is wanted."""
         check_touch(call.caller, call.name)
-        playbooks.check_current(self._context)
         commands = commands_of(self._context, f"key:{call.caller.name}")
         made: Effect | None = None
         try:
@@ -209,9 +215,31 @@ class Endpoints:
         return Refusal(STATUSES[error.reason], str(error))
 
 
+def from_its_own_page(context: Context) -> Callable[[Request], None]:
+    """Return a dependency: the request comes from no page, from the gateway's own, or from one that CORS names."""
+    origins = listed(context.settings.gateway.gateway_cors_origins)
+
+    def check(request: Request) -> None:
+        check_json(request.headers)
+        check_origin(request.headers, origins)
+
+    return check
+
+
+def with_a_key_if_judged(context: Context) -> Callable[[Request], None]:
+    """Return a dependency: where a judge is on, the caller has given a key."""
+
+    def check(request: Request) -> None:
+        playbooks.check_current(context)
+        check_has_key(request.scope[CALLER], is_judged=context.is_judged())
+
+    return check
+
+
 def router(context: Context) -> APIRouter:
     """Return the endpoints."""
-    commands, routes = Endpoints(context), APIRouter(tags=["commands"])
+    guards = [Depends(from_its_own_page(context)), Depends(with_a_key_if_judged(context))]
+    commands, routes = Endpoints(context), APIRouter(tags=["commands"], dependencies=guards)
     for verb, work in (
         ("promote", commands.promote),
         ("approve", commands.approve),
@@ -237,7 +265,7 @@ def router(context: Context) -> APIRouter:
             responses={
                 200: {"description": "Its effect is there, or nothing was to be done.", "model": Sent},
                 202: {"description": "Kafka has acknowledged it; the services get to it."},
-                **problems(400, 404, 409, *BODY),
+                **problems(400, 404, 409, 415, *BODY),
             },
         )
     return routes

@@ -17,7 +17,7 @@ from combee.core.playbook.lines import with_digests
 from combee.core.redact import redacted_deep
 from combee.core.sources import gateway_source
 from combee.core.tenants import tenant_of
-from combee.gateway.access.access import allowed
+from combee.gateway.access.access import JSON, allowed, check_json
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import BODY, Refusal, Wrong, busy, invalid, problems, unknowns, wrongs
@@ -33,7 +33,6 @@ from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 from combee_schemas.trace_context import TraceContext, with_trace_context
 
-JSON = "application/json"
 JSON_LINES = (
     "these are JSON lines: send a list of objects that each name their playbook, or use 'combee publish FILE'"
 )
@@ -96,24 +95,28 @@ class Publishing:
         refusals = [result for result in results if isinstance(result, Refusal)]
         if len(refusals) == len(results):
             raise _all_refused(refusals, single=single)
-        receipt = await self._receipt(kind, results)
+        receipt = await self._receipt(kind, caller, results)
         return (HTTPStatus.MULTI_STATUS if receipt.refused else HTTPStatus.ACCEPTED), receipt
 
     async def publish(
         self, kind: Kind, caller: Caller, objects: Sequence[Any], context: TraceContext | None = None
     ) -> Receipt:
         """Write objects that came in another form, as from that span; return what became of them."""
-        return await self._receipt(kind, self._results(kind, caller, objects), context)
+        return await self._receipt(kind, caller, self._results(kind, caller, objects), context)
 
     def _results(self, kind: Kind, caller: Caller, objects: Sequence[Any]) -> list[Message | Refusal]:
         results = self._consistent(kind, [self._checked(kind, caller, given) for given in objects])
         return self._within_limits(kind, results)
 
     async def _receipt(
-        self, kind: Kind, results: Sequence[Message | Refusal], context: TraceContext | None = None
+        self,
+        kind: Kind,
+        caller: Caller,
+        results: Sequence[Message | Refusal],
+        context: TraceContext | None = None,
     ) -> Receipt:
         messages = [result for result in results if isinstance(result, Message)]
-        repeated = await self._write(kind, messages, context)
+        repeated = await self._write(kind, caller, messages, context)
         items = [self._item(kind, at, result, repeated) for at, result in enumerate(results)]
         return Receipt(
             accepted=sum(item.status == "accepted" for item in items),
@@ -136,14 +139,12 @@ class Publishing:
 
     def _checked(self, kind: Kind, caller: Caller, given: Any) -> Message | Refusal:
         """Return one object as a message that fits a record, or why not."""
-        if not isinstance(given, dict):
-            return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
-        if refusal := _for_a_branch(given.get("playbook")):
+        if refusal := _unfit(kind, given):
             return refusal
         what, unknown = f"not a {kind.topic.message.type}", unknowns(kind.topic.message, given)
         try:
             fields = {name: value if name in NAMES else redacted_deep(value) for name, value in given.items()}
-            if self._context.keys:
+            if caller.has_key:
                 # Before the id: what two keys say in the same words are two reflections.
                 fields["source"] = gateway_source(caller.name, proven=self._provenance.vouches).model_dump()
             if kind.prefix and fields.get(kind.id_field) is None:
@@ -173,7 +174,7 @@ class Publishing:
         known: dict[str, object] = {}
         if not getattr(message, "created_at_ms", 0):
             known["created_at_ms"] = self._context.clock.now_ms()
-        if isinstance(message, Outcome) and not message.caller and self._context.keys:
+        if isinstance(message, Outcome) and not message.caller and caller.has_key:
             known["caller"] = caller.name[:MOST_CALLER]
         return message.model_copy(update=known)
 
@@ -235,14 +236,14 @@ class Publishing:
         return None
 
     async def _write(
-        self, kind: Kind, messages: Sequence[Message], context: TraceContext | None
+        self, kind: Kind, caller: Caller, messages: Sequence[Message], context: TraceContext | None
     ) -> Mapping[Place, bool]:
         """Write what was not acknowledged before; return by place which was."""
         places = {self._place(kind, message): message for message in messages}
         known = {place for place in places if place in self._acknowledged}
         fresh = [message for place, message in places.items() if place not in known]
         if fresh:
-            records = (self._record(kind, message) for message in fresh)
+            records = (self._record(kind, caller, message) for message in fresh)
             offsets = await self._context.write(*(with_trace_context(record, context) for record in records))
             self._note(fresh, offsets)
         self._acknowledged.update({place: fingerprint(message) for place, message in places.items()})
@@ -250,10 +251,10 @@ class Publishing:
             self._acknowledged.popitem(last=False)
         return {place: place in known for place in places}
 
-    def _record(self, kind: Kind, message: Message) -> Outgoing:
+    def _record(self, kind: Kind, caller: Caller, message: Message) -> Outgoing:
         """Return the record of a message; it proves the key that the message came with."""
         source = getattr(message, "source", None)
-        return self._provenance.vouched(kind.topic.record(message), source if self._context.keys else None)
+        return self._provenance.vouched(kind.topic.record(message), source if caller.has_key else None)
 
     def _note(self, messages: Sequence[Message], offsets: Sequence[int]) -> None:
         """Let the live picture know at once what it will read in a moment: who asks next is told of it."""
@@ -281,12 +282,35 @@ class Publishing:
         return kind.topic.name, str(getattr(message, "playbook", "")), own
 
 
+def _characters(value: Any) -> int:
+    """Return how long the texts in a JSON value are together: as many bytes it has at least."""
+    match value:
+        case str():
+            return len(value)
+        case list():
+            return sum(map(_characters, value))
+        case dict():
+            return sum(len(name) + _characters(part) for name, part in value.items())
+    return 0
+
+
 def _is_json_lines(body: bytes) -> bool:
     """Return whether a body that is not JSON begins with a line that is an object."""
     try:
         return isinstance(from_json(body.lstrip().partition(b"\n")[0]), dict)
     except ValueError:
         return False
+
+
+def _unfit(kind: Kind, given: Any) -> Refusal | None:
+    """Return why an object is none of a kind, as far as that is known before any pattern sees its texts."""
+    if not isinstance(given, dict):
+        return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
+    message = kind.topic.message
+    if _characters(given) > message.max_bytes:
+        detail = f"a {message.type} has at most {message.max_bytes} bytes; shorten it"
+        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    return _for_a_branch(given.get("playbook"))
 
 
 def _for_a_branch(playbook: Any) -> Refusal | None:
@@ -332,9 +356,7 @@ def _add(routes: APIRouter, publishing: Publishing, kind: Kind) -> None:
     async def publish(
         request: Request, caller: Annotated[Caller, Depends(allowed("reflections:write"))]
     ) -> Response:
-        # A type that browsers send for pages of other origins only after asking, which CORS then denies.
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
-            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send {JSON}")
+        check_json(request.headers)
         status, receipt = await publishing.take(kind, caller, await request.body())
         return Response(receipt.model_dump_json(), status, media_type=JSON)
 

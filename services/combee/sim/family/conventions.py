@@ -20,10 +20,10 @@ _PHRASES: dict[Form, str] = {
     "quotient": "{0} divided by {1}",
 }
 _FORMS: dict[Form, re.Pattern[str]] = {
-    "share": re.compile(r"(.+) divided by the sum of \1 and (.+)"),
-    "change": re.compile(r"the excess of (.+) over (.+) divided by \2"),
-    "complement": re.compile(r"one minus (.+) divided by (.+)"),
-    "quotient": re.compile(r"(.+) divided by (.+)"),
+    "share": re.compile(r"(.{1,100}) divided by the sum of \1 and (.{1,100})"),
+    "change": re.compile(r"the excess of (.{1,100}) over (.{1,100}) divided by \2"),
+    "complement": re.compile(r"one minus (.{1,100}) divided by (.{1,100})"),
+    "quotient": re.compile(r"(.{1,100}) divided by (.{1,100})"),
 }
 _SENTENCE = re.compile(
     r"report the (?P<quantity>[^,.]{1,80}?) in (?P<unit>" + "|".join(UNITS) + r") "

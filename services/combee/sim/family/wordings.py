@@ -25,10 +25,14 @@ class Template:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """A pattern of the lessons said this way; the last field takes what it can, the others as little."""
-        parts = _FIELD.split(self.text.rstrip("."))
-        said = (f"(?P<{part}>.+?)" if n % 2 else re.escape(part) for n, part in enumerate(parts))
+        first, *rest = _FIELD.split(self.text.rstrip("."))
+        said = [
+            f"(?P<{name}>.+?){re.escape(after)}" for name, after in zip(rest[::2], rest[1::2], strict=True)
+        ]
+        # A field ends where what follows it is said first: no other end is tried.
+        fields = [*(f"(?>{field})" for field in said[:-1]), *said[-1:]]
         end = r"\.?" if self.text.endswith(".") else ""
-        return re.compile("".join(said) + end, re.IGNORECASE | re.DOTALL)
+        return re.compile(re.escape(first) + "".join(fields) + end, re.IGNORECASE | re.DOTALL)
 
     @cached_property
     def sign(self) -> str:
@@ -61,7 +65,7 @@ def _pattern(way: str) -> re.Pattern[str]:
         if n % 2 == 0:
             said.append(re.escape(part))
         else:
-            said.append(f"(?P=p{part})" if part in named else f"(?P<p{part}>.+?)")
+            said.append(f"(?P=p{part})" if part in named else f"(?P<p{part}>.{{1,100}}?)")
             named.add(part)
     return re.compile("".join(said), re.IGNORECASE)
 

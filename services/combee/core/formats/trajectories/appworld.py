@@ -26,11 +26,15 @@ CALLS, CODE, LOG, REPORT = (
     "evaluation/report.md",
 )
 TASK = "\nTask: "
-INTERACTION = re.compile(
-    r"^#+ (?:Execution|Environment Interaction) \d+\n-+\n```python\n(.*?)\n```\n+```\n(.*?)\n```\s*$",
-    re.DOTALL | re.MULTILINE,
+INTERACTION = (
+    re.compile(r"^#+ (?:Execution|Environment Interaction) \d+\n-+\n```python\n", re.MULTILINE),
+    re.compile(r"\n```\n+```\n"),
+    re.compile(r"\n```[^\S\n]*$", re.MULTILINE),
 )
-INSTRUCTION = re.compile(r"Instruction: (.*?)\n\s*│?\s*│?\n", re.DOTALL)
+"""What stands before the code, between it and its output, and after that."""
+INSTRUCTION = "Instruction: "
+EMPTY_LINE = re.compile(r"\n[^\S\n]*(?:│[^\S\n]*+│?)?\n")
+"""Of a text in a box, too."""
 COUNT = re.compile(r"Num (Passed|Failed) Tests\s*:\s*(\d+)")
 FAILS = re.compile(r"^─+ Fails ─+\s*$", re.MULTILINE)
 REPORT_BYTES = 6 * 1024
@@ -43,7 +47,7 @@ Messages = Sequence[Mapping[str, Any]]
 def read_task(files: Files, mark: str) -> Trajectory | None:
     """Read what one task left behind; of a task that was tried again the last time."""
     calls = [call for call in map(_messages, json_lines(files.get(CALLS, ""))) if _asks_generator(call)]
-    interactions = INTERACTION.findall(files.get(CODE, ""))
+    interactions = list(_interactions(files.get(CODE, "")))
     if calls:
         task, steps = _conversation(calls[-1])
         # What the last code did no call was told.
@@ -90,6 +94,21 @@ def _conversation(messages: Messages) -> tuple[str, tuple[Step, ...]]:
     return texts[at].rpartition(TASK)[2].strip(), tuple(steps)
 
 
+def _interactions(text: str) -> Iterator[tuple[str, str]]:
+    """Yield codes and their outputs; one that is not whole, and what follows it, is left out."""
+    at = 0
+    while True:
+        places = []
+        for pattern in INTERACTION:
+            match = pattern.search(text, at)
+            if match is None:
+                return
+            places.append(match)
+            at = match.end()
+        before, between, after = places
+        yield text[before.end() : between.start()], text[between.end() : after.start()]
+
+
 def _executions(interactions: Sequence[tuple[str, str]]) -> Iterator[Step]:
     for code, output in interactions:
         yield Step("assistant", code)
@@ -98,8 +117,9 @@ def _executions(interactions: Sequence[tuple[str, str]]) -> Iterator[Step]:
 
 def _logged_task(log: str) -> str:
     """Return the task out of a log that is drawn as a box."""
-    match = INSTRUCTION.search(log[:LOG_CHARS])
-    return " ".join(match[1].replace("│", " ").split()) if match else ""
+    _, _, after = log[:LOG_CHARS].partition(INSTRUCTION)
+    match = EMPTY_LINE.search(after)
+    return " ".join(after[: match.start()].replace("│", " ").split()) if match else ""
 
 
 def _counts(report: str) -> tuple[int, int]:

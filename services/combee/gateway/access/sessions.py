@@ -1,0 +1,53 @@
+"""Sessions of browsers that may give commands; each begins with a link that opens once. Both are kept as hashes."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+from combee.gateway.access.keys import Caller
+
+LINK_MS = 15 * 60_000
+SESSION_MS = 12 * 3_600_000
+MOST = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    caller: Caller
+    until_ms: int
+
+
+class Sessions:
+    """Links and sessions of one gateway, in its memory alone: they end with it."""
+
+    def __init__(self) -> None:
+        self._links: dict[bytes, _Kept] = {}
+        self._sessions: dict[bytes, _Kept] = {}
+
+    def link(self, caller: Caller, now_ms: int) -> str:
+        """Return a token that opens one session of a caller, within ``LINK_MS``."""
+        return _added(self._links, _Kept(caller, now_ms + LINK_MS))
+
+    def open(self, token: str, now_ms: int) -> str | None:
+        """Return a new session for a token, which is worth nothing from now on; None: it was worth nothing before."""
+        kept = self._links.pop(_digest(token), None)
+        if kept is None or now_ms >= kept.until_ms:
+            return None
+        return _added(self._sessions, _Kept(kept.caller, now_ms + SESSION_MS))
+
+    def caller(self, session: str | None, now_ms: int) -> Caller | None:
+        """Return whose session it is, None if nobody's or over; whether the key still holds is not known here."""
+        kept = self._sessions.get(_digest(session or ""))
+        return kept.caller if kept is not None and now_ms < kept.until_ms else None
+
+
+def _added(to: dict[bytes, _Kept], kept: _Kept) -> str:
+    secret = secrets.token_urlsafe(32)
+    to[_digest(secret)] = kept
+    while len(to) > MOST:
+        del to[next(iter(to))]
+    return secret
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()

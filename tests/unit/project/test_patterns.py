@@ -1,0 +1,139 @@
+"""No text makes a regular expression of the project take more than linear time."""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from combee.core.redact import KEY
+from combee.sim.family import wordings
+from combee_schemas.playbook import LABEL_PATTERN
+from support.patterns import Use, units, uses
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = (ROOT / "schemas" / "combee_schemas", ROOT / "services" / "combee")
+EXAMPLES: Mapping[str, tuple[str, Sequence[str]]] = {
+    r"combee.adapters.openai.wire: f'\\b{name}\\b'": ("search", [r"\bmax_tokens\b"]),
+    "combee.core.erasure.rewriting: re.escape(subject.strip())": ("sub", [re.escape("a b-c")]),
+    r"combee.core.prompt: f'<(\\s*/\\s*{name})'": ("sub", [r"<(\s*/\s*name)"]),
+    # An operator's own, searched in a process that has a deadline.
+    "combee.core.evaluation.scoring: question.target": ("search", []),
+    # Compiled at import, and found there.
+    "combee.core.similarity.wording: british": ("sub", []),
+    "combee.sim.family.wordings: ''.join(said)": (
+        "fullmatch",
+        [
+            wordings._pattern(way).pattern
+            for kind in wordings.KINDS
+            for phrases in kind.phrases.values()
+            for phrase in phrases
+            for way in phrase.ways
+        ],
+    ),
+    "combee.sim.family.wordings: re.escape(first) + ''.join(fields) + end": (
+        "fullmatch",
+        [
+            template.pattern.pattern
+            for kind in (*wordings.KINDS, wordings.FREE)
+            for template in kind.templates
+        ],
+    ),
+}
+"""Patterns that are put together where they are used: how, and some of them."""
+BY_HAND = (
+    "eyJ-",
+    " ",
+    "\n",
+    "a",
+    "a ",
+    "a.",
+    "a-",
+    "0",
+    "0,",
+    "1 ",
+    "<",
+    "**a",
+    " **a",
+    "1 2",
+    "://a:",
+    "password=",
+    "key ",
+    "- `",
+    "\u2500 ",
+)
+SIZES = (24, 256, 4_096)
+"""Characters; the first is for what grows with the third power, which the others would wait for."""
+AT_ONCE_S = 0.001
+"""What a linear search of the largest text takes at most; only a slower one is measured closely."""
+GROWTH = 8.0
+"""For four times the text a linear search takes 4 times as long, a quadratic one 16 times."""
+REPEATS = 5
+
+
+Text = Callable[[int], str]
+"""A text by its size in characters."""
+
+
+def texts(use: Use) -> Iterator[Text]:
+    for prefix, pump in [*units(use.pattern), *(("", unit) for unit in BY_HAND)]:
+        for before, after in (("", ""), ("\0", "\0"), ("x", "x")):
+
+            def text(size: int, begin: str = before + prefix, pump: str = pump, end: str = after) -> str:
+                return (begin + pump * (1 + size // len(pump)))[:size] + end
+
+            yield text
+
+
+def seconds(use: Use, text: str, repeats: int = 1) -> float:
+    """Return the processor time of a search, the shortest of some."""
+    shortest = float("inf")
+    for _ in range(repeats):
+        began = time.thread_time()
+        use.run(text)
+        shortest = min(shortest, time.thread_time() - began)
+    return shortest
+
+
+def growth(use: Use, text: Text, size: int) -> float:
+    """Return how many times longer a text takes than one of a quarter of its size."""
+
+    def measured(repeats: int) -> float:
+        return seconds(use, text(size), repeats) / max(seconds(use, text(size // 4), repeats), 1e-6)
+
+    return once if (once := measured(1)) <= GROWTH else measured(REPEATS)
+
+
+def slow_text(use: Use) -> str | None:
+    """Return a text for which a pattern takes more than linear time; the smallest are tried first."""
+    return next(
+        (
+            text(size)
+            for size in SIZES
+            for text in texts(use)
+            if seconds(use, text(size)) > AT_ONCE_S and growth(use, text, size) > GROWTH
+        ),
+        None,
+    )
+
+
+@cache
+def patterns() -> list[Use]:
+    return uses(PACKAGES, EXAMPLES)
+
+
+def test_time_grows_linearly_with_the_text_for_every_pattern() -> None:
+    slow = {
+        f"{use.where}: {use.pattern.pattern}": text[:60] for use in patterns() if (text := slow_text(use))
+    }
+    assert not slow
+
+
+def test_a_pattern_that_takes_quadratic_or_exponential_time_is_seen() -> None:
+    assert slow_text(Use("", re.compile(r"\beyJ[\w-]{8,}\.[\w-]+"), anchored=False))
+    assert slow_text(Use("", re.compile(r"(?:a+)+b"), anchored=True))
+
+
+def test_every_kind_of_call_is_seen() -> None:
+    seen = {use.pattern.pattern for use in patterns()}
+    assert {KEY.pattern, LABEL_PATTERN, r"cont-(\d+)", r"\r\n|\r|\n", r"<(\s*/\s*name)"} <= seen
