@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.security import Credentials
-from combee.adapters.openai.names import resolve_embedding
+from combee.adapters.openai.names import Server, resolve_embedding
 from combee.core import layout
 from combee.core.sources import Check, KnownSources, with_secret
 from combee.ports import ConfigurationError, OnModelCall
@@ -95,14 +95,12 @@ def embedder(settings: ModelSettings, on_call: OnModelCall = lambda _call: None)
         return None
     from combee.adapters.openai.embedder import OpenAIEmbedder  # noqa: PLC0415 - as above
 
-    name, url, key = embedding_address(settings)
-    return OpenAIEmbedder(
-        model=name, base_url=url, api_key=key, timeout_s=settings.model_timeout_s, on_call=on_call
-    )
+    name, server = embedding_address(settings)
+    return OpenAIEmbedder(model=name, server=server, timeout_s=settings.model_timeout_s, on_call=on_call)
 
 
-def embedding_address(settings: ModelSettings) -> tuple[str, str, str]:
-    """Return the name, the base URL and the key of the embedding model that is configured.
+def embedding_address(settings: ModelSettings) -> tuple[str, Server]:
+    """Return the name of the embedding model that is configured, and its server.
 
     Raises
     ------

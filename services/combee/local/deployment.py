@@ -107,8 +107,8 @@ def beside(
     """
     if running is None:
         return settings
-    theirs = resolve_model(running.model, running.base_url, ANY_KEY)[:2]
-    if resolve_model(model or running.model, base_url or running.base_url, ANY_KEY)[:2] != theirs:
+    theirs = resolve_model(running.model, running.base_url, ANY_KEY)
+    if resolve_model(model or running.model, base_url or running.base_url, ANY_KEY) != theirs:
         flags = f"--{SIMULATED}" if model == SIMULATED else _named(model or running.model, base_url)
         raise ConfigurationError(
             f"'combee up' runs with the model {running.model_named}, and {flags} is another: leave the flag out,"

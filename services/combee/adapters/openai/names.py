@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from combee.ports import ConfigurationError
@@ -13,11 +14,34 @@ BASE_URLS = {"openai": OPENAI_URL, "ollama": "http://127.0.0.1:11434/v1"}
 NO_KEY = "none"
 """Sent to servers that need no key."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Where a model is asked, and with which key."""
+
+    url: str
+    key: str = field(default=NO_KEY, repr=False)
+
+    @property
+    def host(self) -> str:
+        """Its name and port, without a login."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is this machine."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost" or host.endswith(".localhost")
+
+
 _PREFIXED = re.compile(rf"({'|'.join(BASE_URLS)})[/:](.+)", re.IGNORECASE)
 
 
-def resolve_model(model: str, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
-    """Return the name the server knows, its base URL and the key to send.
+def resolve_model(model: str, base_url: str | None, api_key: str | None) -> tuple[str, Server]:
+    """Return the name the server knows, and the server.
 
     One known provider's prefix is stripped; any other prefix belongs to the server's own name
     (``meta-llama/Llama-3``). A server whose own names begin with ``openai/`` needs the prefix twice.
@@ -38,7 +62,7 @@ def resolve_model(model: str, base_url: str | None, api_key: str | None) -> tupl
         raise ConfigurationError(
             "the model's base URL must begin with http:// or https://: set OPENAI_BASE_URL"
         )
-    return name, url, _usable_key((api_key or "").strip(), required=url == OPENAI_URL)
+    return name, Server(url=url, key=_usable_key((api_key or "").strip(), required=url == OPENAI_URL))
 
 
 def resolve_embedding(
@@ -49,7 +73,7 @@ def resolve_embedding(
     model: str | None,
     model_url: str | None,
     model_key: str | None,
-) -> tuple[str, str, str]:
+) -> tuple[str, Server]:
     """Return the same for an embedding model: its server is the model's, unless an address or a provider is named.
 
     The model's key goes to the model's server alone.
@@ -59,9 +83,9 @@ def resolve_embedding(
     ConfigurationError
         As for ``resolve_model``.
     """
-    of_model = _server(model or "", model_url)
+    of_model = _address(model or "", model_url)
     named = _PREFIXED.fullmatch(embedding.strip()) and not (model_url or "").strip()
-    url = (base_url or "").strip() or (_server(embedding, None) if named else of_model)
+    url = (base_url or "").strip() or (_address(embedding, None) if named else of_model)
     try:
         return resolve_model(embedding, url, api_key or (model_key if url == of_model else None))
     except ConfigurationError as error:
@@ -71,18 +95,9 @@ def resolve_embedding(
         ) from error
 
 
-def _server(model: str, base_url: str | None) -> str:
+def _address(model: str, base_url: str | None) -> str:
     prefixed = _PREFIXED.fullmatch(model.strip())
     return (base_url or "").strip() or BASE_URLS[prefixed[1].lower() if prefixed else "openai"]
-
-
-def is_loopback(base_url: str) -> bool:
-    """Return whether a URL points at this machine."""
-    host = urlsplit(base_url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def _usable_key(key: str, *, required: bool) -> str:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from combee.adapters.openai.connection import Connection
-from combee.adapters.openai.errors import CallFailedError, RefusedError
 from combee.adapters.openai.names import resolve_model
-from combee.adapters.openai.replies import UnusableError, read_reply
-from combee.adapters.openai.wire import Answer, RequestOptions, option_to_drop, request
+from combee.adapters.openai.wire import RequestOptions, option_to_drop, request
+from combee.asking.errors import CallFailedError, RefusedError
+from combee.asking.replies import Answer, UnusableError, read_reply
 from combee.ports import CombeeError
 from combee_schemas.model import Prompt, request_body
 
@@ -49,10 +49,8 @@ async def model_trouble(
     ConfigurationError
         If the settings make no sense.
     """
-    name, url, key = resolve_model(model, base_url, api_key)
-    connection = Connection(
-        base_url=url, api_key=key, timeout_s=timeout_s, concurrency=1, max_reply_bytes=MAX_REPLY_BYTES
-    )
+    name, server = resolve_model(model, base_url, api_key)
+    connection = Connection(server, timeout_s=timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
     try:
         if name not in await connection.models():
             smallest = request_body(SMALLEST_QUESTION, {"model": name, "max_tokens": 1})
@@ -78,14 +76,8 @@ async def try_forms(
     FatalError
         If the settings make no sense.
     """
-    name, url, key = resolve_model(model, base_url, api_key)
-    connection = Connection(
-        base_url=url,
-        api_key=key,
-        timeout_s=timeout_s,
-        concurrency=len(DROPPED),
-        max_reply_bytes=MAX_REPLY_BYTES,
-    )
+    name, server = resolve_model(model, base_url, api_key)
+    connection = Connection(server, timeout_s=timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
     options = RequestOptions(model=name, max_output_tokens=None, temperature=0.0, seed=None)
     try:
         tried = await asyncio.gather(

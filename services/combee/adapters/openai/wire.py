@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeGuard
 
-from combee.adapters.openai.errors import CallFailedError, Refusal, RefusedError, classify
+from combee.adapters.openai.fates import Refusal, classify
+from combee.asking.errors import CallFailedError, RefusedError
+from combee.asking.replies import Answer
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 
@@ -68,18 +70,6 @@ def _response_format(prompt: Prompt, dropped: frozenset[str]) -> dict[str, Any] 
         return {"type": "json_object"}
     schema = {"name": prompt.reply_name, "schema": dict(prompt.reply_schema), "strict": True}
     return {"type": "json_schema", "json_schema": schema}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the model said, not parsed yet."""
-
-    text: str
-    finish_reason: str
-    usage: Usage
-    oversized: bool = False
-    request: str = ""
-    """SHA-256 of what was asked."""
 
 
 def estimate_tokens(*messages: Message) -> int:

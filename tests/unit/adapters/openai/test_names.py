@@ -1,6 +1,6 @@
 import pytest
 
-from combee.adapters.openai.names import NO_KEY, OPENAI_URL, is_loopback, resolve_embedding, resolve_model
+from combee.adapters.openai.names import NO_KEY, OPENAI_URL, Server, resolve_embedding, resolve_model
 from combee.ports import FatalError
 from support.rows import each_row
 
@@ -28,15 +28,16 @@ VLLM = "http://gpu:8000/v1"
 def test_a_model_string_says_which_name_to_ask_for_and_where(
     model: str, base_url: str | None, expected: tuple[str, str]
 ) -> None:
-    assert resolve_model(model, base_url, "k")[:2] == expected
+    name, url = expected
+    assert resolve_model(model, base_url, "k") == (name, Server(url=url, key="k"))
 
 
 def test_a_key_from_a_file_loses_its_line_break() -> None:
-    assert resolve_model("gpt", None, "sk-1\n")[2] == "sk-1"
+    assert resolve_model("gpt", None, "sk-1\n")[1].key == "sk-1"
 
 
 def test_a_server_without_keys_gets_a_placeholder() -> None:
-    assert resolve_model("ollama/llama3", None, None)[2] == NO_KEY
+    assert resolve_model("ollama/llama3", None, None)[1].key == NO_KEY
 
 
 @each_row(
@@ -72,13 +73,13 @@ def test_bad_configuration_is_fatal_and_names_the_remedy(
     ],
 )
 def test_loopback_is_told_from_the_world(url: str, loopback: bool) -> None:  # noqa: FBT001 - a table's column
-    assert is_loopback(url) is loopback
+    assert Server(url=url).is_loopback is loopback
 
 
 # ---- of embeddings
 
 
-def embedding(name: str, **given: str | None) -> tuple[str, str, str]:
+def embedding(name: str, **given: str | None) -> tuple[str, Server]:
     nothing = dict.fromkeys(("base_url", "api_key", "model", "model_url", "model_key"))
     return resolve_embedding(name, **{**nothing, **given})
 
@@ -98,7 +99,8 @@ def embedding(name: str, **given: str | None) -> tuple[str, str, str]:
 def test_embeddings_are_the_models_servers_business_and_its_key_goes_nowhere_else(
     name: str, given: dict[str, str | None], expected: tuple[str, str, str]
 ) -> None:
-    assert embedding(name, **given) == expected
+    known, url, key = expected
+    assert embedding(name, **given) == (known, Server(url=url, key=key))
 
 
 def test_an_embedding_model_that_cannot_be_asked_is_named_with_its_settings() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from combee.adapters.openai.errors import CallFailedError, Refusal, RefusedError, classify, redact
+from combee.adapters.openai.fates import Refusal, classify, redact
+from combee.asking.errors import CallFailedError, RefusedError
 from combee.ports import PoisonError, PromptTooLongError, TransientError
 from support.rows import each_row
 

@@ -1,10 +1,21 @@
-"""Errors of model calls: a server's refusal becomes one of our errors, by its status and code."""
+"""What OpenAI's client raises becomes one of our errors, a server's refusal by its status and code."""
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import aiohttp
+from openai import (
+    APIError,
+    APIStatusError,
+    ContentFilterFinishReasonError,
+    LengthFinishReasonError,
+)
+
 from combee.adapters.openai.names import NO_KEY
-from combee.ports import CombeeError, PoisonError, PromptTooLongError, TransientError
+from combee.asking.errors import CallFailedError, RefusedError
+from combee.asking.retry import retry_after_s
+from combee.ports import CombeeError, PromptTooLongError
 
 SHOWN_CHARS = 300
 TOO_LARGE, TOO_MANY = 413, 429
@@ -35,32 +46,6 @@ _REMEDIES = {
 }
 
 
-class CallFailedError(TransientError):
-    """A call without a reply, to be tried again: soon, or slowly while the cause is ``permanent``."""
-
-    def __init__(
-        self,
-        text: str,
-        *,
-        retry_after_s: float | None = None,
-        permanent: bool = False,
-        unreachable: bool = False,
-    ) -> None:
-        super().__init__(text)
-        self.retry_after_s = retry_after_s
-        self.permanent = permanent
-        self.unreachable = unreachable
-        """Nobody listens at the address."""
-
-
-class RefusedError(PoisonError):
-    """The server refuses this request; another shape of it may do."""
-
-    def __init__(self, text: str, *, param: str = "") -> None:
-        super().__init__(text)
-        self.about = f"{param} {text}".lower()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """A server's answer that is not a reply."""
@@ -70,6 +55,42 @@ class Refusal:
     code: str = ""
     param: str = ""
     retry_after_s: float | None = None
+
+
+def fate(error: Exception, *, host: str, shown: Callable[[str], str]) -> CombeeError:
+    """Return the error whose fate a call shares that ended in this one; ``shown`` makes words fit for a log."""
+    if isinstance(error, APIStatusError):
+        return classify(_refusal(error, shown))
+    if isinstance(error, ContentFilterFinishReasonError | LengthFinishReasonError):
+        return RefusedError(shown(str(error)))
+    *_, first = causes = tuple(_causes(error))
+    said = shown(f"{type(first).__name__} {first}")
+    if isinstance(error, APIError | aiohttp.ClientError | OSError):
+        unreachable = any(
+            isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+            for cause in causes
+        )
+        return CallFailedError(f"no answer from {host}: {said}", unreachable=unreachable)
+    return CallFailedError(f"OpenAI's client cannot ask {host}: {said}", permanent=True)
+
+
+def _refusal(error: APIStatusError, shown: Callable[[str], str]) -> Refusal:
+    body = error.body if isinstance(error.body, dict) else {}
+    response = error.response
+    message = body.get("message") or body.get("detail") or error.body or response.reason_phrase
+    return Refusal(
+        status=error.status_code,
+        message=shown(str(message)),
+        code=shown(str(body.get("code") or body.get("type") or "")),
+        param=str(body.get("param") or ""),
+        retry_after_s=retry_after_s(response.headers),
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def classify(refusal: Refusal) -> CombeeError:
