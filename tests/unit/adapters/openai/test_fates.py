@@ -1,8 +1,15 @@
 """Which error a server's refusal becomes, and what of it is shown."""
 
-import pytest
+from unittest.mock import MagicMock
 
-from combee.adapters.openai.fates import Refusal, classify, redact
+import aiohttp
+import httpx2
+import openai
+import pytest
+from openai import _exceptions
+from openai.lib import azure
+
+from combee.adapters.openai.fates import Refusal, classify, fate, redact
 from combee.asking.errors import CallFailedError, RefusedError
 from combee.ports import PoisonError, PromptTooLongError, TransientError
 from support.rows import each_row
@@ -80,3 +87,99 @@ def test_nothing_that_looks_like_a_secret_is_shown(text: str) -> None:
 
 def test_a_placeholder_key_is_not_cut_out_of_the_servers_words() -> None:
     assert redact("none of the messages fits", "none") == "none of the messages fits"
+
+
+# ---- of what OpenAI's client raises
+
+REQUEST = httpx2.Request("POST", "http://model.example/v1/chat/completions")
+RETRIED, SLOWLY, DEAD_LETTER = "retried", "retried slowly", "dead letter"
+FATES = {
+    "APIConnectionError": RETRIED,
+    "APIError": RETRIED,
+    "APIResponseValidationError": RETRIED,
+    "APIStatusError": RETRIED,
+    "APITimeoutError": RETRIED,
+    "AuthenticationError": SLOWLY,
+    "BadRequestError": DEAD_LETTER,
+    "ConflictError": RETRIED,
+    "ContentFilterFinishReasonError": DEAD_LETTER,
+    "InternalServerError": RETRIED,
+    "InvalidWebhookSignatureError": SLOWLY,
+    "LengthFinishReasonError": DEAD_LETTER,
+    "MutuallyExclusiveAuthError": SLOWLY,
+    "NotFoundError": SLOWLY,
+    "OAuthError": SLOWLY,
+    "OpenAIError": SLOWLY,
+    "PermissionDeniedError": SLOWLY,
+    "RateLimitError": RETRIED,
+    "SubjectTokenProviderError": SLOWLY,
+    "UnprocessableEntityError": DEAD_LETTER,
+    "WebSocketConnectionClosedError": SLOWLY,
+    "WebSocketQueueFullError": SLOWLY,
+}
+"""Of each exception by its name. Where a status decides, it is the class's own; of APIStatusError it is 500."""
+
+
+def exceptions_of_the_client() -> set[type[Exception]]:
+    """Return every class of exceptions that the package shows, or has where a call may raise it."""
+    shown = [getattr(openai, name) for name in openai.__all__ if name.endswith(("Error", "Exception"))]
+    own = [value for module in (_exceptions, azure) for value in tuple(vars(module).values())]
+    return {
+        kind
+        for kind in (*shown, *own)
+        if isinstance(kind, type) and issubclass(kind, Exception) and kind.__module__.startswith("openai")
+    }
+
+
+def raised(kind: type[Exception]) -> Exception:
+    """Return such an exception as the client would raise it, without what only its own constructor asks for."""
+    if issubclass(kind, openai.APIStatusError):
+        response = httpx2.Response(getattr(kind, "status_code", 500), request=REQUEST)
+        return kind(response=response, body={"message": "no"}, **_message(kind))
+    if issubclass(kind, openai.APITimeoutError):
+        return kind(REQUEST)
+    if issubclass(kind, openai.APIConnectionError):
+        return kind(request=REQUEST)
+    error = kind.__new__(kind)
+    Exception.__init__(error, "no")
+    return error
+
+
+def _message(kind: type[openai.APIStatusError]) -> dict[str, str]:
+    return {} if issubclass(kind, openai.OAuthError) else {"message": "no"}
+
+
+def test_every_exception_of_the_client_meets_its_fate_and_none_is_unknown() -> None:
+    met = {}
+    for kind in exceptions_of_the_client():
+        error = fate(raised(kind), host="model.example", shown=str)
+        slowly = isinstance(error, CallFailedError) and error.permanent
+        met[kind.__name__] = DEAD_LETTER if isinstance(error, RefusedError) else SLOWLY if slowly else RETRIED
+    assert met == FATES
+
+
+@each_row(
+    ("cause", "unreachable"),
+    [
+        (aiohttp.ClientConnectorError(MagicMock(), OSError(111, "refused")), True),
+        (aiohttp.ConnectionTimeoutError(), True),
+        (aiohttp.ServerDisconnectedError(), False),
+    ],
+)
+def test_a_refused_port_is_told_from_a_time_out_though_the_client_calls_both_so(
+    cause: Exception,
+    unreachable: bool,  # noqa: FBT001 - a table's column
+) -> None:
+    error = openai.APITimeoutError(REQUEST)
+    error.__cause__ = httpx2.ConnectTimeout("so it is called")
+    error.__cause__.__cause__ = cause
+    failed = fate(error, host="model.example", shown=str)
+    assert isinstance(failed, CallFailedError)
+    assert failed.unreachable is unreachable
+    assert "timed out" not in str(failed)
+
+
+def test_an_error_of_the_libraries_under_the_client_is_tried_again() -> None:
+    failed = fate(aiohttp.ClientPayloadError("odd"), host="model.example", shown=str)
+    assert isinstance(failed, CallFailedError)
+    assert not failed.permanent
