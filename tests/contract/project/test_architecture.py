@@ -138,6 +138,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "aiokafka": ("adapters/kafka/",),
     "aiohttp": ("adapters/openai/",),
+    "azure": ("adapters/openai/",),
     "openai": ("adapters/openai/",),
     "httpx2": ("adapters/openai/",),
     "aws_msk_iam_sasl_signer": ("adapters/kafka/tokens.py",),

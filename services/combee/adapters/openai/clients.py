@@ -2,17 +2,20 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
 from contextvars import ContextVar
 from urllib.parse import unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 import httpx2
-from openai import AsyncOpenAI, DefaultAioHttpClient
+from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
 
-from combee.adapters.openai.names import Server
+from combee.adapters.openai.names import NO_KEY, Server
+from combee.ports import ConfigurationError
 
+NO_RETRIES = 0  # of the client's own: a call that waits to be made again holds no slot
+SCOPE = "https://cognitiveservices.azure.com/.default"
 MAX_REPLY_BYTES: ContextVar[int] = ContextVar("MAX_REPLY_BYTES")
 """How many bytes of a reply, decompressed, the call under way takes."""
 
@@ -24,18 +27,48 @@ class Client:
         self._server = server
         self._shelf = shelf
         self.users = 0
-        address, login = _without_login(server.url)
-        self.openai = AsyncOpenAI(
-            base_url=address,
-            api_key=server.key,
-            default_headers={"Authorization": login} if login else None,
-            max_retries=0,  # a call that waits to be retried holds no slot
-            http_client=DefaultAioHttpClient(
-                event_hooks={"response": [_bound]},
-                # A proxy for the world cannot reach this machine.
-                trust_env=not server.is_loopback,
-            ),
+        self._resources = AsyncExitStack()
+        http = DefaultAioHttpClient(
+            event_hooks={"response": [_bound]},
+            # A proxy for the world cannot reach this machine.
+            trust_env=not server.is_loopback,
         )
+        self._resources.push_async_callback(http.aclose)
+        self.openai = self._azure(http) if server.azure_version else self._plain(http)
+
+    def _plain(self, http: httpx2.AsyncClient) -> AsyncOpenAI:
+        address, login = _without_login(self._server.url)
+        return AsyncOpenAI(
+            base_url=address,
+            api_key=self._server.key,
+            default_headers={"Authorization": login} if login else None,
+            max_retries=NO_RETRIES,
+            http_client=http,
+        )
+
+    def _azure(self, http: httpx2.AsyncClient) -> AsyncOpenAI:
+        server = self._server
+        keyed = server.key != NO_KEY
+        return AsyncAzureOpenAI(
+            azure_endpoint=server.url,
+            api_version=server.azure_version,
+            api_key=server.key if keyed else None,
+            azure_ad_token_provider=None if keyed else self._tokens(),
+            max_retries=NO_RETRIES,
+            http_client=http,
+        )
+
+    def _tokens(self) -> Callable[[], Awaitable[str]]:
+        """Return what gives the token of who is logged in, as Azure's own library finds out."""
+        try:
+            from azure.identity import aio  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                "Azure needs a key (set AZURE_OPENAI_API_KEY), or for a token: pip install 'combee[azure]'"
+            ) from error
+        credential = aio.DefaultAzureCredential()
+        self._resources.push_async_callback(credential.close)
+        return aio.get_bearer_token_provider(credential, SCOPE)
 
     @classmethod
     def of(cls, server: Server) -> "Client":
@@ -51,7 +84,7 @@ class Client:
         self.users -= 1
         if not self.users:
             del self._shelf[self._server]
-            await self.openai.close()
+            await self._resources.aclose()
 
 
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Server, Client]] = WeakKeyDictionary()

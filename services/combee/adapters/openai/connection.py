@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import httpx2
 from openai import APIStatusError, AsyncOpenAI, OpenAIError, Timeout
@@ -75,6 +76,8 @@ class Connection:
         CallFailedError
             If there was no answer.
         """
+        if self._server.azure_version:
+            return frozenset()  # it lists models, and is asked by the names of deployments
 
         async def listing(openai: AsyncOpenAI) -> httpx2.Response:
             try:
@@ -87,9 +90,11 @@ class Connection:
         return listed_models(await self._answered(listing))
 
     async def _post(self, path: str, body: bytes) -> bytes:
+        # On Azure the client puts the model, which it reads in the body, into the address.
+        what: dict[str, Any] = {"body": json.loads(body)} if self._server.azure_version else {"content": body}
         return await self._answered(
             lambda openai: openai.post(
-                path, cast_to=httpx2.Response, content=body, options={"timeout": self._timeout}
+                path, cast_to=httpx2.Response, options={"timeout": self._timeout}, **what
             )
         )
 

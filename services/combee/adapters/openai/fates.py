@@ -37,10 +37,10 @@ _FLAGGED = re.compile(r"content.?(filter|policy|management)|moderation|flagged")
 _SECRETS = re.compile(r"\b(sk|pk|rk|key)-[\w*.-]{6,}|(?<=bearer )\S+", re.IGNORECASE)
 
 _REMEDIES = {
-    401: "check the API key (OPENAI_API_KEY)",
+    401: "check the API key (OPENAI_API_KEY, on Azure AZURE_OPENAI_API_KEY)",
     402: "add credit with the provider",
     403: "this key may not use this model: check OPENAI_API_KEY and the model's name",
-    404: "check the model's name and the base URL, which usually ends in /v1; "
+    404: "check the model's name (on Azure the deployment's) and the base URL, which usually ends in /v1; "
     "a server whose own names begin with openai/ needs that prefix twice",
     TOO_MANY: "the quota is used up: raise the limit or add credit with the provider",
 }

@@ -4,7 +4,7 @@ import asyncio
 
 from combee.adapters.openai.caller import Caller, ModelHealth, Question
 from combee.adapters.openai.connection import Connection
-from combee.adapters.openai.names import resolve_model
+from combee.adapters.openai.names import NO_AZURE, Azure, resolve_model
 from combee.adapters.openai.wire import Message, RequestOptions
 from combee.asking.drain import Drain
 from combee.asking.limits import Limits
@@ -35,6 +35,7 @@ class OpenAIModel:
         model: str,
         base_url: str | None = None,
         api_key: str | None = None,
+        azure: Azure = NO_AZURE,
         timeout_s: float = 120.0,
         concurrency: int = 8,
         requests_per_minute: int | None = None,
@@ -49,7 +50,7 @@ class OpenAIModel:
         permanent_wait_s: float = 30.0,
         on_call: OnModelCall = lambda _call: None,
     ) -> None:
-        name, server = resolve_model(model, base_url, api_key)
+        name, server = resolve_model(model, base_url, api_key, azure)
         self._name = name
         self._health = ModelHealth()
         self._drain = Drain()

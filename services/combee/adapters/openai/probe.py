@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from combee.adapters.openai.connection import Connection
-from combee.adapters.openai.names import resolve_model
+from combee.adapters.openai.names import Server
 from combee.adapters.openai.wire import RequestOptions, option_to_drop, request
 from combee.asking.errors import CallFailedError, RefusedError
 from combee.asking.replies import Answer, UnusableError, read_reply
@@ -36,9 +36,7 @@ class Tried:
     seconds: float = 0.0
 
 
-async def model_trouble(
-    *, model: str, base_url: str | None, api_key: str | None, timeout_s: float
-) -> str | None:
+async def model_trouble(name: str, server: Server, *, timeout_s: float) -> str | None:
     """Return why a model cannot be used, with the remedy; None if it can, or if the server does not tell in time.
 
     A server that lists the model is asked nothing. Others get the smallest question: a name that is not
@@ -49,7 +47,6 @@ async def model_trouble(
     ConfigurationError
         If the settings make no sense.
     """
-    name, server = resolve_model(model, base_url, api_key)
     connection = Connection(server, timeout_s=timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
     try:
         if name not in await connection.models():
@@ -66,9 +63,7 @@ async def model_trouble(
     return None
 
 
-async def try_forms(
-    prompt: Prompt, *, model: str, base_url: str | None, api_key: str | None, timeout_s: float
-) -> dict[Form, Tried]:
+async def try_forms(prompt: Prompt, *, name: str, server: Server, timeout_s: float) -> dict[Form, Tried]:
     """Ask in every form at once, each once, without retries; ``prompt`` has a schema.
 
     Raises
@@ -76,7 +71,6 @@ async def try_forms(
     FatalError
         If the settings make no sense.
     """
-    name, server = resolve_model(model, base_url, api_key)
     connection = Connection(server, timeout_s=timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
     options = RequestOptions(model=name, max_output_tokens=None, temperature=0.0, seed=None)
     try:
