@@ -118,7 +118,7 @@ class Connection:
         if self._client is None:
             try:
                 self._client = Client.of(self._server)
-            except (OpenAIError, ValueError, TypeError) as error:
+            except (OpenAIError, httpx2.InvalidURL, TypeError, ValueError) as error:
                 raise ConfigurationError(
                     f"the settings make no client of {self.host}: {self._shown(str(error))}"
                 ) from None

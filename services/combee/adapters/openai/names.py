@@ -73,7 +73,7 @@ def resolve_model(
     provider, name = (prefixed[1].lower(), prefixed[2]) if prefixed else ("openai", model.strip())
     if not name:
         raise ConfigurationError(
-            "no model is named: set COMBEE_MODEL, such as openai/gpt-4.1-mini or ollama/llama3"
+            "no model is named: set COMBEE_MODEL, such as openai/gpt-4.1-mini, azure/DEPLOYMENT or ollama/llama3"
         )
     url = (base_url or "").strip() or BASE_URLS[provider]
     key = _usable_key(api_key, "OPENAI_API_KEY")
@@ -145,8 +145,13 @@ def _azure_server(azure: Azure, api_key: str | None = None) -> Server:
 
 
 def _usable_url(url: str, what: str, variable: str) -> str:
-    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-        raise ConfigurationError(f"{what} must begin with http:// or https://: set {variable}")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an IP address that is none
+        usable = False
+    if not usable:
+        raise ConfigurationError(f"{what} must begin with http:// or https:// and a host: set {variable}")
     return url
 
 

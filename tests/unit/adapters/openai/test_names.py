@@ -50,6 +50,8 @@ def test_a_server_without_keys_gets_a_placeholder() -> None:
         ("gpt", None, " \n", "OPENAI_API_KEY"),
         ("gpt", "localhost:8000/v1", "k", "OPENAI_BASE_URL"),
         ("gpt", "http:///v1", "k", "OPENAI_BASE_URL"),
+        ("gpt", "http://gpu:99999/v1", "k", "OPENAI_BASE_URL"),
+        ("gpt", "http://[::1/v1", "k", "OPENAI_BASE_URL"),
         ("gpt", None, "sk-1\nsk-2", "OPENAI_API_KEY"),
         ("gpt", None, "sk-ключ", "OPENAI_API_KEY"),
     ],
