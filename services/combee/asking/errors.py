@@ -21,7 +21,7 @@ class CallFailedError(TransientError):
         """Nobody listens at the address."""
 
 
-class RefusedError(PoisonError):
+class CallRefusedError(PoisonError):
     """The server refuses this request; another shape of it may do."""
 
     def __init__(self, text: str, *, param: str = "") -> None:

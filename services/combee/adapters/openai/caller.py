@@ -11,7 +11,7 @@ import structlog
 from combee.adapters.openai.connection import Connection
 from combee.adapters.openai.wire import Message, RequestOptions, estimate_tokens, option_to_drop, request
 from combee.asking.drain import DrainScope
-from combee.asking.errors import CallFailedError, RefusedError
+from combee.asking.errors import CallFailedError, CallRefusedError
 from combee.asking.limits import Limits
 from combee.asking.replies import Answer
 from combee.asking.retry import RetryPolicy, tried
@@ -104,7 +104,7 @@ class Caller:
             parameters = request(self._options, question.prompt, dropped)
             try:
                 answer = await self._call(question, parameters)
-            except RefusedError as refused:
+            except CallRefusedError as refused:
                 name = option_to_drop(parameters, refused)
                 if name is None:
                     raise
@@ -126,7 +126,7 @@ class Caller:
             except CallFailedError:
                 self._report("failed", began_s, question)
                 raise
-            except (RefusedError, PromptTooLongError):
+            except (CallRefusedError, PromptTooLongError):
                 self._report("refused", began_s, question)
                 self._health.answered()
                 raise

@@ -38,7 +38,7 @@ class Connection:
         ------
         CallFailedError
             If there was no answer: try again.
-        RefusedError
+        CallRefusedError
             If the server refuses this request.
         PromptTooLongError
             If the prompt is too long for the model.
@@ -60,7 +60,7 @@ class Connection:
 
         Raises
         ------
-        CallFailedError, RefusedError, PromptTooLongError, ConfigurationError
+        CallFailedError, CallRefusedError, PromptTooLongError, ConfigurationError
             As for ``ask``.
         """
         started_s = time.monotonic()

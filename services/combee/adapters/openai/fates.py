@@ -13,7 +13,7 @@ from openai import (
 )
 
 from combee.adapters.openai.names import NO_KEY
-from combee.asking.errors import CallFailedError, RefusedError
+from combee.asking.errors import CallFailedError, CallRefusedError
 from combee.asking.retry import retry_after_s
 from combee.ports import CombeeError, PromptTooLongError
 
@@ -62,7 +62,7 @@ def fate(error: Exception, *, host: str, shown: Callable[[str], str]) -> CombeeE
     if isinstance(error, APIStatusError):
         return classify(_refusal(error, shown))
     if isinstance(error, ContentFilterFinishReasonError | LengthFinishReasonError):
-        return RefusedError(shown(str(error)))
+        return CallRefusedError(shown(str(error)))
     *_, first = causes = tuple(_causes(error))
     said = shown(f"{type(first).__name__} {first}")
     if isinstance(error, APIError | aiohttp.ClientError | OSError):
@@ -106,7 +106,7 @@ def classify(refusal: Refusal) -> CombeeError:
         return CallFailedError(text, retry_after_s=refusal.retry_after_s)
     prompt_is_at_fault = status in ABOUT_THE_PROMPT and not _NO_MODEL.search(about)
     if prompt_is_at_fault or (status == 403 and _FLAGGED.search(about)):  # noqa: PLR2004 - an HTTP status
-        return RefusedError(text, param=refusal.param)
+        return CallRefusedError(text, param=refusal.param)
     return _permanent(text, status)
 
 

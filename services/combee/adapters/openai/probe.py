@@ -8,7 +8,7 @@ from typing import Literal
 from combee.adapters.openai.connection import Connection
 from combee.adapters.openai.names import Server
 from combee.adapters.openai.wire import RequestOptions, option_to_drop, request
-from combee.asking.errors import CallFailedError, RefusedError
+from combee.asking.errors import CallFailedError, CallRefusedError
 from combee.asking.replies import Answer, UnusableError, read_reply
 from combee.ports import CombeeError
 from combee_schemas.model import Prompt, request_body
@@ -87,7 +87,7 @@ async def _try(
 ) -> Tried:
     try:
         answer = await _asked(connection, options, prompt, dropped)
-    except RefusedError as refused:
+    except CallRefusedError as refused:
         return Tried(outcome="refused", trouble=str(refused))
     except CombeeError as error:
         return Tried(outcome="failed", trouble=str(error))
@@ -107,7 +107,7 @@ async def _asked(
         parameters = request(options, prompt, dropped)
         try:
             return await connection.ask(request_body(messages, parameters), messages)
-        except RefusedError as refused:
+        except CallRefusedError as refused:
             name = option_to_drop(parameters, refused)
             if name is None or name in DROPPED["text"]:
                 raise

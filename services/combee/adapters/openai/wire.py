@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, TypeGuard
 
 from combee.adapters.openai.fates import Refusal, classify
-from combee.asking.errors import CallFailedError, RefusedError
+from combee.asking.errors import CallFailedError, CallRefusedError
 from combee.asking.replies import Answer
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
@@ -51,7 +51,7 @@ def request(options: RequestOptions, prompt: Prompt, dropped: frozenset[str]) ->
     return {"model": options.model} | kept
 
 
-def option_to_drop(sent: Mapping[str, Any], refused: RefusedError) -> str | None:
+def option_to_drop(sent: Mapping[str, Any], refused: CallRefusedError) -> str | None:
     """Return the one option to drop before asking again, or None if the prompt itself is refused."""
     for name in _OPTIONS:
         if name in sent and re.search(rf"\b{name}\b", refused.about):

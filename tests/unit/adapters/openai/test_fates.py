@@ -10,7 +10,7 @@ from openai import _exceptions
 from openai.lib import azure
 
 from combee.adapters.openai.fates import Refusal, classify, fate, redact
-from combee.asking.errors import CallFailedError, RefusedError
+from combee.asking.errors import CallFailedError, CallRefusedError
 from combee.ports import PoisonError, PromptTooLongError, TransientError
 from support.rows import each_row
 
@@ -71,7 +71,7 @@ def test_a_prompt_that_is_too_long_is_told_from_other_refusals(status: int, code
 )
 def test_a_prompt_the_server_refuses_is_poison(status: int, message: str) -> None:
     fault = classify(Refusal(status=status, message=message))
-    assert isinstance(fault, RefusedError)
+    assert isinstance(fault, CallRefusedError)
     assert isinstance(fault, PoisonError)
     assert message in str(fault)
 
@@ -154,7 +154,9 @@ def test_every_exception_of_the_client_meets_its_fate_and_none_is_unknown() -> N
     for kind in exceptions_of_the_client():
         error = fate(raised(kind), host="model.example", shown=str)
         slowly = isinstance(error, CallFailedError) and error.permanent
-        met[kind.__name__] = DEAD_LETTER if isinstance(error, RefusedError) else SLOWLY if slowly else RETRIED
+        met[kind.__name__] = (
+            DEAD_LETTER if isinstance(error, CallRefusedError) else SLOWLY if slowly else RETRIED
+        )
     assert met == FATES
 
 
