@@ -132,4 +132,4 @@ class Connection:
 
     def _shown(self, text: str) -> str:
         # JSON escapes can spell what UTF-8 cannot hold, and this is written to logs and topics.
-        return redact(text, self._server.key)[:SHOWN_CHARS].encode(errors="replace").decode()
+        return redact(text, *self._server.secrets)[:SHOWN_CHARS].encode(errors="replace").decode()

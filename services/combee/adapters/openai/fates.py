@@ -110,11 +110,13 @@ def classify(refusal: Refusal) -> CombeeError:
     return _permanent(text, status)
 
 
-def redact(text: str, secret: str) -> str:
-    """Return ``text`` without the secret and without whatever looks like one."""
-    # A placeholder such as "none" is no secret, and an ordinary word besides.
-    known = text.replace(secret, "***") if len(secret) > len(NO_KEY) else text
-    return _SECRETS.sub("***", known)
+def redact(text: str, *secrets: str) -> str:
+    """Return ``text`` without the secrets and without whatever looks like one."""
+    for secret in secrets:
+        # A placeholder such as "none" is no secret, and an ordinary word besides.
+        if len(secret) > len(NO_KEY):
+            text = text.replace(secret, "***")
+    return _SECRETS.sub("***", text)
 
 
 def _is_too_long(status: int, about: str) -> bool:

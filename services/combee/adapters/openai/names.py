@@ -3,7 +3,7 @@
 import ipaddress
 import re
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from combee.ports import ConfigurationError
 
@@ -28,6 +28,12 @@ class Server:
     def host(self) -> str:
         """Its name and port, without a login."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What of it is told to nobody: the key, and a password in its address."""
+        password = urlsplit(self.url).password or ""
+        return self.key, password, unquote(password)
 
     @property
     def is_loopback(self) -> bool:
