@@ -88,7 +88,7 @@ docs: $(READY) ## The documentation as a site, in site/; a dead link fails. To s
 
 lock: $(READY) ## Pin every package with its hashes; newest versions: make lock UPGRADE=--upgrade
 	@# Not the frameworks' extras: their libraries want different versions of one another.
-	$(LOCK) --extra all --extra msk --group dev -o requirements.lock
+	$(LOCK) --extra all --extra azure --extra msk --group dev -o requirements.lock
 	$(LOCK) --extra cli --extra dashboard --extra otel --extra signatures --extra sim --constraint requirements.lock -o deploy/requirements.lock
 	echo hatchling | $(LOCK:pyproject.toml=-) --constraint requirements.lock -o deploy/build.lock
 

@@ -38,6 +38,7 @@ NAMES = (
     "up",
     "gateway",
     "memory",
+    "calls",
     "codec",
     "planned",
     "gepa",

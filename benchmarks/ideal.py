@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from combee.adapters.openai.limits import PrioritySlots
+from combee.asking.limits import PrioritySlots
 from combee.core.playbook.versions import empty
 from combee.sim.inprocess import SimulatedModel, as_request
 from combee.sim.roles.respond import respond

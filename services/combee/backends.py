@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.security import Credentials
-from combee.adapters.openai.names import resolve_embedding
+from combee.adapters.openai.names import Azure, Server, resolve_embedding, resolve_model
 from combee.core import layout
 from combee.core.sources import Check, KnownSources, with_secret
 from combee.ports import ConfigurationError, OnModelCall
@@ -73,7 +73,8 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
     return OpenAIModel(
         model=settings.model,
         base_url=settings.base_url,
-        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+        api_key=_revealed(settings.api_key),
+        azure=_azure(settings),
         timeout_s=settings.model_timeout_s,
         concurrency=settings.llm_concurrency,
         requests_per_minute=settings.requests_per_minute,
@@ -95,29 +96,52 @@ def embedder(settings: ModelSettings, on_call: OnModelCall = lambda _call: None)
         return None
     from combee.adapters.openai.embedder import OpenAIEmbedder  # noqa: PLC0415 - as above
 
-    name, url, key = embedding_address(settings)
-    return OpenAIEmbedder(
-        model=name, base_url=url, api_key=key, timeout_s=settings.model_timeout_s, on_call=on_call
-    )
+    name, server = embedding_address(settings)
+    return OpenAIEmbedder(model=name, server=server, timeout_s=settings.model_timeout_s, on_call=on_call)
 
 
-def embedding_address(settings: ModelSettings) -> tuple[str, str, str]:
-    """Return the name, the base URL and the key of the embedding model that is configured.
+def model_address(settings: ModelSettings) -> tuple[str, Server]:
+    """Return the name of the model that is configured, and its server.
+
+    Raises
+    ------
+    ConfigurationError
+        If none is configured, or it cannot be asked.
+    """
+    if settings.model is None:
+        raise ConfigurationError(NO_MODEL)
+    return resolve_model(settings.model, settings.base_url, _revealed(settings.api_key), _azure(settings))
+
+
+def embedding_address(settings: ModelSettings) -> tuple[str, Server]:
+    """Return the name of the embedding model that is configured, and its server.
 
     Raises
     ------
     ConfigurationError
         If it cannot be asked.
     """
-    own, models = settings.embedding_api_key, settings.api_key
     return resolve_embedding(
         settings.embedding_model or "",
         base_url=settings.embedding_base_url,
-        api_key=own.get_secret_value() if own else None,
+        api_key=_revealed(settings.embedding_api_key),
         model=settings.model,
         model_url=settings.base_url,
-        model_key=models.get_secret_value() if models else None,
+        model_key=_revealed(settings.api_key),
+        azure=_azure(settings),
     )
+
+
+def _azure(settings: ModelSettings) -> Azure:
+    return Azure(
+        endpoint=settings.azure_endpoint,
+        version=settings.azure_api_version,
+        key=_revealed(settings.azure_api_key),
+    )
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
 
 
 def known_sources(settings: SourceSettings) -> KnownSources:

@@ -58,7 +58,7 @@ FATES: Mapping[str, str] = {
     "PoisonError": "poison",
     "AbsentError": "poison",
     "PromptTooLongError": "poison",
-    "RefusedError": "poison",
+    "CallRefusedError": "poison",
     "UnansweredError": "poison",
     "UnusableReplyError": "poison",
     "FatalError": "fatal",

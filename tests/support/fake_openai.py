@@ -23,11 +23,18 @@ NONE: Mapping[str, str] = {}
 class Exchange:
     """One request as the server saw it, and the way to answer."""
 
-    body: dict[str, Any]
+    path: str
+    content: bytes
     headers: dict[str, str]
     at_s: float
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What was sent, read."""
+        read: dict[str, Any] = json.loads(self.content or b"{}")
+        return read
 
     async def send(self, payload: bytes, headers: Mapping[str, str], *, status: int = 200) -> None:
         """Answer with a whole body."""
@@ -201,8 +208,15 @@ class FakeOpenAI:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first, *head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head if line)}
-        body = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
-        exchange = Exchange(body=body, headers=headers, at_s=time.monotonic(), reader=reader, writer=writer)
+        content = await reader.readexactly(int(headers.get("content-length", 0)))
+        exchange = Exchange(
+            path=first.split()[1],
+            content=content,
+            headers=headers,
+            at_s=time.monotonic(),
+            reader=reader,
+            writer=writer,
+        )
         if first.startswith("GET "):
             await self.lists(exchange)
             return

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from combee.adapters.openai.model import OpenAIModel
+from combee.adapters.openai.names import Azure
 from combee.clock import SystemClock
 from combee.core.batching.plan import Base, make_groups, plan_batch
 from combee.core.formats.files import carried_over, read_playbook
@@ -70,7 +71,7 @@ class _Step:
 class CombeeCurator:
     """Has ``curate`` as ACE's curator has it.
 
-    ``model``: its name, such as ``openai/gpt-4.1-mini`` (``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` count), or any
+    ``model``: its name, such as ``openai/gpt-4.1-mini`` (OpenAI's and Azure's own variables count), or any
     ``LanguageModel``. ``copies``: of each reflection, in different groups. ``salt``: deals otherwise.
     """
 
@@ -97,6 +98,11 @@ class CombeeCurator:
         self._options: Mapping[str, Any] = {
             "base_url": base_url or environ.get("OPENAI_BASE_URL"),
             "api_key": api_key or environ.get("OPENAI_API_KEY"),
+            "azure": Azure(
+                endpoint=environ.get("AZURE_OPENAI_ENDPOINT"),
+                version=environ.get("OPENAI_API_VERSION"),
+                key=environ.get("AZURE_OPENAI_API_KEY"),
+            ),
             "concurrency": concurrency,
             "max_output_tokens": max_output_tokens,
             "give_up_after_s": give_up_after_s,

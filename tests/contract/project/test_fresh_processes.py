@@ -18,7 +18,7 @@ for part in pkgutil.walk_packages(combee.cli.__path__, "combee.cli."):
 """
 EVERYTHING_HEAVY = {
     *("faust", "aiohttp", "openai", "fastapi", "uvicorn", "typer", "jgo", "json_repair", "pydantic_settings"),
-    *("structlog", "stamina", "rapidfuzz", "prometheus_client", "rich", "httpx", "nicegui"),
+    *("structlog", "stamina", "rapidfuzz", "prometheus_client", "rich", "httpx", "httpx2", "nicegui"),
 }
 AGENT = """
 import sys, combee, combee.sdk, combee.ports, combee.adapters.kafka, combee.adapters.memory

@@ -31,6 +31,7 @@ def test_the_gateway_runs_where_it_is_installed_and_wanted(
     assert "pip install 'combee[gateway]'" in capsys.readouterr().err
 
 
+MODEL_KEYS = {"COMBEE_API_KEY", "OPENAI_API_KEY", "COMBEE_AZURE_API_KEY", "AZURE_OPENAI_API_KEY"}
 SECRETS = {
     f"COMBEE_{name.upper()}"
     for group in GROUPS.values()
@@ -58,13 +59,13 @@ KAFKA_S = {"COMBEE_SASL_PASSWORD", "COMBEE_SSL_KEY_PASSWORD", "COMBEE_OAUTH_CLIE
 @each_row(
     ("role", "given", "expected"),
     [
-        ("reflect", {}, {"COMBEE_API_KEY", "OPENAI_API_KEY"}),
-        ("scan", {}, {"COMBEE_API_KEY", "OPENAI_API_KEY"}),
+        ("reflect", {}, MODEL_KEYS),
+        ("scan", {}, MODEL_KEYS),
         ("shuffle", {}, set()),
         (
             "shuffle",
             {"embedding_model": "openai/e"},
-            {"COMBEE_API_KEY", "OPENAI_API_KEY", "COMBEE_EMBEDDING_API_KEY"},
+            {*MODEL_KEYS, "COMBEE_EMBEDDING_API_KEY"},
         ),
         ("publish", {}, set()),
         ("control", {}, set()),
@@ -75,7 +76,7 @@ KAFKA_S = {"COMBEE_SASL_PASSWORD", "COMBEE_SSL_KEY_PASSWORD", "COMBEE_OAUTH_CLIE
 def test_a_process_gets_only_the_keys_that_it_uses(
     role: str, given: dict[str, str], expected: set[str]
 ) -> None:
-    keys = {*SECRETS, "OPENAI_API_KEY"}
+    keys = {*SECRETS, *MODEL_KEYS}
     env = dict.fromkeys({*keys, *(f"{key}_FILE" for key in keys), "PATH"}, "x")
     kept = environment_of(role, env, load_settings(**given)).keys()
     everybodys = {"PATH", *KAFKA_S, *(f"{name}_FILE" for name in KAFKA_S)}

@@ -158,6 +158,8 @@ def test_verbs_use_the_model_of_the_running_deployment_whatever_is_configured(se
     assert used.api_key.get_secret_value() == "simulated"
     assert beside(REAL, configured).model.model == REAL.model
     assert beside(None, configured) is configured
+    on_azure = replace(REAL, model="azure/small", base_url=None)
+    assert beside(on_azure, configured, model="azure/small").model.model == "azure/small"
 
 
 def test_a_flag_that_agrees_with_the_running_deployment_changes_nothing(settings: Settings) -> None:

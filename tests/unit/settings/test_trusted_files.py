@@ -125,6 +125,8 @@ def lay_about(
         (MODEL.upper().replace("HTTP", "http"), {"OPENAI_API_KEY": KEY}, {"model": "openai/x"}),
         ('OPENAI_BASE_URL = "http://192.0.2.1/v1"\n', {"OPENAI_API_KEY": KEY}, {}),
         (BROKER, {"COMBEE_SASL_PASSWORD": KEY}, {}),
+        ('azure_endpoint = "http://192.0.2.1"\n', {"AZURE_OPENAI_API_KEY": KEY}, {}),
+        ('azure_endpoint = "http://192.0.2.1"\n', {}, {}),
         ('eval_base_url = "http://192.0.2.1/v1"\n', {"COMBEE_EVAL_API_KEY": KEY}, {}),
     ],
 )

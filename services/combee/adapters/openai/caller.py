@@ -9,18 +9,12 @@ from typing import Literal
 import structlog
 
 from combee.adapters.openai.connection import Connection
-from combee.adapters.openai.drain import DrainScope
-from combee.adapters.openai.errors import CallFailedError, RefusedError
-from combee.adapters.openai.limits import Limits
-from combee.adapters.openai.retry import RetryPolicy, tried
-from combee.adapters.openai.wire import (
-    Answer,
-    Message,
-    RequestOptions,
-    estimate_tokens,
-    option_to_drop,
-    request,
-)
+from combee.adapters.openai.wire import Message, RequestOptions, estimate_tokens, option_to_drop, request
+from combee.asking.drain import DrainScope
+from combee.asking.errors import CallFailedError, CallRefusedError
+from combee.asking.limits import Limits
+from combee.asking.replies import Answer
+from combee.asking.retry import RetryPolicy, tried
 from combee.ports import ModelCall, OnModelCall, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, request_body, request_hash
@@ -110,7 +104,7 @@ class Caller:
             parameters = request(self._options, question.prompt, dropped)
             try:
                 answer = await self._call(question, parameters)
-            except RefusedError as refused:
+            except CallRefusedError as refused:
                 name = option_to_drop(parameters, refused)
                 if name is None:
                     raise
@@ -132,7 +126,7 @@ class Caller:
             except CallFailedError:
                 self._report("failed", began_s, question)
                 raise
-            except (RefusedError, PromptTooLongError):
+            except (CallRefusedError, PromptTooLongError):
                 self._report("refused", began_s, question)
                 self._health.answered()
                 raise

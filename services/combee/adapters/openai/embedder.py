@@ -6,10 +6,10 @@ from functools import partial
 from itertools import islice
 
 from combee.adapters.openai.connection import Connection
-from combee.adapters.openai.errors import CallFailedError
-from combee.adapters.openai.names import NO_KEY
-from combee.adapters.openai.retry import RetryPolicy, tried
+from combee.adapters.openai.names import Server
 from combee.adapters.openai.wire import Vectors
+from combee.asking.errors import CallFailedError
+from combee.asking.retry import RetryPolicy, tried
 from combee.ports import CombeeError, Embedded, ModelCall, OnModelCall
 from combee_schemas.base import Usage
 
@@ -28,21 +28,14 @@ class OpenAIEmbedder:
         self,
         *,
         model: str,
-        base_url: str,
-        api_key: str = NO_KEY,
+        server: Server,
         timeout_s: float = 30.0,
         give_up_after_s: float = 20.0,
         first_wait_s: float = 0.5,
         on_call: OnModelCall = lambda _call: None,
     ) -> None:
         self._name = model
-        self._connection = Connection(
-            base_url=base_url,
-            api_key=api_key,
-            timeout_s=timeout_s,
-            concurrency=1,
-            max_reply_bytes=MAX_REPLY_BYTES,
-        )
+        self._connection = Connection(server, timeout_s=timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
         # What is permanent is not waited for: the caller goes on without embeddings.
         self._policy = RetryPolicy(
             first_wait_s=first_wait_s,

@@ -4,12 +4,12 @@ import asyncio
 
 from combee.adapters.openai.caller import Caller, ModelHealth, Question
 from combee.adapters.openai.connection import Connection
-from combee.adapters.openai.drain import Drain
-from combee.adapters.openai.limits import Limits
-from combee.adapters.openai.names import resolve_model
-from combee.adapters.openai.replies import UnusableError, read_reply, read_small_reply
-from combee.adapters.openai.retry import RetryPolicy
+from combee.adapters.openai.names import NO_AZURE, Azure, resolve_model
 from combee.adapters.openai.wire import Message, RequestOptions
+from combee.asking.drain import Drain
+from combee.asking.limits import Limits
+from combee.asking.replies import UnusableError, read_reply, read_small_reply
+from combee.asking.retry import RetryPolicy
 from combee.ports import OnModelCall, PoisonError, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
@@ -35,6 +35,7 @@ class OpenAIModel:
         model: str,
         base_url: str | None = None,
         api_key: str | None = None,
+        azure: Azure = NO_AZURE,
         timeout_s: float = 120.0,
         concurrency: int = 8,
         requests_per_minute: int | None = None,
@@ -49,17 +50,11 @@ class OpenAIModel:
         permanent_wait_s: float = 30.0,
         on_call: OnModelCall = lambda _call: None,
     ) -> None:
-        name, url, key = resolve_model(model, base_url, api_key)
+        name, server = resolve_model(model, base_url, api_key, azure)
         self._name = name
         self._health = ModelHealth()
         self._drain = Drain()
-        self._connection = Connection(
-            base_url=url,
-            api_key=key,
-            timeout_s=timeout_s,
-            concurrency=concurrency,
-            max_reply_bytes=max_reply_bytes,
-        )
+        self._connection = Connection(server, timeout_s=timeout_s, max_reply_bytes=max_reply_bytes)
         self._caller = Caller(
             connection=self._connection,
             limits=Limits(

@@ -1,8 +1,9 @@
-"""Model names as users write them: ``openai/gpt-4.1-mini``, ``ollama:llama3``, or the server's own name."""
+"""Model names as users write them: ``openai/gpt-4.1-mini``, ``azure/DEPLOYMENT``, or the name that a server knows."""
 
 import ipaddress
 import re
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
 
 from combee.ports import ConfigurationError
 
@@ -13,32 +14,80 @@ BASE_URLS = {"openai": OPENAI_URL, "ollama": "http://127.0.0.1:11434/v1"}
 NO_KEY = "none"
 """Sent to servers that need no key."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Where a model is asked, and with which key."""
+
+    url: str
+    key: str = field(default=NO_KEY, repr=False)
+    azure_version: str = ""
+    """The version of Azure's interface; empty: it is another server."""
+
+    @property
+    def host(self) -> str:
+        """Its name and port, without a login."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What of it is told to nobody: the key, and a password in its address."""
+        password = urlsplit(self.url).password or ""
+        return self.key, password, unquote(password)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is this machine."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost" or host.endswith(".localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Azure:
+    """What Azure's own variables say."""
+
+    endpoint: str | None = None
+    version: str | None = None
+    key: str | None = field(default=None, repr=False)
+
+
+NO_AZURE = Azure()
 _PREFIXED = re.compile(rf"({'|'.join(BASE_URLS)})[/:](.+)", re.IGNORECASE)
+_ON_AZURE = re.compile(r"azure[/:](.+)", re.IGNORECASE)
 
 
-def resolve_model(model: str, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
-    """Return the name the server knows, its base URL and the key to send.
+def resolve_model(
+    model: str, base_url: str | None, api_key: str | None, azure: Azure = NO_AZURE
+) -> tuple[str, Server]:
+    """Return the name the server knows, and the server.
 
     One known provider's prefix is stripped; any other prefix belongs to the server's own name
-    (``meta-llama/Llama-3``). A server whose own names begin with ``openai/`` needs the prefix twice.
+    (``meta-llama/Llama-3``), and so does ``azure/`` where a base URL is given. A server whose own names begin with
+    ``openai/`` needs the prefix twice.
 
     Raises
     ------
     ConfigurationError
         If the name is empty, the URL is not HTTP, or a key is missing or unusable.
     """
+    if on_azure := _on_azure(model, base_url):
+        return on_azure, _azure_server(azure)
     prefixed = _PREFIXED.fullmatch(model.strip())
     provider, name = (prefixed[1].lower(), prefixed[2]) if prefixed else ("openai", model.strip())
     if not name:
         raise ConfigurationError(
-            "no model is named: set COMBEE_MODEL, such as openai/gpt-4.1-mini or ollama/llama3"
+            "no model is named: set COMBEE_MODEL, such as openai/gpt-4.1-mini, azure/DEPLOYMENT or ollama/llama3"
         )
     url = (base_url or "").strip() or BASE_URLS[provider]
-    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+    key = _usable_key(api_key, "OPENAI_API_KEY")
+    if url == OPENAI_URL and key == NO_KEY:
         raise ConfigurationError(
-            "the model's base URL must begin with http:// or https://: set OPENAI_BASE_URL"
+            "OpenAI needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server"
         )
-    return name, url, _usable_key((api_key or "").strip(), required=url == OPENAI_URL)
+    return name, Server(url=_usable_url(url, "the model's base URL", "OPENAI_BASE_URL"), key=key)
 
 
 def resolve_embedding(
@@ -49,7 +98,8 @@ def resolve_embedding(
     model: str | None,
     model_url: str | None,
     model_key: str | None,
-) -> tuple[str, str, str]:
+    azure: Azure = NO_AZURE,
+) -> tuple[str, Server]:
     """Return the same for an embedding model: its server is the model's, unless an address or a provider is named.
 
     The model's key goes to the model's server alone.
@@ -59,10 +109,15 @@ def resolve_embedding(
     ConfigurationError
         As for ``resolve_model``.
     """
-    of_model = _server(model or "", model_url)
-    named = _PREFIXED.fullmatch(embedding.strip()) and not (model_url or "").strip()
-    url = (base_url or "").strip() or (_server(embedding, None) if named else of_model)
     try:
+        if not (base_url or "").strip():
+            if on_azure := _on_azure(embedding, model_url):
+                return on_azure, _azure_server(azure, api_key)
+            if _on_azure(model or "", model_url) and not _PREFIXED.fullmatch(embedding.strip()):
+                return embedding.strip(), _azure_server(azure, api_key)
+        of_model = _address(model or "", model_url)
+        named = _PREFIXED.fullmatch(embedding.strip()) and not (model_url or "").strip()
+        url = (base_url or "").strip() or (_address(embedding, None) if named else of_model)
         return resolve_model(embedding, url, api_key or (model_key if url == of_model else None))
     except ConfigurationError as error:
         raise ConfigurationError(
@@ -71,25 +126,43 @@ def resolve_embedding(
         ) from error
 
 
-def _server(model: str, base_url: str | None) -> str:
+def _address(model: str, base_url: str | None) -> str:
     prefixed = _PREFIXED.fullmatch(model.strip())
     return (base_url or "").strip() or BASE_URLS[prefixed[1].lower() if prefixed else "openai"]
 
 
-def is_loopback(base_url: str) -> bool:
-    """Return whether a URL points at this machine."""
-    host = urlsplit(base_url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+def _on_azure(model: str, base_url: str | None) -> str | None:
+    """Return a deployment's name on Azure; None if that is not where the model is."""
+    prefixed = _ON_AZURE.fullmatch(model.strip())
+    return prefixed[1] if prefixed and not (base_url or "").strip() else None
 
 
-def _usable_key(key: str, *, required: bool) -> str:
-    if required and not key:
+def _azure_server(azure: Azure, api_key: str | None = None) -> Server:
+    if not azure.endpoint or not azure.version:
+        missing = "OPENAI_API_VERSION" if azure.endpoint else "AZURE_OPENAI_ENDPOINT"
         raise ConfigurationError(
-            "OpenAI needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server"
+            f"a model on Azure needs its address and the interface's version: set {missing}"
         )
+    return Server(
+        url=_usable_url(azure.endpoint.strip(), "Azure's address", "AZURE_OPENAI_ENDPOINT"),
+        key=_usable_key(api_key or azure.key, "AZURE_OPENAI_API_KEY"),
+        azure_version=azure.version.strip(),
+    )
+
+
+def _usable_url(url: str, what: str, variable: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an IP address that is none
+        usable = False
+    if not usable:
+        raise ConfigurationError(f"{what} must begin with http:// or https:// and a host: set {variable}")
+    return url
+
+
+def _usable_key(given: str | None, variable: str) -> str:
+    key = (given or "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise ConfigurationError("the model's API key holds characters no key has: set OPENAI_API_KEY again")
+        raise ConfigurationError(f"the model's API key holds characters no key has: set {variable} again")
     return key or NO_KEY

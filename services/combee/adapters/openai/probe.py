@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from combee.adapters.openai.connection import Connection
-from combee.adapters.openai.errors import CallFailedError, RefusedError
-from combee.adapters.openai.names import resolve_model
-from combee.adapters.openai.replies import UnusableError, read_reply
-from combee.adapters.openai.wire import Answer, RequestOptions, option_to_drop, request
+from combee.adapters.openai.names import Server
+from combee.adapters.openai.wire import RequestOptions, option_to_drop, request
+from combee.asking.errors import CallFailedError, CallRefusedError
+from combee.asking.replies import Answer, UnusableError, read_reply
 from combee.ports import CombeeError
 from combee_schemas.model import Prompt, request_body
 
@@ -36,9 +36,7 @@ class Tried:
     seconds: float = 0.0
 
 
-async def model_trouble(
-    *, model: str, base_url: str | None, api_key: str | None, timeout_s: float
-) -> str | None:
+async def model_trouble(name: str, server: Server, *, timeout_s: float) -> str | None:
     """Return why a model cannot be used, with the remedy; None if it can, or if the server does not tell in time.
 
     A server that lists the model is asked nothing. Others get the smallest question: a name that is not
@@ -49,10 +47,7 @@ async def model_trouble(
     ConfigurationError
         If the settings make no sense.
     """
-    name, url, key = resolve_model(model, base_url, api_key)
-    connection = Connection(
-        base_url=url, api_key=key, timeout_s=timeout_s, concurrency=1, max_reply_bytes=MAX_REPLY_BYTES
-    )
+    connection = Connection(server, timeout_s=timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
     try:
         if name not in await connection.models():
             smallest = request_body(SMALLEST_QUESTION, {"model": name, "max_tokens": 1})
@@ -68,9 +63,7 @@ async def model_trouble(
     return None
 
 
-async def try_forms(
-    prompt: Prompt, *, model: str, base_url: str | None, api_key: str | None, timeout_s: float
-) -> dict[Form, Tried]:
+async def try_forms(prompt: Prompt, *, name: str, server: Server, timeout_s: float) -> dict[Form, Tried]:
     """Ask in every form at once, each once, without retries; ``prompt`` has a schema.
 
     Raises
@@ -78,14 +71,7 @@ async def try_forms(
     FatalError
         If the settings make no sense.
     """
-    name, url, key = resolve_model(model, base_url, api_key)
-    connection = Connection(
-        base_url=url,
-        api_key=key,
-        timeout_s=timeout_s,
-        concurrency=len(DROPPED),
-        max_reply_bytes=MAX_REPLY_BYTES,
-    )
+    connection = Connection(server, timeout_s=timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
     options = RequestOptions(model=name, max_output_tokens=None, temperature=0.0, seed=None)
     try:
         tried = await asyncio.gather(
@@ -101,7 +87,7 @@ async def _try(
 ) -> Tried:
     try:
         answer = await _asked(connection, options, prompt, dropped)
-    except RefusedError as refused:
+    except CallRefusedError as refused:
         return Tried(outcome="refused", trouble=str(refused))
     except CombeeError as error:
         return Tried(outcome="failed", trouble=str(error))
@@ -121,7 +107,7 @@ async def _asked(
         parameters = request(options, prompt, dropped)
         try:
             return await connection.ask(request_body(messages, parameters), messages)
-        except RefusedError as refused:
+        except CallRefusedError as refused:
             name = option_to_drop(parameters, refused)
             if name is None or name in DROPPED["text"]:
                 raise

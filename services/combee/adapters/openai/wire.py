@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeGuard
 
-from combee.adapters.openai.errors import CallFailedError, Refusal, RefusedError, classify
+from combee.adapters.openai.fates import Refusal, classify
+from combee.asking.errors import CallFailedError, CallRefusedError
+from combee.asking.replies import Answer
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 
@@ -49,7 +51,7 @@ def request(options: RequestOptions, prompt: Prompt, dropped: frozenset[str]) ->
     return {"model": options.model} | kept
 
 
-def option_to_drop(sent: Mapping[str, Any], refused: RefusedError) -> str | None:
+def option_to_drop(sent: Mapping[str, Any], refused: CallRefusedError) -> str | None:
     """Return the one option to drop before asking again, or None if the prompt itself is refused."""
     for name in _OPTIONS:
         if name in sent and re.search(rf"\b{name}\b", refused.about):
@@ -68,18 +70,6 @@ def _response_format(prompt: Prompt, dropped: frozenset[str]) -> dict[str, Any] 
         return {"type": "json_object"}
     schema = {"name": prompt.reply_name, "schema": dict(prompt.reply_schema), "strict": True}
     return {"type": "json_schema", "json_schema": schema}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the model said, not parsed yet."""
-
-    text: str
-    finish_reason: str
-    usage: Usage
-    oversized: bool = False
-    request: str = ""
-    """SHA-256 of what was asked."""
 
 
 def estimate_tokens(*messages: Message) -> int:

@@ -209,11 +209,11 @@ async def model(chosen: ModelSettings, timeout_s: float) -> list[Check]:
     """Ask the model three small questions."""
     if chosen.model is None:
         return [around.NO_MODEL]
+    name, server = backends.model_address(chosen)
     tried = await try_forms(
         ace.reflect_prompt(TRIAL, ()),
-        model=chosen.model,
-        base_url=chosen.base_url,
-        api_key=chosen.api_key.get_secret_value() if chosen.api_key else None,
+        name=name,
+        server=server,
         timeout_s=min(SOONER * timeout_s, chosen.model_timeout_s),
     )
     answered = [trial for trial in tried.values() if trial.outcome != "failed"]

@@ -91,7 +91,7 @@ class Endpoints:
         return await self._judged(call, body, accepts=False)
 
     async def _judged(self, call: Call, body: Judgement, *, accepts: bool) -> Sent:
-        rejected = body if isinstance(body, Rejection) else WHOLE
+        rejected = body if isinstance(body, Rejection) else Rejection(reason=body.reason)
         return await self._carried_out(
             call,
             body,

@@ -1,6 +1,7 @@
 import json
 from base64 import b64encode
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
@@ -9,11 +10,13 @@ from combee.adapters.openai.wire import read_answer
 from combee.ports import PoisonError, PromptTooLongError
 from combee_schemas.model import Prompt, request_hash
 from support import model_rig
-from support.fake_openai import FakeOpenAI, refuses, says
-from support.model_rig import KEY, PROMPT, SCHEMA, Build
+from support.fake_openai import FakeOpenAI, fake_openai, refuses, says
+from support.model_rig import GOOD, KEY, PROMPT, SCHEMA, Build
 
 server, build, model = model_rig.server, model_rig.build, model_rig.model
 
+RECORDED = "bf7a1a9bc3d5ceea8cf434701fbd6b10f9f95f56a848f7966e1a12a678ae294c"
+"""The hash of this prompt, under which its reply stands in a log."""
 FREE = Prompt(system="Answer.", user="What?", reply_name="text")
 
 
@@ -34,6 +37,28 @@ async def test_a_reply_carries_the_hash_of_the_whole_request_as_it_was_sent(
     body = {name: value for name, value in server.seen[0].body.items() if name != "messages"}
     assert hashes[0] == request_hash(server.seen[0].body["messages"], body)
     assert (await first.ask(replace(PROMPT, user="another"))).request != hashes[0]
+
+
+async def test_the_hash_is_of_the_bytes_that_are_sent_and_finds_what_was_recorded_on_another_client(
+    server: FakeOpenAI, build: Build
+) -> None:
+    model = build(seed=4, max_output_tokens=99)
+    assert (await model.ask(PROMPT)).request == model.request(PROMPT) == RECORDED
+    assert sha256(server.seen[0].content).hexdigest() == RECORDED
+
+
+async def test_a_redirect_to_another_host_takes_the_question_there_and_the_key_not(
+    server: FakeOpenAI, build: Build
+) -> None:
+    async with fake_openai() as other:
+        other.always = says(GOOD)
+        location = {"location": f"{other.url}/chat/completions"}
+        server.always = lambda exchange: exchange.send(b"", location, status=307)
+        for address in (server.url, server.url.replace("://", "://me:word@")):
+            assert (await build(base_url=address).ask(PROMPT)).body == {"items": [1]}
+    assert all("authorization" in exchange.headers for exchange in server.seen)
+    assert not any("authorization" in exchange.headers for exchange in other.seen)
+    assert len(other.seen) == 2
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ async def test_tokens_used_beyond_the_estimate_hold_the_next_call_back(
     server: FakeOpenAI, build: Build
 ) -> None:
     server.always = says(GOOD, usage=(5000, 90))
-    model = build(tokens_per_minute=1000)
+    model = build(tokens_per_minute=60)
     await model.ask(PROMPT)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):

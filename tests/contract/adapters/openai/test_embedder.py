@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from combee.adapters.openai import embedder as module
 from combee.adapters.openai.embedder import OpenAIEmbedder
+from combee.adapters.openai.names import NO_KEY, Server
 from combee.core.similarity.embeddings import near_pairs
 from combee.ports import ModelCall, PoisonError, TransientError
 from combee.sim.embeddings import EMBEDDING, vector
@@ -30,7 +31,10 @@ async def build(server: FakeOpenAI) -> AsyncIterator[Build]:
     built: list[OpenAIEmbedder] = []
 
     def build(**settings: object) -> OpenAIEmbedder:
-        given = {"model": "fake", "base_url": server.url, "first_wait_s": 0.01, "give_up_after_s": 0.5}
+        where = Server(
+            url=str(settings.pop("base_url", server.url)), key=str(settings.pop("api_key", NO_KEY))
+        )
+        given = {"model": "fake", "server": where, "first_wait_s": 0.01, "give_up_after_s": 0.5}
         built.append(OpenAIEmbedder(**(given | settings)))  # type: ignore[arg-type]
         return built[-1]
 
@@ -47,7 +51,7 @@ def answers(*vectors: list[float], **more: object) -> bytes:
 async def test_the_stand_in_puts_wordings_of_a_lesson_together_and_lessons_apart() -> None:
     calls: list[ModelCall] = []
     async with running(SimOptions()) as url:
-        embedder = OpenAIEmbedder(model=EMBEDDING, base_url=url, on_call=calls.append)
+        embedder = OpenAIEmbedder(model=EMBEDDING, server=Server(url=url), on_call=calls.append)
         try:
             embedded = await embedder.embed(list(WORDINGS.values()))
         finally:

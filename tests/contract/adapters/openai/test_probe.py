@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.openai.names import Server
 from combee.adapters.openai.probe import model_trouble
 from support import model_rig
 from support.fake_openai import FakeOpenAI, hangs, refuses, says, sends
@@ -13,7 +14,7 @@ server = model_rig.server
 
 
 async def trouble(fake: FakeOpenAI, timeout_s: float = 5.0) -> str | None:
-    return await model_trouble(model="m", base_url=fake.url, api_key=None, timeout_s=timeout_s)
+    return await model_trouble("m", Server(url=fake.url), timeout_s=timeout_s)
 
 
 async def test_a_model_that_is_listed_is_not_asked(server: FakeOpenAI) -> None:

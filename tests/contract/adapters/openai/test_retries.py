@@ -121,12 +121,13 @@ async def test_a_permanent_error_pauses_loudly_and_goes_on_when_it_is_mended(
     ]
 
 
-async def test_the_key_is_never_shown(server: FakeOpenAI, build: Build) -> None:
-    server.always = refuses(401, f"Incorrect key {KEY}, sk-abcdefghij")
-    model = build(give_up_after_s=0)
+async def test_a_key_and_a_password_are_never_shown(server: FakeOpenAI, build: Build) -> None:
+    server.always = refuses(401, f"Incorrect key {KEY}, sk-abcdefghij, password pass=word")
+    model = build(give_up_after_s=0, base_url=server.url.replace("://", "://me:pass%3Dword@"))
     with capture_logs() as logs, pytest.raises(TransientError) as raised:
         await model.ask(PROMPT)
     shown = f"{raised.value} {raised.value.__cause__} {logs} {model.trouble} {model!r} {vars(model)}"
     assert "***" in shown
     assert KEY not in shown
+    assert "pass=word" not in shown
     assert "sk-abcdefghij" not in shown

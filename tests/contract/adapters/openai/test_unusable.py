@@ -1,14 +1,21 @@
+import gzip
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from combee.adapters.openai.model import OpenAIModel
+from combee.adapters.openai.wire import read_answer
+from combee.asking.replies import Answer
 from combee.ports import PoisonError
 from support import fake_openai as fake
 from support import model_rig
 from support.fake_openai import FakeOpenAI, refuses, says
 from support.model_rig import GOOD, PROMPT, Build
 
+MIB = 1 << 20
 server, build, model = model_rig.server, model_rig.build, model_rig.model
 
 
@@ -85,7 +92,13 @@ async def test_a_re_ask_that_is_refused_is_poison_that_says_what_the_first_call_
 async def test_a_reply_above_the_cap_is_not_read_whole_and_costs_the_one_re_ask(
     server: FakeOpenAI, build: Build, flood: fake.Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lengths = record_lengths(monkeypatch)
+    lengths: list[int] = []
+
+    def measured(content: bytes, **known: Any) -> Answer:
+        lengths.append(len(content))
+        return read_answer(content, **known)
+
+    monkeypatch.setattr("combee.adapters.openai.connection.read_answer", measured)
     server.always = flood
     with pytest.raises(PoisonError, match="far too long"):
         await build(max_reply_bytes=100_000).ask(PROMPT)
@@ -93,19 +106,42 @@ async def test_a_reply_above_the_cap_is_not_read_whole_and_costs_the_one_re_ask(
     assert max(lengths) < 400_000
 
 
-def record_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    from combee.adapters.openai import connection  # noqa: PLC0415 - what is measured, not what is tested
+@pytest.mark.parametrize("status", [200, 307, 401, 503])
+@pytest.mark.parametrize("proxied", [False, True], ids=["direct", "by a proxy"])
+async def test_whatever_its_status_a_body_is_not_unpacked_beyond_the_cap(
+    server: FakeOpenAI,
+    build: Build,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    proxied: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    bomb = gzip.compress(b" " * 40 * MIB)
+    again = {"content-encoding": "gzip", "location": "/v1/chat/completions"}
+    server.will(lambda exchange: exchange.send(bomb, again, status=status))
+    where = {}
+    if proxied:
+        monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
+        where["base_url"] = "http://model.example/v1"
+    with most_memory() as memory:
+        assert (await build(max_reply_bytes=100_000, **where).ask(PROMPT)).body == {"items": [1]}
+    assert len(server.seen) == 2
+    assert memory.bytes < 6 * MIB
 
-    lengths: list[int] = []
-    read = connection.Connection._read
 
-    async def measured(self: connection.Connection, response: Any) -> bytes:
-        content = await read(self, response)
-        lengths.append(len(content))
-        return content
+class Memory:
+    bytes = 0
 
-    monkeypatch.setattr(connection.Connection, "_read", measured)
-    return lengths
+
+@contextmanager
+def most_memory() -> Iterator[Memory]:
+    """Measure how much memory is taken at most while the block runs, beside what was taken before."""
+    memory = Memory()
+    tracemalloc.start()
+    try:
+        yield memory
+        memory.bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 async def test_an_error_page_above_the_cap_is_still_an_error(server: FakeOpenAI, build: Build) -> None:

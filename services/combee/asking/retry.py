@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import stamina
 
-from combee.adapters.openai.errors import CallFailedError
+from combee.asking.errors import CallFailedError
 
 T = TypeVar("T")
 

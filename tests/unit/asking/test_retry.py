@@ -4,8 +4,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from combee.adapters.openai.caller import ModelHealth
-from combee.adapters.openai.errors import CallFailedError
-from combee.adapters.openai.retry import RetryPolicy, RetryWaits, retry_after_s
+from combee.asking.errors import CallFailedError
+from combee.asking.retry import RetryPolicy, RetryWaits, retry_after_s
 from combee.ports import PoisonError
 from support.rows import each_row
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from combee.adapters.openai.limits import REMEMBERED, Limits, PrioritySlots, Shares
+from combee.asking.limits import REMEMBERED, Limits, PrioritySlots, Shares
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("virtual_time")

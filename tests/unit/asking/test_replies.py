@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from combee.adapters.openai.errors import CallFailedError
-from combee.adapters.openai.replies import REPAIRABLE_CHARS, UnusableError, read_reply, read_small_reply
-from combee.adapters.openai.wire import Answer, read_answer
+from combee.adapters.openai.wire import read_answer
+from combee.asking.errors import CallFailedError
+from combee.asking.replies import REPAIRABLE_CHARS, Answer, UnusableError, read_reply, read_small_reply
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 from support.fake_openai import completion

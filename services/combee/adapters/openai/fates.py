@@ -1,10 +1,21 @@
-"""Errors of model calls: a server's refusal becomes one of our errors, by its status and code."""
+"""What OpenAI's client raises becomes one of our errors, a server's refusal by its status and code."""
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import aiohttp
+from openai import (
+    APIError,
+    APIStatusError,
+    ContentFilterFinishReasonError,
+    LengthFinishReasonError,
+)
+
 from combee.adapters.openai.names import NO_KEY
-from combee.ports import CombeeError, PoisonError, PromptTooLongError, TransientError
+from combee.asking.errors import CallFailedError, CallRefusedError
+from combee.asking.retry import retry_after_s
+from combee.ports import CombeeError, PromptTooLongError
 
 SHOWN_CHARS = 300
 TOO_LARGE, TOO_MANY = 413, 429
@@ -26,39 +37,13 @@ _FLAGGED = re.compile(r"content.?(filter|policy|management)|moderation|flagged")
 _SECRETS = re.compile(r"\b(sk|pk|rk|key)-[\w*.-]{6,}|(?<=bearer )\S+", re.IGNORECASE)
 
 _REMEDIES = {
-    401: "check the API key (OPENAI_API_KEY)",
+    401: "check the API key (OPENAI_API_KEY, on Azure AZURE_OPENAI_API_KEY)",
     402: "add credit with the provider",
     403: "this key may not use this model: check OPENAI_API_KEY and the model's name",
-    404: "check the model's name and the base URL, which usually ends in /v1; "
+    404: "check the model's name (on Azure the deployment's) and the base URL, which usually ends in /v1; "
     "a server whose own names begin with openai/ needs that prefix twice",
     TOO_MANY: "the quota is used up: raise the limit or add credit with the provider",
 }
-
-
-class CallFailedError(TransientError):
-    """A call without a reply, to be tried again: soon, or slowly while the cause is ``permanent``."""
-
-    def __init__(
-        self,
-        text: str,
-        *,
-        retry_after_s: float | None = None,
-        permanent: bool = False,
-        unreachable: bool = False,
-    ) -> None:
-        super().__init__(text)
-        self.retry_after_s = retry_after_s
-        self.permanent = permanent
-        self.unreachable = unreachable
-        """Nobody listens at the address."""
-
-
-class RefusedError(PoisonError):
-    """The server refuses this request; another shape of it may do."""
-
-    def __init__(self, text: str, *, param: str = "") -> None:
-        super().__init__(text)
-        self.about = f"{param} {text}".lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +55,42 @@ class Refusal:
     code: str = ""
     param: str = ""
     retry_after_s: float | None = None
+
+
+def fate(error: Exception, *, host: str, shown: Callable[[str], str]) -> CombeeError:
+    """Return the error whose fate a call shares that ended in this one; ``shown`` makes words fit for a log."""
+    if isinstance(error, APIStatusError):
+        return classify(_refusal(error, shown))
+    if isinstance(error, ContentFilterFinishReasonError | LengthFinishReasonError):
+        return CallRefusedError(shown(str(error)))
+    *_, first = causes = tuple(_causes(error))
+    said = shown(f"{type(first).__name__} {first}")
+    if isinstance(error, APIError | aiohttp.ClientError | OSError):
+        unreachable = any(
+            isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+            for cause in causes
+        )
+        return CallFailedError(f"no answer from {host}: {said}", unreachable=unreachable)
+    return CallFailedError(f"OpenAI's client cannot ask {host}: {said}", permanent=True)
+
+
+def _refusal(error: APIStatusError, shown: Callable[[str], str]) -> Refusal:
+    body = error.body if isinstance(error.body, dict) else {}
+    response = error.response
+    message = body.get("message") or body.get("detail") or error.body or response.reason_phrase
+    return Refusal(
+        status=error.status_code,
+        message=shown(str(message)),
+        code=shown(str(body.get("code") or body.get("type") or "")),
+        param=str(body.get("param") or ""),
+        retry_after_s=retry_after_s(response.headers),
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
 
 
 def classify(refusal: Refusal) -> CombeeError:
@@ -85,15 +106,17 @@ def classify(refusal: Refusal) -> CombeeError:
         return CallFailedError(text, retry_after_s=refusal.retry_after_s)
     prompt_is_at_fault = status in ABOUT_THE_PROMPT and not _NO_MODEL.search(about)
     if prompt_is_at_fault or (status == 403 and _FLAGGED.search(about)):  # noqa: PLR2004 - an HTTP status
-        return RefusedError(text, param=refusal.param)
+        return CallRefusedError(text, param=refusal.param)
     return _permanent(text, status)
 
 
-def redact(text: str, secret: str) -> str:
-    """Return ``text`` without the secret and without whatever looks like one."""
-    # A placeholder such as "none" is no secret, and an ordinary word besides.
-    known = text.replace(secret, "***") if len(secret) > len(NO_KEY) else text
-    return _SECRETS.sub("***", known)
+def redact(text: str, *secrets: str) -> str:
+    """Return ``text`` without the secrets and without whatever looks like one."""
+    for secret in secrets:
+        # A placeholder such as "none" is no secret, and an ordinary word besides.
+        if len(secret) > len(NO_KEY):
+            text = text.replace(secret, "***")
+    return _SECRETS.sub("***", text)
 
 
 def _is_too_long(status: int, about: str) -> bool:

@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 import json_repair
 
-from combee.adapters.openai.wire import Answer
+from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 
 CUT_OFF = frozenset({"length", "max_tokens"})
@@ -22,6 +23,18 @@ ECHO_CHARS = 80
 
 _BRACKETS = re.compile(r"[{}()\[\]]")
 _THOUGHTS = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the model said, not parsed yet."""
+
+    text: str
+    finish_reason: str
+    usage: Usage
+    oversized: bool = False
+    request: str = ""
+    """SHA-256 of what was asked."""
 
 
 class UnusableError(Exception):

@@ -1,0 +1,128 @@
+"""OpenAI's own client: one for each server (base URL and key) of an event loop, with replies of bounded size."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
+from contextvars import ContextVar
+from urllib.parse import unquote, urlsplit
+from weakref import WeakKeyDictionary
+
+import httpx2
+from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
+
+from combee.adapters.openai.names import NO_KEY, Server
+from combee.ports import ConfigurationError
+
+NO_RETRIES = 0  # of the client's own: a call that waits to be made again holds no slot
+SCOPE = "https://cognitiveservices.azure.com/.default"
+MAX_REPLY_BYTES: ContextVar[int] = ContextVar("MAX_REPLY_BYTES")
+"""How many bytes of a reply, decompressed, the call under way takes."""
+
+
+class Client:
+    """A client of a server, which those who ask it share."""
+
+    def __init__(self, server: Server, shelf: dict[Server, "Client"]) -> None:
+        self._server = server
+        self._shelf = shelf
+        self.users = 0
+        self._resources = AsyncExitStack()
+        http = DefaultAioHttpClient(
+            event_hooks={"response": [_bound]},
+            # A proxy for the world cannot reach this machine.
+            trust_env=not server.is_loopback,
+        )
+        self._resources.push_async_callback(http.aclose)
+        self.openai = self._azure(http) if server.azure_version else self._plain(http)
+
+    def _plain(self, http: httpx2.AsyncClient) -> AsyncOpenAI:
+        address, login = _without_login(self._server.url)
+        return AsyncOpenAI(
+            base_url=address,
+            api_key=self._server.key,
+            default_headers={"Authorization": login} if login else None,
+            max_retries=NO_RETRIES,
+            http_client=http,
+        )
+
+    def _azure(self, http: httpx2.AsyncClient) -> AsyncOpenAI:
+        server = self._server
+        keyed = server.key != NO_KEY
+        return AsyncAzureOpenAI(
+            azure_endpoint=server.url,
+            api_version=server.azure_version,
+            api_key=server.key if keyed else None,
+            azure_ad_token_provider=None if keyed else self._tokens(),
+            max_retries=NO_RETRIES,
+            http_client=http,
+        )
+
+    def _tokens(self) -> Callable[[], Awaitable[str]]:
+        """Return what gives the token of who is logged in, as Azure's own library finds out."""
+        try:
+            from azure.identity import aio  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                "Azure needs a key (set AZURE_OPENAI_API_KEY), or for a token: pip install 'combee[azure]'"
+            ) from error
+        credential = aio.DefaultAzureCredential()
+        self._resources.push_async_callback(credential.close)
+        return aio.get_bearer_token_provider(credential, SCOPE)
+
+    @classmethod
+    def of(cls, server: Server) -> "Client":
+        """Return the running loop's client of a server, until it is released."""
+        shelf = _clients.setdefault(asyncio.get_running_loop(), {})
+        if server not in shelf:
+            shelf[server] = cls(server, shelf)
+        shelf[server].users += 1
+        return shelf[server]
+
+    async def release(self) -> None:
+        """Close the connections once nobody uses them."""
+        self.users -= 1
+        if not self.users:
+            del self._shelf[self._server]
+            await self._resources.aclose()
+
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Server, Client]] = WeakKeyDictionary()
+
+
+async def _bound(response: httpx2.Response) -> None:
+    """Let a response be read up to the call's bound: the library itself reads errors and redirects whole."""
+    response.stream = _Bounded(response)
+    response.headers.pop("content-encoding", None)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A response's body, decompressed; it ends soon after the bound."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._whole = httpx2.Response(
+            response.status_code, headers=response.headers, stream=response.stream, request=response.request
+        )
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_REPLY_BYTES.get()
+        async with aclosing(self._whole.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                yield chunk[: left + 1]
+                left -= len(chunk)
+                if left < 0:
+                    break
+
+    async def aclose(self) -> None:
+        await self._whole.aclose()
+
+
+def _without_login(url: str) -> tuple[str, str | None]:
+    """Return an address, and who stands in it as the header that says so: the library sends the key beside it."""
+    parts = urlsplit(url)
+    login, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    user, _, password = login.partition(":")
+    basic = b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+    return parts._replace(netloc=host).geturl(), f"Basic {basic}"
