@@ -19,11 +19,11 @@ import pytest
 from combee.adapters.embedded_kafka.data_dir import RunState
 from combee.adapters.kafka import KafkaLog
 from combee.backends import connection
+from combee.core.text import comparable
 from combee.ports import Outgoing
 from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.trace import Trace
-from combee.core.text import comparable
 from support.cli import all_gone, combee, descendants, start_anew
 from support.hostile import newer
 from support.segments import contents
@@ -123,7 +123,7 @@ async def test_up_brings_its_killed_broker_back_refuses_a_second_up_and_leaves_n
 
 def hostile() -> Iterator[Outgoing]:
     """Yield records of a version ahead on each topic that agents write, and a flood of what says nothing."""
-    for topic in (one for one in topics.TOPICS if one.is_open):
+    for topic in filter(lambda topic: topic.is_open, topics.TOPICS):
         for key in (b"support/refunds", None):
             yield Outgoing(topic=topic.name, key=key, value=newer(topic.message, 58))
     for number, name in product(range(40), ("invented/one", "invented/two")):

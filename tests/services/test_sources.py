@@ -599,7 +599,7 @@ async def test_a_revocation_tells_apart_what_has_one_id() -> None:
     version = ledger.latest(found.log)
 
     async def ids(*chosen: str) -> tuple[str, ...]:
-        return (await meant(found.log, [version], chosen)).ids
+        return (await meant(found.log, [version], chosen, now_ms=found.clock.now_ms())).ids
 
     assert await ids("r-2") == ("r-2~by~shop",)
     assert await ids("r-1~by~shop") == ("r-1~by~shop",)
@@ -628,7 +628,8 @@ async def test_a_run_is_revoked_by_its_id_whoever_has_proven_it() -> None:
         await deployment.log.produce(run("shop", answer="the shop's"))
         await deployment.until(lambda: ledger.applied(deployment.log) == 1)
     (own_id,) = member_ids(deployment)
-    chosen = await meant(deployment.log, [ledger.latest(deployment.log)], ["run-1"])
+    version, now_ms = ledger.latest(deployment.log), deployment.clock.now_ms()
+    chosen = await meant(deployment.log, [version], ["run-1"], now_ms=now_ms)
     assert chosen.ids == (own_id,)
     assert own_id.endswith("~by~shop")
 

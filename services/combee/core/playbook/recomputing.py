@@ -512,8 +512,8 @@ def _drafted(
         )
     policy = settings.probation if update.plan.reason != "consolidate" else None
     screen = Screen.of(base, result.seen, settings, gone)
-    operations, _ = permitted(base, operations)
-    screened, _ = screen.screened(base, operations)
+    allowed_operations, _ = permitted(base, operations)
+    screened, _ = screen.screened(base, allowed_operations)
     waits = policy is not None and (screen.proposes or not probation.is_off(policy))
     born: EntryState = probation.PROPOSED if waits else "active"
     return apply_operations(
