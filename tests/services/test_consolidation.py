@@ -420,7 +420,7 @@ async def test_both_faces_send_the_same_command_and_refuse_the_same() -> None:
         await published(deployment.log, version(NAME, 1, PAGE, AGAIN, FEE))
         if face == "http":
             async with asked(deployment.log) as gateway:
-                answer = await gateway.client.post(f"/v1/playbooks/{NAME}/consolidate")
+                answer = await gateway.client.post(f"/v1/playbooks/{NAME}/consolidate", json={})
                 assert (answer.status_code, answer.json()["changed"]) == (202, True)
         else:
             await consolidate(deployment)
@@ -447,7 +447,7 @@ async def test_nothing_alike_is_nothing_to_do_and_what_cannot_be_is_refused(
         deployment = Deployment(partitions=1)
         await published(deployment.log, state)
     async with asked(deployment.log) as gateway:
-        answer = await gateway.client.post(f"/v1/playbooks/{NAME}/consolidate")
+        answer = await gateway.client.post(f"/v1/playbooks/{NAME}/consolidate", json={})
     assert answer.status_code == status
     if said is None:
         assert answer.json()["changed"] is False
