@@ -11,6 +11,9 @@ PROOF_HEADER = "combee-source-proof"
 IDENTITY_HEADER = "combee-identity"
 """On a reflection that is copied for a replay: the id under which it counted where it was verified."""
 
+MAX_HEADERS, MAX_HEADER_BYTES = 16, 1_024
+"""Of a record that is copied: a compressed record may have headers that fit in no other one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPartition:
@@ -41,6 +44,15 @@ class Record:
     def unread(self) -> str:
         """Why the log could not read what was written here; empty if it could."""
         return (dict(self.headers).get(UNREAD_HEADER) or b"").decode(errors="replace")
+
+    @property
+    def headers_to_copy(self) -> tuple[tuple[str, bytes | None], ...]:
+        """What is written again with a copy of it: headers too large for ours could make the copy too large."""
+        return tuple(
+            (name, value)
+            for name, value in self.headers[:MAX_HEADERS]
+            if len(name) + len(value or b"") <= MAX_HEADER_BYTES
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,10 +167,10 @@ class OutcomeFolder:
                 moved.append(
                     Outgoing(
                         topic=record.topic,
-                        key=record.key,
+                        key=topics.OUTCOMES.key_of(outcome),
                         value=record.value,
                         partition=home,
-                        headers=record.headers,
+                        headers=record.headers_to_copy,
                     )
                 )
                 continue

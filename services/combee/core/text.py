@@ -31,6 +31,10 @@ _CHAT_TOKEN = re.compile(
       | \n(?:(?<=\A\n)|[^\S\n]*\n)[^\S\n]*(?i:Human|Assistant)(?=:)  # Claude, in text completions""",
     re.VERBOSE,
 )
+MOST_MARKS = 30
+"""Combining characters in a row, as in UAX #15's Stream-Safe Text Format: to order more takes quadratic time."""
+_MARKS_BY_NORMALISING = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")
+"""Characters that are combining once they are decomposed."""
 ZWNJ, ZWJ = "\u200c", "\u200d"
 _SELECTORS_OF_IDEOGRAPHS = range(0xE0100, 0xE01F0)
 _JOINED = frozenset({"Lo", "Mn", "Mc", "So", "Sk"})
@@ -52,10 +56,21 @@ def comparable(text: str, *, cased: bool = False) -> str:
 
 
 def _folded(text: str, *, cased: bool) -> str:
-    text = unicodedata.normalize("NFKC", _IGNORABLE.sub("", text))
+    text = unicodedata.normalize("NFKC", _with_few_marks(_IGNORABLE.sub("", text)))
     while not cased and (again := unicodedata.normalize("NFKC", text.casefold())) != text:
         text = again
     return text
+
+
+def _with_few_marks(text: str) -> str:
+    """Return a text without the combining characters that follow ``MOST_MARKS`` others."""
+    kept: list[str] = []
+    marks = 0
+    for char in text:
+        marks = marks + 1 if unicodedata.combining(char) or char in _MARKS_BY_NORMALISING else 0
+        if marks <= MOST_MARKS:
+            kept.append(char)
+    return "".join(kept)
 
 
 def comparable_spans(needle: str, text: str) -> Iterator[tuple[int, int]]:
@@ -112,7 +127,7 @@ def clean_line(text: str, limit: int) -> str:
 
 def _cleaned(text: str) -> str:
     if not text.isascii():
-        text = unicodedata.normalize("NFC", text.encode(errors="replace").decode())
+        text = unicodedata.normalize("NFC", _with_few_marks(text.encode(errors="replace").decode()))
     if not (text.isascii() and text.replace("\n", "").isprintable()):
         text = _UNSEEN.sub(_needed, _LINE_ENDS.sub("\n", text))
     return _CHAT_TOKEN.sub(_defused, text)

@@ -428,7 +428,7 @@ class Shuffler:
                 key=topics.REFLECTIONS.key_of(reflection),
                 value=record.value,
                 partition=home,
-                headers=record.headers,
+                headers=record.headers_to_copy,
             )
             await self._log.produce(moved)
             return

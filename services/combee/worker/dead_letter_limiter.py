@@ -11,6 +11,8 @@ from combee.ports import Clock, CombeeError, FatalError, Record, TopicPartition
 
 logger = structlog.get_logger()
 
+CONTROLS = 3
+"""Questions of its own that a worker asks before it stops."""
 WINDOW_S = 60.0
 """Over this the limit counts; so long a first pause lasts."""
 LONGEST_S = 3600.0
@@ -96,11 +98,11 @@ class DeadLetterLimiter:
             return
         async with self._asking:  # one control for all replies that fail meanwhile
             doubt = self._judged()
-            if doubt is not None and not await control():
+            if doubt is not None and not await _answered(control):
                 raise FatalError(
                     f"{self._service} stops before it dead-letters everything: within a minute {doubt.bad}"
                     f" reflections came to nothing because the model's replies were of no use, {doubt.good} to"
-                    " something, and a question of its own was answered no better. Nothing is lost."
+                    " something, and three questions of its own were answered no better. Nothing is lost."
                     " Look at 'combee dlq list', mend model, prompts or deployment and start it again;"
                     " 'combee dlq retry --all' gives the dead letters another chance."
                     " COMBEE_DEAD_LETTERS_PER_MINUTE is the limit"
@@ -199,3 +201,11 @@ class PausedRecords:
     def _keep(self, wanted: Callable[[Place], bool]) -> None:
         kept = {n: {p: None for p in places if wanted(p)} for n, places in self._places.items()}
         self._places = {name: places for name, places in kept.items() if places}
+
+
+async def _answered(control: Control) -> bool:
+    """Return whether one of several questions of our own is answered: a model that is sound fails at times."""
+    for _ in range(CONTROLS):
+        if await control():
+            return True
+    return False

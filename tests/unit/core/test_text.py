@@ -2,6 +2,7 @@
 
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from combee.core.playbook.sections import section_key
 from combee.core.playbook.versions import after_command
 from combee.core.replaying.selection import Selection
 from combee.core.similarity.lessons import same_lesson
-from combee.core.text import clean, clean_line, comparable, comparable_spans
+from combee.core.text import MOST_MARKS, clean, clean_line, comparable, comparable_spans
 from combee.sdk.view import PlaybookView
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Playbook
@@ -260,3 +261,11 @@ def test_words_that_are_revoked_and_sections_are_known_however_they_are_spelt() 
     said = Reflection(reflection_id="r", playbook="a", key_insight="skip the fr\u200baud  screening")
     assert Selection("text", "Fraud screening").matches(said, 0)
     assert section_key("COMMON\u200b  MIS\u00adTAKES") == section_key("Common mistakes")
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0327", "\uff9e\u0301", "\u0f73\u0301"])
+def test_of_combining_characters_in_a_row_thirty_are_left(marks: str) -> None:
+    """More take quadratic time to order: a lesson of 240 kB took 15 s."""
+    for form in (clean, comparable):
+        assert len(form("a" + marks * 100_000)) <= 1 + 4 * MOST_MARKS
+    assert clean("é" + "e\u0301\u0327") == "é" + "ȩ\u0301"

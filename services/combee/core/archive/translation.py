@@ -83,7 +83,7 @@ class Translator:
             partition=partition,
             key=record.key,
             value=self._value(topic, record),
-            headers=tuple((name, self._header(name, value)) for name, value in record.headers),
+            headers=tuple((name, self._header(name, value)) for name, value in record.headers_to_copy),
             timestamp_ms=min(record.timestamp_ms + self._later_ms, self._now_ms),
         )
 

@@ -10,7 +10,7 @@ from combee.core.playbook.rejections import Rejections
 from combee.core.similarity.lessons import same_lesson
 from combee.core.sources import UNPROVEN, source_name
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
-from combee_schemas.scan import Update
+from combee_schemas.scan import Operation, OperationKind, Update
 
 NAMED = 20
 """Entries or sources that an error message lists."""
@@ -73,12 +73,19 @@ def witnesses(
     """Return the reflections behind what batches made of entries, those named by a guess left out."""
     says = {entry.id: entry.content for entry in candidate.entries}
     operations = [operation for update in updates for operation in update.result.operations]
+
+    def made(operation: Operation, entry_id: str) -> bool:
+        # Who confirmed other words of the entry has not taught these.
+        if entry_id in says and operation.kind != OperationKind.REMOVE:
+            return same_lesson(operation.content, says[entry_id])
+        return entry_id in operation.entry_ids
+
     return {
         entry_id: union(
             *(
                 [one for one in operation.evidence if one not in operation.guessed]
                 for operation in operations
-                if entry_id in operation.entry_ids or same_lesson(operation.content, says.get(entry_id, ""))
+                if made(operation, entry_id)
             )
         )
         for entry_id in entry_ids
@@ -101,7 +108,10 @@ def without_entries(
     says = {entry.id: entry.content for entry in candidate.entries}
     entries, changes = {entry.id: entry for entry in current.entries}, list[Change]()
     for entry_id in behind:
-        now, before = entries.pop(entry_id, None), was.get(entry_id)
+        now, before = entries.get(entry_id), was.get(entry_id)
+        if now is not None and now.by_hand and now.content != says.get(entry_id):
+            continue  # a person has written or kept it since
+        entries.pop(entry_id, None)
         if before is not None:
             entries[entry_id] = _restored(before, now, current.version + 1)
             changes.append(_change("update" if now else "add", now or before))
@@ -109,7 +119,11 @@ def without_entries(
             changes.append(_change("remove", now))
     order = [entry.id for entry in current.entries if entry.id in entries]
     kept = tuple(entries[entry_id] for entry_id in dict.fromkeys((*order, *entries)))
-    out = frozenset(evictions(kept, budget_tokens)) if current.holds == "entries" else frozenset()
+    out = (
+        frozenset(evictions(kept, budget_tokens, production.entries))
+        if current.holds == "entries"
+        else frozenset()
+    )
     changes += [Change(kind="evict", entry_id=e.id, detail=e.content[:300]) for e in kept if e.id in out]
     rejected = (
         Rejected(

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from combee.core.flags import flags
-from combee.core.playbook.operations import normalise
 from combee.core.sources import UNPROVEN, names_of
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, TaughtBy
@@ -221,11 +220,11 @@ SOURCES_LISTED = 20
 
 
 def _says_the_same(operation: Operation, known: Mapping[str, Entry]) -> bool:
-    """Return whether an operation only strengthens an entry, in its own words."""
+    """Return whether an operation only strengthens an entry: its words are the entry's but for a final stop."""
     if operation.kind != OperationKind.UPDATE or not operation.evidence:
         return False
     entry = known.get(operation.entry_ids[0]) if operation.entry_ids else None
-    return entry is not None and normalise(entry.content) == normalise(operation.content)
+    return entry is not None and entry.content.rstrip(" .") == operation.content.rstrip(" .")
 
 
 def _taught_by(names: Collection[str]) -> str:

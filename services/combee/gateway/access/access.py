@@ -141,7 +141,11 @@ class Access:
 def check_origin(headers: Headers, origins: Sequence[str]) -> None:
     """Refuse a page of somewhere else, but for ``origins``; what is no browser names no origin."""
     origin = headers.get("origin", "")
-    if origin and urlsplit(origin).netloc != headers.get("host") and origin not in origins:
+    try:
+        is_own = urlsplit(origin).netloc == headers.get("host")
+    except ValueError:  # no address at all
+        is_own = False
+    if origin and not is_own and origin not in origins:
         raise Refusal(HTTPStatus.FORBIDDEN, "a page of another origin")
 
 

@@ -12,6 +12,7 @@ from combee.core.playbook.clusters import HARMFUL_FROM, clusters
 from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import evictions
 from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.rejecting import without_entries, witnesses
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
 from combee_schemas.base import Source
@@ -326,3 +327,54 @@ def test_a_component_is_there_to_be_rewritten() -> None:
     assert sent is not None
     assert not only(after_command(sent, empty("p"))).by_hand
     assert not Draft.of(book).by_hand
+
+
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        ("Restart the pump with -v", "Restart the pump with -V"),
+        ("Never exceed 10² volts", "Never exceed 102 volts"),
+        ("Call find_user(x)", "Call Find_User(X)"),
+    ],
+)
+def test_one_reflection_changes_no_letter_of_what_a_person_stands_behind(words: str, other: str) -> None:
+    book = learned(imported(words), [op(ADD, "Be kind.", evidence=("r-1",))], [seen(1, "a")])
+    after = learned(book, [op(UPDATE, other, ID, evidence=("r-2",))], [seen(2, "b")])
+    (kept,) = (entry for entry in after.entries if entry.id == ID)
+    assert (kept.content, kept.by_hand) == (words, True)
+
+
+def test_a_rejection_leaves_what_a_person_has_kept_or_written_since() -> None:
+    production = empty("p").model_copy(update={"version": 1, "entries": (entry(ID, RULE),)})
+    poisoned = entry(ID, POISON)
+    candidate = production.model_copy(update={"version": 2, "entries": (poisoned,)})
+    for words in (RULE, "A person has written this since."):
+        written = entry(ID, words).model_copy(update={"by_hand": True})
+        now = production.model_copy(update={"version": 3, "entries": (written,)})
+        (kept,) = without_entries(now, candidate, production, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
+        assert (kept.content, kept.by_hand) == (words, True)
+
+
+def test_who_confirmed_an_entry_is_no_witness_of_what_it_was_changed_to() -> None:
+    v1 = learned(empty("p"), [op(ADD, RULE, evidence=("r-0",))], [seen(0, "base")])
+    confirmed = update(v1, [op(UPDATE, RULE, ID, evidence=("r-1",))], [seen(1, "alice")])
+    v2 = versions.after_update(v1, confirmed, budget_tokens=PLENTY, now_ms=0)
+    poisoned = update(v2, [op(UPDATE, POISON, ID, evidence=("r-2",))], [seen(2, "mallory")])
+    v3 = versions.after_update(v2, poisoned, budget_tokens=PLENTY, now_ms=0)
+    assert witnesses([confirmed, poisoned], v3, [ID]) == {ID: ("r-2",)}
+
+
+def test_rejecting_a_removal_takes_the_room_of_who_brought_something_since() -> None:
+    def taught(number: int, text: str, source: str) -> Entry:
+        learned_by = {"sources": (source,), "evidence": (f"r-{number}",), "evidence_count": 1}
+        return entry(f"calc-{number:05d}", text).model_copy(update={**learned_by, "by_hand": False})
+
+    removed = taught(1, "Ask for the order number before anything else please", "alice")
+    other = taught(2, "Greet the customer politely in his own language", "bob")
+    texts = [f"Topic {at} says something about thing number {at * 7}" for at in range(4)]
+    bulk = tuple(taught(at, text, "mallory") for at, text in enumerate(texts, 10))
+    production = empty("p").model_copy(update={"version": 1, "entries": (removed, other)})
+    candidate = empty("p").model_copy(update={"version": 2, "entries": (other, *bulk)})
+    room = sum(map(entry_tokens, candidate.entries)) + 2
+    after = without_entries(candidate, candidate, production, {removed.id: ("r-10",)}, budget_tokens=room)
+    assert {removed.id, other.id} <= {kept.id for kept in after.entries}
