@@ -52,10 +52,11 @@ def permitted(
     if not playbook.rejected:
         return operations, ()
     rejections = Rejections.of(playbook)
-    passed = [operation for operation in operations if not rejections.bars(operation)]
-    refused = [
-        Refused(operation=operation, why="a person rejected it")
-        for operation in operations
-        if rejections.bars(operation)
-    ]
+    passed: list[Operation] = []
+    refused: list[Refused] = []
+    for operation in operations:
+        if rejections.bars(operation):
+            refused.append(Refused(operation=operation, why="a person rejected it"))
+        else:
+            passed.append(operation)
     return passed, refused
