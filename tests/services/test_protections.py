@@ -12,14 +12,15 @@ from combee.adapters.memory.transactor import MemoryTransaction, MemoryTransacto
 from combee.core.watermark import Watermark
 from combee.inspection import audit
 from combee.ports import FencedError, Outgoing, Record, TopicPartition
-from combee.publish import partition as publish_partition
-from combee.publish.publisher import Publisher
+from combee.publish.decide import record as decide_record
+from combee.publish.decide.basis import Basis
+from combee.publish.decide.decision import Decision
+from combee.publish.decide.update import next_version
 from combee.scan.answered import Answered
 from combee.shuffle import shuffler
 from combee.shuffle.manifests import Manifests
 from combee.shuffle.partition import COMMANDS, REFLECTIONS, PartitionState
 from combee_schemas import topics
-from combee_schemas.codec import decode
 from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers, claimed_attempt
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
@@ -200,10 +201,10 @@ def no_look_at_results(patch: pytest.MonkeyPatch) -> None:
 
 
 def apply_whatever_comes(patch: pytest.MonkeyPatch) -> None:
-    async def take(publisher: Publisher, state: publish_partition.PartitionState, record: Any) -> None:
-        await publisher._apply(state, record, decode(record.value, Update))
+    def apply(basis: Basis, update: Update) -> Decision:
+        return next_version(basis, update, None)
 
-    patch.setattr(Publisher, "_take_update", take)
+    patch.setattr(decide_record, "decide_update", apply)
 
 
 def believe_every_claim(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from combee.core.commands import RefusedError
 from combee.core.playbook import evidence
 from combee.evidence import with_revoked
 from combee.inspection.audit import audit
-from combee.publish.publisher import Publisher
+from combee.publish.decide import record as decide_record
+from combee.publish.decide.decision import Waiting
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command
@@ -116,11 +117,12 @@ async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_
         await deployment.log.produce(outgoing(FORK))
         await deployment.until(lambda: bool(ledger.batches(deployment.log, LINE)))
 
-    async def later(*_: object) -> None:
+    def later(*_: object) -> Waiting:
         """Leave an update for the next session."""
+        return "predecessor"
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Publisher, "_take_update", later)
+        patched.setattr(decide_record, "decide_update", later)
         async with deployment.running(["publish"]):
             await deployment.log.produce(outgoing(revoke))
             await deployment.until(lambda: revoked(deployment))

@@ -1,14 +1,14 @@
-"""One partition's playbooks, labels and watermarks; read back from the log on every assignment."""
+"""What publish knows of one partition number: its playbooks, labels and watermarks."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from combee.core.gate.gate import Gate, gate_of
 from combee.core.playbook.versions import empty
 from combee.core.watermark import Watermark
-from combee.ports import Log, Outgoing, Record, TopicPartition, Transactor
-from combee.publish.early import EarlyUpdates
+from combee.ports import Outgoing, Record, TopicPartition
+from combee.publish.decide.decision import Decision
 from combee.worker.views import Newest, own_message
 from combee_schemas import topics
 from combee_schemas.base import is_branch_of, playbook_of
@@ -20,17 +20,17 @@ M = TypeVar("M", Playbook, Label)
 
 @dataclass(slots=True, kw_only=True)
 class PartitionState:
-    """What the publisher knows of one partition number."""
+    """The state that decisions start from; ``take`` is called with each decision once it is written."""
 
     number: int
-    transactor: Transactor
-    playbooks: Newest[Playbook]
-    labels: dict[str, Label]
     watermarks: dict[str, Watermark]
     """By input topic."""
-    early: EarlyUpdates
+    playbooks: Newest[Playbook] = field(default_factory=lambda: Newest(topics.PLAYBOOKS))
+    labels: dict[str, Label] = field(default_factory=dict)
     revoked: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By line: what is revoked, which snapshots do not name."""
+    early: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Offsets of updates that wait for their predecessor, by playbook and sequence."""
 
     def current(self, name: str) -> Playbook:
         """Return the newest version; of a deleted playbook, what remains of it."""
@@ -58,25 +58,21 @@ class PartitionState:
         known = {label: self.labels.get(label_key(name, label)) for label in (PRODUCTION, CANDIDATE)}
         return gate_of({label: pointer for label, pointer in known.items() if pointer})
 
-    def label_records(self, gate: Gate) -> list[Outgoing]:
-        """Return what the topic of labels must hold once a gate is as given: what changes."""
-        return [
+    # ---- a decision is written
+
+    def records(self, decision: Decision) -> list[Outgoing]:
+        """Return the records of a decision's labels and gate decisions: only labels that change."""
+        labels = [
             topics.LABELS.record(label) if label else topics.LABELS.tombstone(key)
+            for gate in decision.gates.values()
             for key, label in _labels(gate).items()
             if label != self.labels.get(key)
         ]
-
-    def take_gate(self, gate: Gate) -> None:
-        """Remember a gate, once it is written."""
-        for key, label in _labels(gate).items():
-            self.labels.pop(key, None)
-            if label is not None:
-                self.labels[key] = label
-
-    def with_label_commands(self, playbook: Playbook) -> Playbook:
-        """Return a playbook that remembers its labels' commands, too: a deletion takes the labels."""
-        moved = (command for label in self.labels_of(playbook.name).values() for command in label.commands)
-        return playbook.model_copy(update={"commands": (*moved, *playbook.commands)})
+        labels += [topics.LABELS.record(label) for label in decision.labels]
+        return [
+            *labels,
+            *(topics.DECISIONS.record(message, partition=self.number) for message in decision.decisions),
+        ]
 
     def snapshots(self, placed: Playbook) -> list[Outgoing]:
         """Return what the compacted topics must hold once ``placed`` is the newest version."""
@@ -86,14 +82,26 @@ class PartitionState:
             outdated = [self._tombstone(remains)] if remains in self.playbooks else []
             return [snapshot, *outdated]
         labels = [topics.LABELS.tombstone(key) for key in self.labels_of(name)]
-        # The tombstone comes last: who goes by names in messages ends without the playbook, too.
+        # The tombstone comes last: readers that go by names in messages end without the playbook, too.
         return [snapshot, self._tombstone(name), *labels]
 
     def _tombstone(self, key: str) -> Outgoing:
         return topics.PLAYBOOKS.tombstone(key, partition=self.number)
 
-    def take(self, placed: Playbook) -> None:
-        """Remember the newest version, once it is written."""
+    def take(self, decision: Decision, placed: Iterable[Playbook]) -> None:
+        """Remember a decision, once it is written; ``placed``: its versions with their places in ``history``."""
+        for version in placed:
+            self._take_version(version)
+        for gate in decision.gates.values():
+            for key, label in _labels(gate).items():
+                self.labels.pop(key, None)
+                if label is not None:
+                    self.labels[key] = label
+        self.revoked |= decision.revoked
+        for label in decision.labels:
+            self.labels[label_key(label.playbook, label.label)] = label
+
+    def _take_version(self, placed: Playbook) -> None:
         keys = [placed.name, deleted_key(placed.name)]
         if placed.origin == "delete":
             keys.reverse()
@@ -111,30 +119,22 @@ class PartitionState:
             for topic, watermark in self.watermarks.items()
         }
 
+    # ---- what was written before
 
-def _labels(gate: Gate) -> dict[str, Label | None]:
+    async def restore(self, playbooks: AsyncIterable[Record], labels: AsyncIterable[Record]) -> None:
+        """Take in the compacted topics as they stand."""
+        async for record in playbooks:
+            _take(self.playbooks, record, topics.PLAYBOOKS)
+        newest = Newest(topics.LABELS)
+        async for record in labels:
+            _take(newest, record, topics.LABELS)
+        self.labels |= newest.all()
+
+
+def _labels(gate: Gate) -> Mapping[str, Label | None]:
     """Return the labels of a gate by their keys; None: it is not there."""
     name = gate.production.playbook
     return {label_key(name, PRODUCTION): gate.production, label_key(name, CANDIDATE): gate.candidate}
-
-
-async def open_partition(log: Log, number: int, starts: dict[str, int]) -> PartitionState:
-    """Fence the former owner, then read back what it wrote."""
-    state = PartitionState(
-        number=number,
-        transactor=await log.transactor(f"publish-{number}"),
-        playbooks=Newest(topics.PLAYBOOKS),
-        labels={},
-        watermarks={topic: Watermark(start) for topic, start in starts.items()},
-        early=EarlyUpdates(log, number),
-    )
-    async for record in log.read(TopicPartition(topic=topics.PLAYBOOKS.name, partition=number), 0):
-        _take(state.playbooks, record, topics.PLAYBOOKS)
-    labels = Newest(topics.LABELS)
-    async for record in log.read(TopicPartition(topic=topics.LABELS.name, partition=0), 0):
-        _take(labels, record, topics.LABELS)
-    state.labels |= labels.all()
-    return state
 
 
 def _take(newest: Newest[M], record: Record, topic: Topic[M]) -> None:

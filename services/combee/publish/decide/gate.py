@@ -1,0 +1,284 @@
+"""What becomes of a gate, the labels ``production`` and ``candidate``, with each version and verdict; pure.
+
+Publish writes labels and takes batches out of a line, so it decides, and one transaction has both.
+"""
+
+from dataclasses import replace
+
+from combee.core.gate import gate as gates
+from combee.core.gate.canary import with_canary
+from combee.core.gate.gate import Gate
+from combee.core.identity import content_id
+from combee.core.playbook import evidence, rejecting, versions
+from combee.core.playbook.comparison import compare
+from combee.core.playbook.operations import union
+from combee.core.playbook.versions import empty
+from combee.ports import PoisonError
+from combee.publish.decide.basis import Basis
+from combee.publish.decide.command import versions_after
+from combee.publish.decide.decision import SKIP, Decision, Rules
+from combee.publish.decide.facts import FirstReflection, UpdatesBetween
+from combee.publish.partition import PartitionState
+from combee_schemas.command import Command
+from combee_schemas.gate import Verdict
+from combee_schemas.playbook import CANDIDATE, PRODUCTION, Playbook, label_key
+from combee_schemas.scan import Update
+
+# ---- gates are opened, and candidates found
+
+
+def decide_start(basis: Basis) -> Decision:
+    """Return the gates that are turned on or off where the setting has changed since the last start."""
+    decision, state = SKIP, basis.state
+    for name in state.live_playbooks():
+        judges, gate = basis.rules.gates.judges_of(name), state.gate(name)
+        if gate is None and judges:
+            decision = _opened(basis, name, decision)
+        elif gate is not None and judges is not None and gate.judges != judges:
+            decision = decision.with_gate(name, gates.with_judges(gate, judges))
+    return decision
+
+
+def completed(basis: Basis, decision: Decision) -> Decision:
+    """Return a decision with what follows from its versions and gates: marks, new gates and new candidates.
+
+    Raises
+    ------
+    UnreadError
+        If it rests on something that is still to be read.
+    """
+    state, rules = basis.state, basis.rules
+    news = [
+        evidence.naming_news(version, basis.current(version.name).revoked) for version in decision.versions
+    ]
+    newest = {version.name: version for version in news}
+    for name, version in newest.items():
+        if version.origin == "delete" or name in decision.gates:
+            continue
+        gate = state.gate(name)
+        if gate is not None:
+            decision = decision.with_gate(name, gate)
+        elif rules.gates.judges_of(name):
+            decision = _opened(basis, name, decision)
+    judged = {
+        name: with_canary(
+            _with_candidate(basis, gate, newest.get(name) or state.current(name)),
+            rules.gates.canary,
+            now_ms=basis.now_ms,
+        )
+        for name, gate in decision.gates.items()
+    }
+    return replace(
+        decision,
+        versions=tuple(_marked(state, versions.fitted(version), rules) for version in news),
+        revoked={version.name: version.revoked for version in decision.versions},
+        gates=judged,
+    )
+
+
+def _opened(basis: Basis, name: str, decision: Decision) -> Decision:
+    state, judges = basis.state, basis.rules.gates.judges_of(name) or ()
+    known = state.labels.get(label_key(name, PRODUCTION))
+    gate, opening = gates.opened(name, judges, known, state.playbooks.get(name), now_ms=basis.now_ms)
+    return decision.with_gate(name, gate, opening)
+
+
+def _with_candidate(basis: Basis, gate: Gate, newest: Playbook) -> Gate:
+    if gate.candidate is not None or not gate.judges:
+        return gate
+    production = newest
+    if gate.production.version != newest.version:
+        production = basis.version(newest.name, gate.production.version) or empty(newest.name)
+    return gates.with_candidate(gate, newest, production, now_ms=basis.now_ms)
+
+
+def _marked(state: PartitionState, version: Playbook, rules: Rules) -> Playbook:
+    """Return a version that says whether its playbook has a gate."""
+    gated = bool(rules.gates.judges_of(version.name)) or state.gate(version.name) is not None
+    return version if version.gated == gated else version.model_copy(update={"gated": gated})
+
+
+# ---- verdicts
+
+
+def decide_verdict(basis: Basis, verdict: Verdict) -> Decision:
+    """Return what a judge's verdict changes.
+
+    Raises
+    ------
+    UnreadError
+        If the decision rests on something that is still to be read.
+    PoisonError
+        If it claims to be a person's.
+    """
+    if verdict.judge == "approve":
+        raise PoisonError("what a person says of a candidate comes as a command, not as a verdict")
+    verdict = verdict.model_copy(update={"entry_ids": (), "sources": ()})  # only people reject in part
+    gate = basis.state.gate(verdict.playbook)
+    judged = gates.judged(gate, verdict) if gate else None
+    if judged is None:
+        return Decision(passed_over=gates.not_judged(gate, verdict) if gate else "there is no gate")
+    return _concluded(basis, judged)
+
+
+def decide_review(basis: Basis, command: Command, offset: int) -> Decision:
+    """Return what a person's approval or rejection of a candidate changes.
+
+    Raises
+    ------
+    UnreadError
+        If the decision rests on something that is still to be read.
+    PoisonError
+        If there is no such candidate.
+    """
+    name, gate = command.playbook, basis.state.gate(command.playbook)
+    if gate is None:
+        raise PoisonError(f"{name} has no gate: there is no candidate to {command.kind}")
+    if versions.is_executed(gate.production, command, offset):
+        return SKIP
+    verdict = Verdict(
+        playbook=name,
+        candidate=max(command.version, 1),
+        production=command.base_version,
+        judge="approve",
+        accepts=command.kind == "approve",
+        entry_ids=command.entry_ids,
+        sources=command.sources,
+        reason=command.reason,
+        judged_by=command.issued_by,
+        judged_at_ms=command.issued_at_ms,
+    )
+    judged = gates.judged(gate, verdict)
+    if judged is None:
+        raise PoisonError(gates.not_judged(gate, verdict))
+    commands = versions.remembered(gate.production.commands, command.command_id)
+    production = gate.production.model_copy(update={"command_offset": offset, "commands": commands})
+    return _concluded(basis, replace(judged, production=production))
+
+
+def decide_promotion(basis: Basis, command: Command, offset: int) -> Decision:
+    """Return the label that a person moves, or the gate whose label it is.
+
+    Raises
+    ------
+    PoisonError, InapplicableError
+        If there is no such version, the label is the candidate's of a gate, or no label can be named so.
+    """
+    state = basis.state
+    newest = state.current(command.playbook)
+    known = state.labels.get(label_key(command.playbook, command.label))
+    if known is not None and versions.is_executed(known, command, offset):
+        return SKIP
+    if state.playbooks.get(command.playbook) is None:
+        raise PoisonError(f"there is no playbook {command.playbook} to label")
+    if not command.label or not 1 <= command.version <= newest.version:
+        raise PoisonError(f"{command.playbook} has no version {command.version} to label")
+    label = versions.after_promotion(known, command, offset, now_ms=basis.now_ms)
+    gate = state.gate(label.playbook)
+    if gate is None or label.label not in {PRODUCTION, CANDIDATE}:
+        return Decision(labels=(label,))
+    if label.label == CANDIDATE:
+        raise PoisonError(f"{label.playbook} has a gate, which alone sets the label {CANDIDATE}")
+    after, decision = gates.moved(gate, label, now_ms=basis.now_ms)
+    return SKIP.with_gate(label.playbook, after, decision)
+
+
+def _concluded(basis: Basis, gate: Gate) -> Decision:
+    """Return what follows from the verdicts: nothing yet, another production version, or a line without batches."""
+    name, made, taken_back = gate.production.playbook, tuple[Playbook, ...](), 0
+    outcome = gates.conclusion(gate)
+    if outcome is None:
+        return SKIP.with_gate(name, gate)
+    if outcome == "rejected":
+        command = rejection(basis, gate)
+        if command is not None and command.kind == "reject":
+            made = (_without_entries(basis, gate, command),)
+        elif command is not None:
+            made = versions_after(basis, command)
+            taken_back = len(command.reflection_ids)
+    after, decision = gates.decided(
+        gate, outcome, now_ms=basis.now_ms, taken_back=taken_back, made=made[0].version if made else 0
+    )
+    return replace(SKIP.with_gate(name, after, decision), versions=made)
+
+
+# ---- what a rejected candidate was made of
+
+
+def rejection(basis: Basis, gate: Gate) -> Command | None:
+    """Return the command that a rejection is: ``reject`` of entries, or ``revoke`` of what batches taught.
+
+    The batches are those between production and the candidate; where a person rejects sources, what these taught.
+    None: there was no such batch, a person made the difference; or nothing is known against them.
+
+    Raises
+    ------
+    PoisonError
+        If the candidate's batches are not known, or nothing of them is of such a source.
+    """
+    assert gate.candidate is not None  # noqa: S101 - it was rejected
+    name, number, verdict = gate.candidate.playbook, gate.candidate.version, gate.candidate.verdicts[-1]
+    command_id = content_id("reject", name, str(number))
+    if verdict.entry_ids:
+        return Command(
+            command_id=command_id,
+            playbook=name,
+            kind="reject",
+            entry_ids=verdict.entry_ids,
+            issued_by=verdict.judged_by,
+        )
+    if all(verdict.accepts or verdict.undecided for verdict in gate.candidate.verdicts):
+        return None
+    taught = rejecting.taught_by(_updates(basis, *_compared(basis, gate)))
+    if complaint := rejecting.unknown_sources(name, number, taught, verdict.sources):
+        raise PoisonError(complaint)
+    ids = union(*(taught[source] for source in verdict.sources or taught))
+    if not ids:
+        return None
+    rule = rejecting.RULE.format(version=number)
+    return Command(
+        command_id=command_id,
+        playbook=name,
+        kind="revoke",
+        reflection_ids=ids,
+        rules=tuple(f"{rule} {source}" for source in verdict.sources) or (rule,),
+        retained_from=basis.read(FirstReflection(basis.state.number)),
+        issued_by=verdict.judged_by,
+    )
+
+
+def _without_entries(basis: Basis, gate: Gate, command: Command) -> Playbook:
+    """Return the version without the entries that a person rejects.
+
+    Raises
+    ------
+    PoisonError
+        If the candidate changes no such entry.
+    """
+    production, candidate = _compared(basis, gate)
+    if complaint := rejecting.unknown_entries(compare(production, candidate), command.entry_ids):
+        raise PoisonError(complaint)
+    updates = _updates(basis, production, candidate)
+    return versions.after_rejection(
+        basis.current(command.playbook),
+        command,
+        candidate=candidate,
+        production=production,
+        behind=rejecting.witnesses(updates, candidate, command.entry_ids),
+        budget_tokens=basis.rules.budget_tokens,
+        now_ms=basis.now_ms,
+    )
+
+
+def _compared(basis: Basis, gate: Gate) -> tuple[Playbook, Playbook]:
+    """Return the version that agents read, and the candidate."""
+    assert gate.candidate is not None  # noqa: S101 - it was rejected
+    name, number = gate.candidate.playbook, gate.candidate.version
+    candidate = basis.version(name, number)
+    if candidate is None:
+        raise PoisonError(f"version {number} of {name} is not retained: its batches are not known")
+    return basis.version(name, gate.production.version) or empty(name), candidate
+
+
+def _updates(basis: Basis, production: Playbook, candidate: Playbook) -> list[Update]:
+    return basis.read(UpdatesBetween(candidate.name, production.batch_sequence, candidate.batch_sequence))

@@ -1,0 +1,76 @@
+"""The next version of a playbook from the update of a batch; pure."""
+
+from combee.core.batching.planned import Manifest, forgery
+from combee.core.playbook import versions
+from combee.ports import PoisonError
+from combee.publish.decide.basis import Basis
+from combee.publish.decide.decision import SKIP, Decision, Lost, Waiting
+from combee.publish.decide.facts import Bodies, EvidenceLeft, HasCome, ManifestAt
+from combee.publish.decide.fork import decide_fork
+from combee_schemas.scan import Update
+
+
+def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
+    """Return what an update makes of its playbook, or what it has to wait for.
+
+    Raises
+    ------
+    UnreadError
+        If the decision rests on something that is still to be read.
+    PoisonError, InapplicableError
+        If its manifest did not plan it, or it cannot be applied.
+    """
+    name, sequence, state = update.plan.playbook, update.plan.sequence, basis.state
+    after = sequence - state.current(name).batch_sequence
+    if after <= 0:
+        return SKIP
+    if not basis.read(HasCome(name, update.manifest_offset)):
+        return "manifest"
+    manifest = basis.read(ManifestAt(name, update.manifest_offset))
+    if forged := forgery(update, manifest):
+        raise PoisonError(forged)
+    if (name, sequence) in state.early:
+        return SKIP
+    if after > 1:
+        return "predecessor"
+    return next_version(basis, update, manifest)
+
+
+def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> Decision:
+    """Return the version that an update makes, whose turn it is."""
+    if update.plan.branch is not None:
+        return decide_fork(basis, update, update.plan.branch)
+    playbook = basis.current(update.plan.playbook)
+    if update.plan.reason == "revoke":
+        # What an entry rests on already must not be counted once more, however much that is.
+        playbook = basis.read(EvidenceLeft(playbook.name, playbook))
+    lost = _lost(basis, update, manifest)
+    version = versions.after_update(
+        playbook,
+        update,
+        budget_tokens=basis.rules.budget_tokens,
+        now_ms=basis.now_ms,
+        spending=basis.rules.spending,
+    )
+    return Decision(versions=(version,), lost=lost)
+
+
+def _lost(basis: Basis, update: Update, manifest: Manifest | None) -> tuple[Lost, ...]:
+    """Return the reflections of which no copy got through."""
+    lost = {seen.offset: seen for seen in update.result.seen if not seen.ok}
+    if not lost:
+        return ()
+    records = basis.read(Bodies(basis.state.number, tuple(sorted(lost))))
+    # Not from the record's headers: anybody can write those.
+    attempts = manifest.attempts if manifest else {}
+    why = f"no copy survived batch {update.plan.batch_id}: {update.result.reason or 'see its partials'}"
+    return tuple(
+        Lost(
+            record=record,
+            seen=lost[offset],
+            attempt=attempts.get(offset, 0),
+            reason=why,
+            playbook=update.plan.playbook,
+        )
+        for offset, record in sorted(records.items())
+    )

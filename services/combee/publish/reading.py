@@ -1,0 +1,94 @@
+"""What publish reads from the log: its partition's state, and what decisions rest on beyond it."""
+
+from typing import Any
+
+from combee.core.playbook.versions import retained_from
+from combee.core.watermark import Watermark
+from combee.evidence import adoption_of, recomputed, updates_between, with_evidence_left, with_revoked
+from combee.history import History
+from combee.ports import Log, Record, TopicPartition
+from combee.publish.decide.facts import (
+    AdoptionOf,
+    AllRevoked,
+    Bodies,
+    EvidenceLeft,
+    FirstReflection,
+    HasCome,
+    ManifestAt,
+    OldVersion,
+    Remainder,
+    Request,
+    UpdatesBetween,
+)
+from combee.publish.partition import PartitionState
+from combee.worker.manifest_cache import ManifestCache
+from combee_schemas import topics
+from combee_schemas.playbook import Playbook
+
+
+async def open_partition(log: Log, number: int, starts: dict[str, int]) -> PartitionState:
+    """Return a partition's state as the compacted topics have it; its former owner must be fenced before."""
+    state = PartitionState(
+        number=number, watermarks={topic: Watermark(start) for topic, start in starts.items()}
+    )
+    playbooks = TopicPartition(topic=topics.PLAYBOOKS.name, partition=number)
+    labels = TopicPartition(topic=topics.LABELS.name, partition=0)
+    await state.restore(log.read(playbooks, 0), log.read(labels, 0))
+    return state
+
+
+class Reader:
+    """Answers the requests of decisions."""
+
+    def __init__(self, log: Log, manifests: ManifestCache, budget_tokens: int) -> None:
+        self._log = log
+        self._manifests = manifests
+        self._budget_tokens = budget_tokens
+        self._history = History(log)
+
+    async def record(self, source: TopicPartition, offset: int) -> Record:
+        """Return a record that is known to stand there."""
+        return (await self._log.read_at(source, [offset]))[offset]
+
+    async def answer(  # noqa: C901, PLR0911 - one branch for each request
+        self, request: Request[Any], state: PartitionState
+    ) -> object:
+        """Return the answer to a request.
+
+        Raises
+        ------
+        PoisonError, TransientError
+            If reading it takes too long.
+        """
+        match request:
+            case HasCome(playbook=name, offset=offset):
+                return self._manifests.has_come(await self._manifests.place(name, offset))
+            case ManifestAt(playbook=name, offset=offset):
+                return await self._manifests.find(await self._manifests.place(name, offset))
+            case OldVersion(name=name, number=number):
+                return await self._history.exactly(name, number, state.current(name))
+            case AllRevoked(version=version):
+                return (await with_revoked(self._log, version)).revoked
+            case EvidenceLeft(version=version):
+                return await with_evidence_left(self._log, version)
+            case Remainder(version=version, barred=barred):
+                return await recomputed(
+                    self._log,
+                    version,
+                    barred,
+                    retained_from=retained_from(barred),
+                    budget_tokens=self._budget_tokens,
+                )
+            case AdoptionOf(current=current, line=line, target=target):
+                return await adoption_of(self._log, current, line, target, self._exactly)
+            case UpdatesBetween(name=name, after=after, through=through):
+                return await updates_between(self._log, name, after, through)
+            case Bodies(partition=partition, offsets=offsets):
+                source = TopicPartition(topic=topics.REFLECTIONS.name, partition=partition)
+                return await self._log.read_at(source, list(offsets))
+            case FirstReflection(partition=partition):
+                return (await self._log.beginnings(topics.REFLECTIONS.name))[partition]
+        raise AssertionError(f"nobody reads {request}")
+
+    async def _exactly(self, newest: Playbook, number: int) -> Playbook | None:
+        return await self._history.exactly(newest.name, number, newest)
