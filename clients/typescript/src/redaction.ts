@@ -9,21 +9,19 @@ const CHUNK = 16 * 1024;
 
 /** Where a key may begin: not within a word, but after an escaped line end or tab, and after a percent-encoded byte. */
 const BEGIN = String.raw`(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))`;
-const KEY = new RegExp(
-  [
-    // From where its word begins, in an atomic group: a word that says eyJ again and again is read through once.
-    String.raw`(?<![A-Za-z0-9_-])(?=([A-Za-z0-9_-]*?eyJ))\1[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`,
-    BEGIN + String.raw`sk-[A-Za-z0-9_-]{8,}`,
-    BEGIN + String.raw`(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}`,
-    BEGIN + String.raw`glpat-[A-Za-z0-9_-]{16,}`,
-    BEGIN + String.raw`xox[abeoprs]-[A-Za-z0-9-]{8,}`,
-    BEGIN + String.raw`hf_[A-Za-z0-9]{16,}`,
-    BEGIN + String.raw`gsk_[A-Za-z0-9]{16,}`,
-    BEGIN + String.raw`AIza[A-Za-z0-9_-]{30,}`,
-    BEGIN + String.raw`(?:AKIA|ASIA)[A-Z0-9]{12,}`,
-  ].join("|"),
-  "g",
-);
+// From where its word begins, in an atomic group: a word that says eyJ again and again is read through once.
+const TOKEN = String.raw`(?<![A-Za-z0-9_-])(?=([A-Za-z0-9_-]*?eyJ))\1[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`;
+const KEYS = [
+  String.raw`sk-[A-Za-z0-9_-]{8,}`,
+  String.raw`(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}`,
+  String.raw`glpat-[A-Za-z0-9_-]{16,}`,
+  String.raw`xox[abeoprs]-[A-Za-z0-9-]{8,}`,
+  String.raw`hf_[A-Za-z0-9]{16,}`,
+  String.raw`gsk_[A-Za-z0-9]{16,}`,
+  String.raw`AIza[A-Za-z0-9_-]{30,}`,
+  String.raw`(?:AKIA|ASIA)[A-Z0-9]{12,}`,
+];
+const KEY = new RegExp(`${TOKEN}|${BEGIN}(?:${KEYS.join("|")})`, "g");
 const SECRETS: readonly [RegExp, string][] = [
   [KEY, HIDDEN],
   [/(bearer\s+|authorization["']?\s*[:=]\s*["']?basic\s+)[A-Za-z0-9._~+/=-]{8,}/gi, `$1${HIDDEN}`],
