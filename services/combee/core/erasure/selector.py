@@ -3,10 +3,10 @@
 import html
 import json
 import re
-import sys
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby
 
@@ -77,7 +77,11 @@ def _unquoted(quoted: re.Match[str]) -> str:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    said = escape[0]
+    return _meaning(escape[0])
+
+
+@lru_cache(maxsize=1_024)
+def _meaning(said: str) -> str:
     if said[0] == "&":
         return html.unescape(said)
     if said[1] in "0123x":
@@ -86,12 +90,11 @@ def _unescaped(escape: re.Match[str]) -> str:
         )
     if said[1] == "'":
         return "'"
-    if said[1] == "U" or said[2:3] == "{":
-        code = int(said[2:].strip("{}"), 16)
-        return chr(code) if code <= sys.maxunicode else said
     try:
+        if said[1] == "U" or said[2:3] == "{":
+            return chr(int(said[2:].strip("{}"), 16))
         return str(json.loads(f'"{said}"'))
-    except ValueError:
+    except (ValueError, OverflowError):
         return said
 
 
