@@ -27,7 +27,7 @@ NAMED = re.compile(
     r"[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"',;}&]{6,}"
 )
 SECRET_NAME = re.compile(r"(?i)(?:^|[_-])(?:api_?key|apikey|token|secret|password|passwd|authorization)$")
-AUTHORITY = re.compile(r"(://[^\s/:@\"<>]*:)[^\s/\"<>]+@")
+AUTHORITY = re.compile(r"(:\\?/\\?/[^\s/:@\"<>]*:)[^\s/\"<>]+@")
 
 
 BEGINNINGS = (
@@ -38,7 +38,7 @@ SECRETS: tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...] = (
     (KEY, HIDDEN, BEGINNINGS),
     (BEARER, rf"\1{HIDDEN}", ("bearer", "basic")),
     (NAMED, rf"\1{HIDDEN}", ("key", "secret", "token", "passw")),
-    (AUTHORITY, rf"\1{HIDDEN}@", ("://",)),
+    (AUTHORITY, rf"\1{HIDDEN}@", ("://", ":\\/\\/")),
 )
 """How each kind of secret looks, what takes its place, and what a text in small letters must hold to have any."""
 

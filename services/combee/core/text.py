@@ -38,10 +38,10 @@ _CHAT_TOKEN = re.compile(
         | /?invoke[\s>]  # DeepSeek, MiniMax
         ))
       | \[(?=(?i:
-          /?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|MODEL_SETTINGS|THINK)\]  # Mistral
+          /?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|MODEL_SETTINGS)\]  # Mistral
         | \|[a-z_]{1,32}\|\]  # EXAONE
         ))
-      | \[(?=[gs]MASK\])  # GLM
+      | \[(?=(?:[gs]MASK|/?THINK)\])  # GLM, Mistral
       | \](?=~!?b[\[\]]) | \[(?=e~\[)  # MiniMax
       | \u25c1(?=/?think\u25b7)  # Kimi
       | \n(?:(?<=\A\n)|[^\S\n]*\n)[^\S\n]*(?i:Human|Assistant)(?=:)  # Claude, in text completions""",

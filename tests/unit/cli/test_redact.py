@@ -26,6 +26,7 @@ from support.rows import each_row
         (r'"said:\nBearer abcdefghij"', r'"said:\nBearer ***"'),
         ("redis://:secretpw@host/0", "redis://:***@host/0"),
         ("https://:pw@h", "https://:***@h"),
+        (r'"https:\/\/u:secret@h"', r'"https:\/\/u:***@h"'),
         ("postgres://user:p@ss@host/db", "postgres://user:***@host/db"),
         ('{"at":"redis://h:6379","to":"a@b"}', '{"at":"redis://h:6379","to":"a@b"}'),
         ("task-abcdefghij and disk-abcdefghij", "task-abcdefghij and disk-abcdefghij"),

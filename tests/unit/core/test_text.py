@@ -179,6 +179,7 @@ def test_the_turn_of_a_text_completion_is_defused(turn: str) -> None:
         *(
             "<toolbar>",
             "rows[mask]",
+            "rows[think]",
             "<function>",
             "<strike>",
             "<summary>",
