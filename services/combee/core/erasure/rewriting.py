@@ -217,11 +217,14 @@ class Rewriter:
         return entry.model_copy(update={"content": self._without_names(entry.content)})
 
     def _without_names(self, text: str) -> str:
-        """Return a text that has to stay, such as a whole prompt, without the names in it."""
+        """Return a text that has to stay, such as a whole prompt, without the names in it.
+
+        Of a line that has a name in an escape nothing stays but its mark.
+        """
         for needle in self.subjects.needles:
             for start, end in reversed(list(comparable_spans(needle, text))):
                 text = f"{text[:start]}{ERASED}{text[end:]}"
-        return self._text(text)
+        return self._text("\n".join(map(self._text, text.split("\n"))))
 
     def _change(self, change: Change, gone: set[str]) -> Change:
         quotes = self.lessons.quotes(change.detail) or self.subjects.named_in(change.detail)

@@ -120,6 +120,14 @@ def test_of_a_whole_prompt_the_name_goes_however_it_is_spelt_and_every_other_wor
     assert left.content == "Write  to erased;\n\tbe ｋｉｎｄ, erased!"
 
 
+def test_of_a_whole_prompt_the_line_goes_that_has_the_name_in_an_escape() -> None:
+    holds: Holds = "components"
+    line = "Write to jane&#64;example.com."
+    prompt = version(entry("x", f"Be kind.\n{line}\nBe brief."), holds=holds)
+    (left,) = after(lessons(prompt), prompt).entries
+    assert left.content == f"Be kind.\n{Marker(b'secret')(line)}\nBe brief."
+
+
 def test_bookkeeping_that_names_the_subject_is_marked_and_the_rest_stays() -> None:
     rules = (Revocation(rule=f"text:{SUBJECT}"), Revocation(rule="source:shop"))
     told = version(entry("x", sources=(SUBJECT, "shop")), revocations=rules, issued_by=f"user:{SUBJECT}")
