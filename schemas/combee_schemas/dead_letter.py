@@ -32,6 +32,8 @@ class DeadLetter(Message):
     size: int = 0
     sha256: str = ""
     truncated: bool = False
+    unread: bool = False
+    """Whether it is a batch of records that could not be read, such as one that is too large once decompressed."""
     service: str
     reason: str
     attempts: int = 1

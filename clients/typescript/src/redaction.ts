@@ -7,29 +7,29 @@ const HIDDEN = "***";
 /** Characters looked through at a time: a search holds up everything else. */
 const CHUNK = 16 * 1024;
 
-const KEY = new RegExp(
-  [
-    // From where its word begins, in an atomic group: a word that says eyJ again and again is read through once.
-    String.raw`(?<![A-Za-z0-9_-])(?=([A-Za-z0-9_-]*?\beyJ))\1[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`,
-    String.raw`\bsk-[A-Za-z0-9_-]{8,}`,
-    String.raw`\b(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}`,
-    String.raw`\bglpat-[A-Za-z0-9_-]{16,}`,
-    String.raw`\bxox[abeoprs]-[A-Za-z0-9-]{8,}`,
-    String.raw`\bhf_[A-Za-z0-9]{16,}`,
-    String.raw`\bgsk_[A-Za-z0-9]{16,}`,
-    String.raw`\bAIza[A-Za-z0-9_-]{30,}`,
-    String.raw`\b(?:AKIA|ASIA)[A-Z0-9]{12,}`,
-  ].join("|"),
-  "g",
-);
+/** Where a key may begin: not within a word, but after an escaped line end or tab, and after a percent-encoded byte. */
+const BEGIN = String.raw`(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))`;
+// From where its word begins, in an atomic group: a word that says eyJ again and again is read through once.
+const TOKEN = String.raw`(?<![A-Za-z0-9_-])(?=([A-Za-z0-9_-]*?eyJ))\1[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`;
+const KEYS = [
+  String.raw`sk-[A-Za-z0-9_-]{8,}`,
+  String.raw`(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}`,
+  String.raw`glpat-[A-Za-z0-9_-]{16,}`,
+  String.raw`xox[abeoprs]-[A-Za-z0-9-]{8,}`,
+  String.raw`hf_[A-Za-z0-9]{16,}`,
+  String.raw`gsk_[A-Za-z0-9]{16,}`,
+  String.raw`AIza[A-Za-z0-9_-]{30,}`,
+  String.raw`(?:AKIA|ASIA)[A-Z0-9]{12,}`,
+];
+const KEY = new RegExp(`${TOKEN}|${BEGIN}(?:${KEYS.join("|")})`, "g");
 const SECRETS: readonly [RegExp, string][] = [
   [KEY, HIDDEN],
-  [/\b(bearer\s+|authorization["']?\s*[:=]\s*["']?basic\s+)[A-Za-z0-9._~+/=-]{8,}/gi, `$1${HIDDEN}`],
+  [/(bearer\s+|authorization["']?\s*[:=]\s*["']?basic\s+)[A-Za-z0-9._~+/=-]{8,}/gi, `$1${HIDDEN}`],
   [
     /((?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|auth[_-]?token|access[_-]?token|password|passwd)["']?\s*[:=]\s*["']?)(?!\*\*\*)[^\s"',;}&]{6,}/gi,
     `$1${HIDDEN}`,
   ],
-  [/(:\/\/[^\s/:@]+:)[^\s/@]+@/g, `$1${HIDDEN}@`],
+  [/(:\\?\/\\?\/[^\s/:@"<>]*:)[^\s/"<>]+@/g, `$1${HIDDEN}@`],
 ];
 const PRIVATE_KEY = /-----BEGIN ([A-Z ]{0,30}PRIVATE KEY)-----[^-]{0,20000}-----END \1-----/g;
 const PERSONAL: readonly [string, RegExp, (text: string) => boolean][] = [

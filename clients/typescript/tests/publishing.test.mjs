@@ -128,6 +128,8 @@ test("a word that begins a token again and again costs no more than another one"
     );
   assert.ok(shortest("eyJ-".repeat(50_000)) < 20 * shortest("abc-".repeat(50_000)) + 50);
   assert.equal(new Redactor().redact("a eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcDEF123 b"), "a *** b");
+  assert.equal(new Redactor().redact("x_eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcDEF123 b"), "*** b");
+  assert.equal(new Redactor().redact("redis://:secret@host key_sk-abcdefgh1234"), "redis://:***@host key_***");
 });
 
 test("a redactor of one's own takes its place; what it fails on does not leave", async (t) => {

@@ -3,28 +3,31 @@
 import re
 
 HIDDEN = "***"
+BEGIN = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
+"""Where a key may begin: not within a word, but after an escaped line end or tab, or a percent-encoded byte."""
+# From where its word begins: a word that says eyJ again and again is read through once.
+JWT = r"(?<![A-Za-z0-9_-])(?>[A-Za-z0-9_-]*?eyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"
+"""A JSON web token."""
 SHAPES = (
-    # From where its word begins: a word that says eyJ again and again is read through once.
-    r"(?<![A-Za-z0-9_-])(?>[A-Za-z0-9_-]*?\beyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+",
-    r"\bsk-[A-Za-z0-9_-]{8,}",
-    r"\b(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}",
-    r"\bglpat-[A-Za-z0-9_-]{16,}",
-    r"\bxox[abeoprs]-[A-Za-z0-9-]{8,}",
-    r"\bhf_[A-Za-z0-9]{16,}",
-    r"\bgsk_[A-Za-z0-9]{16,}",
-    r"\bAIza[A-Za-z0-9_-]{30,}",
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}",
+    r"sk-[A-Za-z0-9_-]{8,}",
+    r"(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}",
+    r"glpat-[A-Za-z0-9_-]{16,}",
+    r"xox[abeoprs]-[A-Za-z0-9-]{8,}",
+    r"hf_[A-Za-z0-9]{16,}",
+    r"gsk_[A-Za-z0-9]{16,}",
+    r"AIza[A-Za-z0-9_-]{30,}",
+    r"(?:AKIA|ASIA)[A-Z0-9]{12,}",
 )
-"""JSON web tokens; keys that are known by how they begin."""
+"""Keys that are known by how they begin."""
 
-KEY = re.compile("|".join(SHAPES))
-BEARER = re.compile(r"(?i)\b(bearer\s+|authorization[\"']?\s*[:=]\s*[\"']?basic\s+)[A-Za-z0-9._~+/=-]{8,}")
+KEY = re.compile(rf"{JWT}|{BEGIN}(?:{'|'.join(SHAPES)})")
+BEARER = re.compile(r"(?i)(bearer\s+|authorization[\"']?\s*[:=]\s*[\"']?basic\s+)[A-Za-z0-9._~+/=-]{8,}")
 NAMED = re.compile(
     r"(?i)((?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|auth[_-]?token|access[_-]?token|password|passwd)"
     r"[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"',;}&]{6,}"
 )
 SECRET_NAME = re.compile(r"(?i)(?:^|[_-])(?:api_?key|apikey|token|secret|password|passwd|authorization)$")
-AUTHORITY = re.compile(r"(://[^\s/:@]+:)[^\s/@]+@")
+AUTHORITY = re.compile(r"(:\\?/\\?/[^\s/:@\"<>]*:)[^\s/\"<>]+@")
 
 
 BEGINNINGS = (
@@ -35,7 +38,7 @@ SECRETS: tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...] = (
     (KEY, HIDDEN, BEGINNINGS),
     (BEARER, rf"\1{HIDDEN}", ("bearer", "basic")),
     (NAMED, rf"\1{HIDDEN}", ("key", "secret", "token", "passw")),
-    (AUTHORITY, rf"\1{HIDDEN}@", ("://",)),
+    (AUTHORITY, rf"\1{HIDDEN}@", ("://", ":\\/\\/")),
 )
 """How each kind of secret looks, what takes its place, and what a text in small letters must hold to have any."""
 

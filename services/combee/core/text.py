@@ -22,12 +22,28 @@ _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _UNSEEN = re.compile(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufff9-\ufffb{IGNORABLE}]+")
 _CHAT_TOKEN = re.compile(
     r"""<(?=(?i:
-          [|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c]>  # ChatML, Llama 3, Phi, Command R, DeepSeek
-        | /?(?:s|bos|eos|pad|unk|(?:start|end)_of_(?:turn|image))>  # Llama 2, Mistral, Gemma
-        | (?:reserved_|unused)[0-9]{1,4}>  # Baichuan, Gemma
+          /?[|\uff5c][^\s<>|\uff5c]{1,64}[|\uff5c>]  # ChatML, Llama 3, Phi, Command R, DeepSeek; Gemma 4 opens so
+        | [^\s<>|\uff5c]{1,64}[|\uff5c]>  # Gemma 4 closes so
+        | /?(?:s|bos|eos|pad|unk|(?:start|end)_of_(?:turn|image|audio))>  # Llama 2, Mistral, Gemma
+        | [es]op> | e(?:od|ot|om|oh|oa)>  # GLM, Code Llama, InternLM
+        | (?:reserved_|unused|extra_id_|special_)[0-9]{1,4}>  # Baichuan, Gemma, T5, Nemotron
+        | fim_(?:prefix|middle|suffix|pad)>  # StarCoder
         | </?SYS>>  # Llama 2
+        # DeepSeek R1, Qwen 3, GLM, EXAONE; Seed and MiniMax with their names before it.
+        | /?(?:[a-z]{1,16}[:_])?(?:think(?:ing)?|thought|scratch_?pad)>
+        # Hermes, Qwen, GLM, Gemma, Nemotron, OLMo.
+        | /?(?:[a-z]{1,16}[:_])?(?:tools|tool_?(?:call|response|result|output|use|code|declare)s?|available_tools)>
+        | /?(?:functions|(?:(?:start|end)_)?function_(?:call|response|result|declaration)s?|arg_(?:key|value))>
+        | (?:function|parameter)=  # Llama 3.1, Qwen 3 Coder
+        | /?invoke[\s>]  # DeepSeek, MiniMax
         ))
-      | \[(?=(?i:/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\]))  # Llama 2, Mistral
+      | \[(?=(?i:
+          /?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|MODEL_SETTINGS)\]  # Mistral
+        | \|[a-z_]{1,32}\|\]  # EXAONE
+        ))
+      | \[(?=(?:[gs]MASK|/?THINK)\])  # GLM, Mistral
+      | \](?=~!?b[\[\]]) | \[(?=e~\[)  # MiniMax
+      | \u25c1(?=/?think\u25b7)  # Kimi
       | \n(?:(?<=\A\n)|[^\S\n]*\n)[^\S\n]*(?i:Human|Assistant)(?=:)  # Claude, in text completions""",
     re.VERBOSE,
 )
@@ -36,6 +52,13 @@ MOST_MARKS = 30
 _MARKS_BY_NORMALISING = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")
 """Characters that are combining once they are decomposed."""
 ZWNJ, ZWJ = "\u200c", "\u200d"
+_FLAG = "\U0001f3f4"
+_REGIONS = tuple(
+    "".join(chr(0xE0000 + ord(char)) for char in region) + "\U000e007f"
+    for region in ("gbeng", "gbsct", "gbwls")
+)
+"""What makes a black flag that of England, Scotland or Wales: no other tag sequences are recommended for general
+interchange (UTS #51), and tags could hide a text."""
 _SELECTORS_OF_IDEOGRAPHS = range(0xE0100, 0xE01F0)
 _JOINED = frozenset({"Lo", "Mn", "Mc", "So", "Sk"})
 """Categories of what joiners stand between: letters without case and their signs, pictures and their skin tones."""
@@ -138,11 +161,13 @@ def _defused(token: re.Match[str]) -> str:
 
 
 def _needed(unseen: re.Match[str]) -> str:
-    """Return what is left of characters that are not displayed: a selector and a joiner, where they do something."""
+    """Return what is left of characters that are not displayed: the tags of a flag, or a selector and a joiner."""
     text = unseen.string
     before, after = text[unseen.start() - 1 : unseen.start()], text[unseen.end() : unseen.end() + 1]
     kept = ""
-    if before:
+    if before == _FLAG:
+        kept = next(filter(unseen[0].startswith, _REGIONS), "")
+    if before and not kept:
         kept = next((char for char in unseen[0] if _selects(before, char, after)), "")
         kept += next((char for char in unseen[0] if char in (ZWNJ, ZWJ) and _joins(before, after)), "")
     return kept

@@ -60,6 +60,7 @@ def dead_letter(
         size=len(value or b""),
         sha256=sha256(value or b"").hexdigest(),
         truncated=truncated,
+        unread=bool(record.unread),
         service=service,
         # What a server or a model said may hold what UTF-8 cannot.
         reason=(record.unread or reason).encode(errors="replace").decode()[:MAX_REASON],

@@ -1,5 +1,6 @@
 """Text at the one place where it enters: what is stored and shown is clean, what compares equal is one text."""
 
+import re
 import unicodedata
 
 import pytest
@@ -29,6 +30,27 @@ TOKENS = (
     *("<|START_OF_TURN_TOKEN|>", "<｜User｜>", "<｜end▁of▁sentence｜>"),
     *("[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[TOOL_CALLS]", "<<SYS>>", "<</SYS>>"),
     *("<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "<bos>", "<eos>", "<reserved_106>"),
+    *(
+        "<think>",
+        "</think>",
+        "<thinking>",
+        "<seed:think>",
+        "</longcat_think>",
+        "[THINK]",
+        "◁think▷",
+        "◁/think▷",
+    ),
+    *("<tools>", "<tool_call>", "</tool_call>", "<tool_response>", "<minimax:tool_call>", "<TOOLCALL>"),
+    *(
+        "<function_calls>",
+        "<start_function_call>",
+        "<arg_key>",
+        "<function=pay>",
+        "<invoke>",
+        "</invoke>",
+    ),
+    *("<｜DSML｜invoke", "<|turn>", "<turn|>", "[|assistant|]", "[gMASK]", "<sop>", "]~b]", "[e~["),
+    *("<fim_prefix>", "<extra_id_0>", "<SPECIAL_10>"),
 )
 IGNORABLE = (
     "\u00ad",
@@ -42,6 +64,10 @@ IGNORABLE = (
     "\ufe0f",
     "\U000e0041",
 )
+REGIONS = tuple(
+    "".join(chr(0xE0000 + ord(char)) for char in region) + "\U000e007f"
+    for region in ("gbeng", "gbsct", "gbwls")
+)
 JOINED = (
     "می‌خواهم",  # Persian: a non-joiner within a word
     "क्‍ष क्‌ष",  # Hindi: both joiners after a virama
@@ -49,6 +75,7 @@ JOINED = (
     "👩‍👩‍👧‍👦 ❤️‍🔥 👍🏽 🏳️‍🌈 1️⃣ #️⃣ ☺️ ©️ ℹ️ ↔️",
     "葛\U000e0100飾区",  # an ideograph's variant
     "ᠠ᠋",  # Mongolian
+    *(f"🏴{tags}" for tags in REGIONS),
 )  # fmt: skip
 HIDDEN = "Refund\u200b \u202eat\u2066 85\u00ad %\U000e0049\U000e0047\x07 of the price."
 TEXTS = st.text(
@@ -97,7 +124,8 @@ def test_characters_that_are_not_seen_are_gone(text: str) -> None:
         for c in clean(text)
         if unicodedata.bidirectional(c) in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
     }
-    assert not any("\U000e0000" <= c <= "\U000e00ff" for c in clean(text))
+    without_flags = re.sub(f"(?<=🏴)(?:{'|'.join(REGIONS)})", "", clean(text))
+    assert not any("\U000e0000" <= c <= "\U000e00ff" for c in without_flags)
 
 
 @each_row("text", JOINED)
@@ -111,6 +139,13 @@ def test_joiners_and_selectors_that_scripts_and_emoji_need_stay(text: str) -> No
 )
 def test_joiners_and_selectors_that_nothing_needs_go(text: str) -> None:
     assert clean(text).isascii()
+
+
+@each_row("tags", [REGIONS[0][:-1], REGIONS[0][1:], "\U000e0049\U000e0047\U000e007f", REGIONS[0][:3]])
+def test_tags_that_make_no_flag_go(tags: str) -> None:
+    assert clean(f"🏴{tags}x") == "🏴x"
+    assert clean(f"x{REGIONS[0]}") == "x"
+    assert clean(f"🏴{REGIONS[0]}{tags}x") == f"🏴{REGIONS[0]}x"
 
 
 @each_row("token", TOKENS)
@@ -130,7 +165,30 @@ def test_the_turn_of_a_text_completion_is_defused(turn: str) -> None:
 
 
 @each_row(
-    "text", ["Ask the Human: politely.", "a <|> b", "<b>x</b>", "x[INSTALL]", "if a < s and s > b", "a\n\tb"]
+    "text",
+    [
+        *("Ask the Human: politely.", "a <|> b", "<b>x</b>", "x[INSTALL]", "if a < s and s > b", "a\n\tb"),
+        *(
+            "List<int>",
+            "Map<String, List<T>>",
+            "Foo<A|B>",
+            "f <| x |> g",
+            "<p class='a'>x</p>",
+            "ssh <user>@<host>",
+        ),
+        *(
+            "<toolbar>",
+            "rows[mask]",
+            "rows[think]",
+            "<function>",
+            "<strike>",
+            "<summary>",
+            "x[call_id]",
+            "cmd [args]",
+            "a[-1][0]",
+            "<thinker>",
+        ),
+    ],
 )
 def test_what_is_no_token_is_left_alone(text: str) -> None:
     assert clean(text) == text

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from combee.core.erasure.selector import _name
 from combee.core.redact import KEY
 from combee.sim.family import wordings
 from combee_schemas.playbook import LABEL_PATTERN
@@ -15,7 +16,10 @@ ROOT = Path(__file__).parents[3]
 PACKAGES = (ROOT / "schemas" / "combee_schemas", ROOT / "services" / "combee")
 EXAMPLES: Mapping[str, tuple[str, Sequence[str]]] = {
     r"combee.adapters.openai.wire: f'\\b{name}\\b'": ("search", [r"\bmax_tokens\b"]),
-    "combee.core.erasure.rewriting: re.escape(subject.strip())": ("sub", [re.escape("a b-c")]),
+    r"combee.core.erasure.selector: f'(?<![^\\W_])(?={pattern}(?![^\\W_]))'": (
+        "finditer",
+        [_name(subject)[1].pattern for subject in ("jane roe", "jane.roe@example.com", "a a a")],
+    ),
     r"combee.core.prompt: f'<(\\s*/\\s*{name})'": ("sub", [r"<(\s*/\s*name)"]),
     # An operator's own, searched in a process that has a deadline.
     "combee.core.evaluation.scoring: question.target": ("search", []),

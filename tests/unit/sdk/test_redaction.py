@@ -110,6 +110,8 @@ def test_a_redactor_of_ones_own_takes_its_place(memory: UnreliableTransport) -> 
         ("Authorization: Bearer abcdefghijkl", "Authorization: Bearer ***", "secret"),
         ('{"password": "hunter2hunter2"}', '{"password": "***"}', "secret"),
         ("postgres://bob:s3cret@db/x", "postgres://bob:***@db/x", "secret"),
+        ("redis://:s3cret@db/x", "redis://:***@db/x", "secret"),
+        ("x_eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcDEF123", "***", "secret"),
         ("-----BEGIN RSA PRIVATE KEY-----\nab+/=\ncd\n-----END RSA PRIVATE KEY-----", "***", "secret"),
     ],
 )

@@ -98,7 +98,8 @@ class Rewriter:
     def _goes(self, topic: AnyTopic, record: Record, message: Message | None) -> bool:
         named = self.subjects.named_in_bytes(record.value) or self.subjects.named_in_bytes(record.key)
         if message is None:
-            return named
+            # Nobody can tell what a batch says that nothing could decompress.
+            return named or bool(record.unread)
         if self.lessons.is_whole_playbook(line_of(topic, record, message)):
             return True
         match message:
@@ -151,7 +152,8 @@ class Rewriter:
         kind: type[Message] | None = {**RUN_OF, **PLANNED}.get(letter.origin_topic)
         inside = identified_in(letter, kind)
         goes = (
-            any(map(self.subjects.named_in_bytes, (letter.key, letter.value)))
+            letter.unread
+            or any(map(self.subjects.named_in_bytes, (letter.key, letter.value)))
             or self.runs.has(letter.playbook, (letter.record_id,))
             or (inside is not None and self._is_of_run(inside))
         )
@@ -215,11 +217,14 @@ class Rewriter:
         return entry.model_copy(update={"content": self._without_names(entry.content)})
 
     def _without_names(self, text: str) -> str:
-        """Return a text that has to stay, such as a whole prompt, without the names in it."""
+        """Return a text that has to stay, such as a whole prompt, without the names in it.
+
+        Of a line that has a name in an escape nothing stays but its mark.
+        """
         for needle in self.subjects.needles:
             for start, end in reversed(list(comparable_spans(needle, text))):
                 text = f"{text[:start]}{ERASED}{text[end:]}"
-        return self._text(text)
+        return self._text("\n".join(map(self._text, text.split("\n"))))
 
     def _change(self, change: Change, gone: set[str]) -> Change:
         quotes = self.lessons.quotes(change.detail) or self.subjects.named_in(change.detail)

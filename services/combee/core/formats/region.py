@@ -19,7 +19,8 @@ COMMENT = re.compile("<(?=!--)")
 """How text of a playbook, which agents wrote, would begin a mark or hide what follows."""
 IMPORT = re.compile(r"(?<!\w)@(?=\S)|@(?=[~./\\])")
 """How it would name a file that coding agents read in its place; an address of e-mail does not."""
-CODE_FENCE = re.compile(r"^(?=[ \t]*(?:```|~~~))(?P<indent>[ \t]*)", re.MULTILINE)
+CODE_FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<marks>`{3,}+(?!.*`)|~{3,})(?P<info>.*)", re.DOTALL)
+"""A line that begins or ends a block of code (CommonMark 0.31, 4.5)."""
 LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
@@ -33,9 +34,39 @@ def region_text(playbook: Playbook) -> str:
 
 
 def _closed(content: str) -> str:
-    """Return a content that leaves no fence of code open: all below it would be code."""
-    is_open = len(CODE_FENCE.findall(content)) % 2
-    return CODE_FENCE.sub(r"\g<indent>\\", content) if is_open else content
+    """Return a content whose fences of code are escaped unless every reader sees the same blocks, all of them closed.
+
+    A closing fence has the character and the indent of the opening one, is at least as long, and says nothing else;
+    between them no line is indented less, which would end a list with its blocks. The first line stands behind the
+    entry's id, where some readers see a fence and others do not.
+    """
+    lines = content.splitlines(keepends=True)
+    fences = [CODE_FENCE.match(line) for line in lines]
+    if not any(fences):
+        return content
+    opening: re.Match[str] | None = fences[0]
+    is_plain = opening is None
+    for line, fence in zip(lines[1:], fences[1:], strict=True):
+        if opening is None:
+            opening = fence
+        elif fence is not None and _closes(opening, fence):
+            opening = None
+        elif line.strip() and not line.startswith(opening["indent"]):
+            is_plain = False
+    if is_plain and opening is None:
+        return content
+    return "".join(
+        f"{fence['indent']}\\{line[fence.end('indent') :]}" if fence else line
+        for line, fence in zip(lines, fences, strict=True)
+    )
+
+
+def _closes(opening: re.Match[str], fence: re.Match[str]) -> bool:
+    return (
+        fence["marks"].startswith(opening["marks"])
+        and fence["indent"] == opening["indent"]
+        and not fence["info"].strip()
+    )
 
 
 def with_region(file: bytes, name: str, text: str) -> bytes:

@@ -10,6 +10,7 @@ from math import log
 from combee.core.derived import once_per_version
 from combee.core.prompt import entry_tokens
 from combee.core.similarity.wording import evened
+from combee.core.text import comparable
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.trace import Trace
 
@@ -139,4 +140,4 @@ def _bag(text: str) -> Counter[str]:
 
 
 def _words(text: str) -> list[str]:
-    return [evened(word.casefold()) for word in WORD.findall(text)]
+    return [evened(word) for word in WORD.findall(comparable(text))]

@@ -1,5 +1,8 @@
 """Which lessons go: what names the subject, and what rests on erased runs alone."""
 
+import gzip
+from dataclasses import replace
+
 import pytest
 
 from combee.core.erasure.lessons import ErasureError, Lessons
@@ -7,14 +10,16 @@ from combee.core.erasure.rewriting import Rewriter
 from combee.core.erasure.runs import Identities, Runs
 from combee.core.erasure.selector import Marker, Selector, Subjects
 from combee.core.gate.canary import caller_at, place_of
+from combee.worker.dead_letters import dead_letter
 from combee_schemas import topics
 from combee_schemas.base import Holds, Message, Shown
 from combee_schemas.canary import CanaryStatistics, CanaryTerms
 from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution
 from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Asked, Change, Entry, Playbook, Retired, Revocation
-from combee_schemas.records import Outgoing, Record
+from combee_schemas.records import UNREAD_HEADER, Outgoing, Record
 from combee_schemas.topics import AnyTopic
+from support.clock import ManualClock
 from support.rows import each_row
 
 NAME, SUBJECT = "support/refunds", "jane@example.com"
@@ -115,6 +120,14 @@ def test_of_a_whole_prompt_the_name_goes_however_it_is_spelt_and_every_other_wor
     assert left.content == "Write  to erased;\n\tbe ｋｉｎｄ, erased!"
 
 
+def test_of_a_whole_prompt_the_line_goes_that_has_the_name_in_an_escape() -> None:
+    holds: Holds = "components"
+    line = "Write to jane&#64;example.com."
+    prompt = version(entry("x", f"Be kind.\n{line}\nBe brief."), holds=holds)
+    (left,) = after(lessons(prompt), prompt).entries
+    assert left.content == f"Be kind.\n{Marker(b'secret')(line)}\nBe brief."
+
+
 def test_bookkeeping_that_names_the_subject_is_marked_and_the_rest_stays() -> None:
     rules = (Revocation(rule=f"text:{SUBJECT}"), Revocation(rule="source:shop"))
     told = version(entry("x", sources=(SUBJECT, "shop")), revocations=rules, issued_by=f"user:{SUBJECT}")
@@ -166,6 +179,35 @@ def test_a_dead_letter_of_an_erased_run_goes_with_what_was_decided_about_it() ->
     kept = left(lessons(), topics.DEAD_LETTERS, said)
     assert kept is not None
     assert SUBJECT not in topics.DEAD_LETTERS.read(kept).reason
+
+
+def test_a_batch_that_nobody_could_read_goes_and_its_letter_whoever_is_forgotten() -> None:
+    raw = gzip.compress(SUBJECT.encode())
+    batch = Record(
+        topic="reflections",
+        partition=0,
+        offset=5,
+        timestamp_ms=0,
+        key=None,
+        value=raw,
+        headers=((UNREAD_HEADER, b"gzip inflates it beyond 8388608 bytes"),),
+    )
+    assert Rewriter(lessons(), Marker(b"secret")).record(topics.REFLECTIONS, batch) is None
+    plain = replace(batch, headers=())
+    assert Rewriter(lessons(), Marker(b"secret")).record(topics.REFLECTIONS, plain) == plain
+    written = dead_letter(batch, service="shuffle", reason="", clock=ManualClock())
+    assert topics.DEAD_LETTERS.read(record_of(topics.DEAD_LETTERS, written)).unread
+    letter = DeadLetter(
+        origin_topic="reflections",
+        origin_partition=0,
+        origin_offset=5,
+        value=raw,
+        unread=True,
+        service="shuffle",
+        reason="91 bytes of batch cannot be read: gzip inflates it beyond 8388608 bytes",
+    )
+    assert left(lessons(), topics.DEAD_LETTERS, letter) is None
+    assert left(lessons(), topics.DEAD_LETTERS, letter.model_copy(update={"unread": False})) is not None
 
 
 def test_the_name_of_a_branch_cannot_be_forgotten() -> None:

@@ -1,6 +1,7 @@
 """What names somebody: in any case, composed or not, escaped or cut; and what a message never repeats."""
 
 import json
+import time
 import unicodedata
 from urllib.parse import quote, quote_plus
 
@@ -97,3 +98,107 @@ def test_an_address_is_found_as_a_label_has_it(label: str) -> None:
 @each_row("text", ["janeroe", "Jane and Roe", "jane, roe", "ja ne roe"])
 def test_other_words_are_no_spelling_of_a_name(text: str) -> None:
     assert not Subjects(("Jane Roe",)).named_in(text)
+
+
+@each_row(
+    "text",
+    [
+        "ask Jane&nbsp;Roe first",
+        "ask Jane&#32;Roe first",
+        "ask Jane&#x20Roe first",
+        "ask &#x4a;ane Roe first",
+        "ask Jane<br>Roe first",
+        "<td>Jane</td><td>Roe</td>",
+        "ask <b>Jane</b> Roe first",
+        "&lt;b&gt;Jane&lt;/b&gt; Roe",
+        "ask Jane\u2800Roe first",
+        "ask Jane\u3164Roe first",
+        "ask Jane=20Roe first",
+        "ask Ja=\r\nne Roe first",
+        "=4Aane=20Roe",
+        r"ask Jane\x20Roe first",
+        r"ask Jane\xa0Roe first",
+        r"ask Jane\040Roe first",
+        r"ask Jane\u{20}Roe first",
+        r"ask Jane\U00000020Roe first",
+        "ask Jane\u2010Roe first",
+        "jane:roe",
+        "users/Jane/Roe.txt",
+        "Jane,Roe,17",
+        "jane, jane roe",
+        "> ask Jane\n> Roe first",
+        "# ask Jane\n#   Roe first",
+        "ask **Jane** Roe first",
+        'ask "Jane" Roe first',
+        "=?utf-8?q?Jane_Roe?=",
+        json.dumps({"mail": "ask Jane=20Roe"}),
+        json.dumps({"page": "ask Jane<br>\nRoe"}),
+        json.dumps({"said": json.dumps({"quoted": "> ask Jane\n> Roe"})}),
+    ],
+)
+def test_a_name_is_found_in_the_escapes_and_the_layout_of_formats(text: str) -> None:
+    assert Subjects(("Jane Roe",)).named_in(text)
+    assert Subjects(("\u201cJane Roe\u201d.",)).named_in_bytes(text.encode())
+
+
+@each_row(
+    "text",
+    [
+        "write to jane&#64;example.com",
+        "write to jane&commat;example&period;com",
+        "write to jane=40example.com",
+        r"write to jane\@example.com",
+        "<jane&#64;example.com>",
+        "<jane=40example.com>",
+    ],
+)
+def test_an_address_is_found_in_the_escapes_of_formats(text: str) -> None:
+    assert Subjects(("jane@example.com",)).named_in(text)
+
+
+@each_row(
+    ("name", "text"), [("J\xfcrgen Gro\xdf", r"b'J\xc3\xbcrgen Gro\xc3\x9f'"), ("J\xfcrgen", r"'J\xfcrgen'")]
+)
+def test_a_name_is_found_in_bytes_as_python_shows_them(name: str, text: str) -> None:
+    assert Subjects((name,)).named_in(text)
+
+
+@each_row(
+    ("name", "text"),
+    [
+        ("Jane Roe", "Jane: roe is a deer"),
+        ("Jane Roe", "ask Jane. Roe is out"),
+        ("Jane Roe", "Jane & Roe"),
+        ("Jane Roe", "Jane / Roe"),
+        ("Jane Roe", "jane/roebuck"),
+        ("Jane Roe", "Jane<br>and<br>Roe"),
+        ("jane.d", "Jane did it"),
+        ("shop-7", "shop 7"),
+        ("R&D", "for directors"),
+        ("राम सेन", "रिम सेन"),
+        ("jane", "jan<br>e"),
+        ("Jane Roe", "&#" + "9" * 5_000 + ";"),
+        ("Jane Roe", r"\U99999999 \u{ffffff} \ud800 &#x110000;"),
+    ],
+)
+def test_what_only_resembles_a_name_is_not_erased(name: str, text: str) -> None:
+    assert not Subjects((name,)).named_in(text)
+
+
+@each_row(
+    "unit",
+    ["&#64;", "\\x20", "=20", "<b>", "jane<", "jane\n> ", "roe ** ", "\\\\", "&amp;", "%25", "jane, roe "],
+)
+def test_a_name_is_looked_for_in_linear_time(unit: str) -> None:
+    subjects = Subjects(("Jane Q. Roe",))
+
+    def seconds(size: int) -> float:
+        text = "jane q. x roe " + unit * (size // len(unit))
+        times = []
+        for _ in range(3):
+            began = time.thread_time()
+            assert not subjects.named_in(text)
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    assert seconds(80_000) < 8 * seconds(20_000) + 0.01

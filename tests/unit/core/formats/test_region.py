@@ -135,6 +135,40 @@ def test_no_text_of_a_playbook_hides_what_follows_in_a_comment_or_in_code() -> N
     assert region_text(saying(fenced)).count("\n  ```") == 2
 
 
+@each_row(
+    "text",
+    [
+        "run:\n~~~~\nls\n```",
+        "run:\n````\nls\n```",
+        "run:\n```\nls\n~~~",
+        "run:\n```\nls\n``` bash",
+        "run:\n```\nls\n      ```",
+        "run:\n- a\n    ```\n    ls\n```",
+        "run:\n- a\n  ```\n  ls\nb\n  ```",
+        "run:\n```\n~~~\n```\n~~~",
+        "```bash\nls\n```",
+        "run:\r~~~~\rls\r```",
+    ],
+)
+def test_a_fence_is_closed_by_its_own_kind_and_length(text: str) -> None:
+    region = region_text(saying(text, "last"))
+    assert not re.search(r"^[ \t]*(?:```|~~~)", region, re.MULTILINE)
+
+
+@each_row(
+    "text",
+    [
+        "run:\n~~~~\n```\nls\n~~~\n~~~~",
+        "run:\n```bash\nls\n`````  ",
+        "run:\n- a\n    ```\n      ls\n\n    ls\n    ```",
+        "run:\n``` a ``` is no fence",
+        "run:\n~~~\nls\n~~~\nand\n```\npwd\n```",
+    ],
+)
+def test_a_block_of_code_that_is_closed_stays_as_it_is(text: str) -> None:
+    assert "\\" not in region_text(saying(text, "last"))
+
+
 def test_a_section_and_an_id_cannot_close_it_either() -> None:
     playbook = saying("one")
     forged = playbook.entries[0].model_copy(update={"section": FORGERIES[0], "id": FORGERIES[0]})

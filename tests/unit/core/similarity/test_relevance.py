@@ -16,6 +16,7 @@ from combee.core.similarity.relevance import (
     relevance,
 )
 from combee_schemas.playbook import Entry, Playbook
+from support.rows import each_row
 
 
 def entries(*contents: str) -> tuple[Entry, ...]:
@@ -105,3 +106,9 @@ def test_never_more_than_so_many_are_near_and_their_order_stays(
     kept = nearest_entries(of(known), [Subject(text, ["e-0"]) for text in texts], k)
     assert len(kept) <= k
     assert [entry for entry in known if entry in kept] == list(kept)
+
+
+@each_row("spelt", ["Ｒｅｆｕｎｄ", "re\u00adfund", "re\u200bfund", "REFUND"])
+def test_words_are_compared_as_everywhere_else(spelt: str) -> None:
+    scores = relevance(entries("refund first", "other words"), spelt)
+    assert scores["e-0"] > scores["e-1"] == 0
