@@ -1,8 +1,9 @@
 """OpenAI's own client: one for each server (base URL and key) of an event loop, with replies of bounded size."""
 
 import asyncio
+import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from contextvars import ContextVar
 from urllib.parse import unquote, urlsplit
@@ -18,6 +19,8 @@ NO_RETRIES = 0  # of the client's own: a call that waits to be made again holds 
 SCOPE = "https://cognitiveservices.azure.com/.default"
 MAX_REPLY_BYTES: ContextVar[int] = ContextVar("MAX_REPLY_BYTES")
 """How many bytes of a reply, decompressed, the call under way takes."""
+_LOGIN = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
+"""In names of headers that log in."""
 
 
 class Client:
@@ -35,6 +38,8 @@ class Client:
         )
         self._resources.push_async_callback(http.aclose)
         self.openai = self._azure(http) if server.azure_version else self._plain(http)
+        self.secrets = (*server.secrets, *_logins(self.openai.default_headers))
+        """What is told to nobody."""
 
     def _plain(self, http: httpx2.AsyncClient) -> AsyncOpenAI:
         address, login = _without_login(self._server.url)
@@ -48,12 +53,13 @@ class Client:
 
     def _azure(self, http: httpx2.AsyncClient) -> AsyncOpenAI:
         server = self._server
-        keyed = server.key != NO_KEY
+        key = server.key if server.key != NO_KEY else None
         return AsyncAzureOpenAI(
             azure_endpoint=server.url,
             api_version=server.azure_version,
-            api_key=server.key if keyed else None,
-            azure_ad_token_provider=None if keyed else self._tokens(),
+            api_key=None if server.key_is_token else key,
+            azure_ad_token=key if server.key_is_token else None,
+            azure_ad_token_provider=None if key else self._tokens(),
             max_retries=NO_RETRIES,
             http_client=http,
         )
@@ -115,6 +121,12 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._whole.aclose()
+
+
+def _logins(headers: Mapping[str, object]) -> tuple[str, ...]:
+    """Return what headers log in with: the client adds those of OPENAI_CUSTOM_HEADERS to every request."""
+    sent = (str(value).split() for name, value in headers.items() if _LOGIN.search(name))
+    return tuple(words[-1] for words in sent if words)
 
 
 def _without_login(url: str) -> tuple[str, str | None]:

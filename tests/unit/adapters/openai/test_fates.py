@@ -77,12 +77,18 @@ def test_a_prompt_the_server_refuses_is_poison(status: int, message: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["key is tops3cret", "Incorrect API key: sk-abc***wxyz", "header Bearer abcdefgh is wrong"]
+    "text",
+    [
+        "key is tops3cret",
+        "Incorrect API key: sk-abc***wxyz",
+        "header Bearer abcdefgh is wrong",
+        "token eyJhbGciOiJ.eyJhdWQiOiJ.c2ln is wrong",
+    ],
 )
 def test_nothing_that_looks_like_a_secret_is_shown(text: str) -> None:
     shown = redact(text, "tops3cret")
     assert "***" in shown
-    assert not any(secret in shown for secret in ("tops3cret", "sk-abc", "abcdefgh"))
+    assert not any(secret in shown for secret in ("tops3cret", "sk-abc", "abcdefgh", "eyJ", "c2ln"))
 
 
 def test_a_placeholder_key_is_not_cut_out_of_the_servers_words() -> None:
