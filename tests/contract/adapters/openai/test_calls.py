@@ -19,6 +19,13 @@ server, build, model = model_rig.server, model_rig.build, model_rig.model
 RECORDED = "bf7a1a9bc3d5ceea8cf434701fbd6b10f9f95f56a848f7966e1a12a678ae294c"
 """The hash of this prompt, under which its reply stands in a log."""
 FREE = Prompt(system="Answer.", user="What?", reply_name="text")
+OTHER_LETTERS = Prompt(
+    system="Antworte. €\n",
+    user='naïve 😀\t"\\',
+    reply_name="lessons",
+    reply_schema=SCHEMA,
+    cache_key="combee-0123",
+)
 
 
 async def test_a_reply_is_parsed_and_its_cost_is_counted(model: OpenAIModel) -> None:
@@ -46,6 +53,35 @@ async def test_the_hash_is_of_the_bytes_that_are_sent_and_finds_what_was_recorde
     model = build(seed=4, max_output_tokens=99)
     assert (await model.ask(PROMPT)).request == model.request(PROMPT) == RECORDED
     assert sha256(server.seen[0].content).hexdigest() == RECORDED
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "refusals", "recorded"),
+    [
+        (FREE, {"temperature": None}, [], "00192f1a34353caa9174d2c5e51cbcaca2413823fed2312743e7c775dbcebf99"),
+        (OTHER_LETTERS, {}, [], "6e475eda6f4f33eb267d24a59bf00ec9d5e1cda1b80ad72f1e52dfd08077732e"),
+        (
+            PROMPT,
+            {"max_output_tokens": 99},
+            ["max_tokens", "temperature", "json_schema"],
+            "22adb666debe3720c6ca2dbcfd35f3a76d12fe563b23a0d41cb02fb0edd607e8",
+        ),
+    ],
+    ids=["free text", "letters of the world and a cache key", "options that a server refuses"],
+)
+async def test_each_form_of_a_request_has_the_hash_under_which_its_reply_stands_in_a_log(
+    server: FakeOpenAI,
+    build: Build,
+    prompt: Prompt,
+    options: dict[str, object],
+    refusals: list[str],
+    recorded: str,
+) -> None:
+    server.always = says('{"items": [], "text": "some"}')
+    server.will(*(refuses(400, f"{name} is not supported") for name in refusals))
+    model = build(**options)
+    assert (await model.ask(prompt)).request == model.request(prompt) == recorded
+    assert sha256(server.seen[-1].content).hexdigest() == recorded
 
 
 async def test_a_redirect_to_another_host_takes_the_question_there_and_the_key_not(
