@@ -37,29 +37,35 @@ class Client:
             trust_env=not server.is_loopback,
         )
         self._resources.push_async_callback(http.aclose)
-        self.openai = self._azure(http) if server.azure_version else self._plain(http)
+        address, login = _without_login(server.url)
+        headers = {"Authorization": login} if login else None
+        self.openai = (self._azure if server.azure_version else self._plain)(address, headers, http)
         self.secrets = (*server.secrets, *_logins(self.openai.default_headers))
         """What is told to nobody."""
 
-    def _plain(self, http: httpx2.AsyncClient) -> AsyncOpenAI:
-        address, login = _without_login(self._server.url)
+    def _plain(
+        self, address: str, headers: Mapping[str, str] | None, http: httpx2.AsyncClient
+    ) -> AsyncOpenAI:
         return AsyncOpenAI(
             base_url=address,
             api_key=self._server.key,
-            default_headers={"Authorization": login} if login else None,
+            default_headers=headers,
             max_retries=NO_RETRIES,
             http_client=http,
         )
 
-    def _azure(self, http: httpx2.AsyncClient) -> AsyncOpenAI:
+    def _azure(
+        self, address: str, headers: Mapping[str, str] | None, http: httpx2.AsyncClient
+    ) -> AsyncOpenAI:
         server = self._server
         key = server.key if server.key != NO_KEY else None
         return AsyncAzureOpenAI(
-            azure_endpoint=server.url,
+            azure_endpoint=address,
             api_version=server.azure_version,
             api_key=None if server.key_is_token else key,
             azure_ad_token=key if server.key_is_token else None,
             azure_ad_token_provider=None if key else self._tokens(),
+            default_headers=headers,
             max_retries=NO_RETRIES,
             http_client=http,
         )
@@ -70,7 +76,7 @@ class Client:
             from azure.identity import aio  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                "Azure needs a key (set AZURE_OPENAI_API_KEY), or for a token: pip install 'combee[azure]'"
+                "Azure needs a key (set AZURE_OPENAI_API_KEY), or for a login: pip install 'combee[azure]'"
             ) from error
         credential = aio.DefaultAzureCredential()
         self._resources.push_async_callback(credential.close)

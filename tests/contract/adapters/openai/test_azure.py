@@ -205,6 +205,14 @@ async def test_a_wrong_key_and_a_deployment_that_is_not_there_are_told_before_an
     assert "wr0ngkey" not in trouble
 
 
+async def test_a_login_in_azures_address_is_sent_beside_the_key(server: FakeOpenAI, build: Build) -> None:
+    gateway = server.url.removesuffix("v1").replace("://", "://me:word@")
+    where = Azure(endpoint=gateway, version=VERSION, key=KEY)
+    await build(model=f"azure/{DEPLOYMENT}", base_url=None, azure=where).ask(PROMPT)
+    headers = server.seen[0].headers
+    assert (headers["api-key"], headers["authorization"]) == (KEY, "Basic bWU6d29yZA==")
+
+
 async def test_what_azures_filter_withholds_is_a_dead_letter(stand_in: FakeOpenAI, build: Build) -> None:
     where = Azure(endpoint=stand_in.url.removesuffix("/v1"), version=VERSION, key=KEY)
     stand_in.will(refuses(400, "The response was filtered", code="content_filter"))
