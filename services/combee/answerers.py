@@ -28,7 +28,11 @@ def evaluation_model(settings: Settings, name: str | None = None) -> ModelSettin
         # The services' key belongs to the services' server.
         changes |= {"base_url": own.eval_base_url, "api_key": own.eval_api_key}
     elif own.eval_api_key:
-        changes |= {"api_key": own.eval_api_key}
+        changes |= {
+            "api_key": own.eval_api_key,
+            "azure_api_key": own.eval_api_key,
+            "azure_ad_token": None,
+        }
     return model.model_copy(update=changes)
 
 

@@ -137,6 +137,7 @@ def _azure(settings: ModelSettings) -> Azure:
         endpoint=settings.azure_endpoint,
         version=settings.azure_api_version,
         key=_revealed(settings.azure_api_key),
+        token=_revealed(settings.azure_ad_token),
     )
 
 

@@ -29,9 +29,15 @@ export async function gateway(t, answer) {
 
 export const accepted = (asked) => ({ status: 202, json: { accepted: asked.body.length, items: [] } });
 
-/** What resolves when it is called. */
+/** What resolves when it is called. Its deadline keeps the process alive, which the client's stream does not. */
 export function signal() {
   let told;
-  const come = new Promise((resolve) => (told = resolve));
+  const come = new Promise((resolve, reject) => {
+    const deadline = setTimeout(() => reject(new Error("nothing came in time")), 60_000);
+    told = (what) => {
+      clearTimeout(deadline);
+      resolve(what);
+    };
+  });
   return { told, come };
 }

@@ -102,6 +102,7 @@ class CombeeCurator:
                 endpoint=environ.get("AZURE_OPENAI_ENDPOINT"),
                 version=environ.get("OPENAI_API_VERSION"),
                 key=environ.get("AZURE_OPENAI_API_KEY"),
+                token=environ.get("AZURE_OPENAI_AD_TOKEN"),
             ),
             "concurrency": concurrency,
             "max_output_tokens": max_output_tokens,

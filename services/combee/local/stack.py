@@ -19,7 +19,11 @@ SIMULATED_EMBEDDING = "simulated-embedding"
 """The embedding model of the stand-in."""
 READY_TIMEOUT_S = 60.0
 STOP_MARGIN_S = 10.0
-MODEL_KEYS = ("COMBEE_API_KEY", "OPENAI_API_KEY", "COMBEE_AZURE_API_KEY", "AZURE_OPENAI_API_KEY")
+MODEL_KEYS = (
+    *("COMBEE_API_KEY", "OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS"),
+    *("COMBEE_AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "COMBEE_AZURE_AD_TOKEN", "AZURE_OPENAI_AD_TOKEN"),
+    "AZURE_CLIENT_SECRET",  # Azure's own library gets a token for it
+)
 SECRETS = frozenset(
     {
         *MODEL_KEYS,

@@ -116,6 +116,10 @@ SENT_TO = (
     ("kafka", "oauth_token_url", "oauth_client_secret"),
 )
 """Group, address and the secret that goes there."""
+HEADERS = "OPENAI_CUSTOM_HEADERS"
+"""What OpenAI's client adds to each request, to whichever server; often a key."""
+ASKED = frozenset({"base_url", "eval_base_url", "embedding_base_url"})
+"""Addresses that OpenAI's client asks."""
 NEVER_IN_A_FOUND_FILE = (
     ("evaluation", "eval_function", "code that this names is not run"),
     ("model", "azure_endpoint", "keys and tokens for Azure are not sent where that says"),
@@ -130,7 +134,7 @@ def _check_found_file(in_file: AbstractSet[str], meant: AbstractSet[str]) -> Non
     sent = [
         (group, address, "secrets of the environment are not sent where that says")
         for group, address, secret in SENT_TO
-        if stands_in(names_of(GROUPS[group], secret), meant)
+        if stands_in(names_of(GROUPS[group], secret), meant) or (address in ASKED and HEADERS in meant)
     ]
     for group, name, reason in (*sent, *NEVER_IN_A_FOUND_FILE):
         names = names_of(GROUPS[group], name)

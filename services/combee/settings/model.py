@@ -36,6 +36,11 @@ class ModelSettings(Group):
         validation_alias=AliasChoices("COMBEE_AZURE_API_KEY", "AZURE_OPENAI_API_KEY"),
         description="environment only; empty: the token of who is logged in (combee[azure])",
     )
+    azure_ad_token: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("COMBEE_AZURE_AD_TOKEN", "AZURE_OPENAI_AD_TOKEN"),
+        description="environment only; goes before the key",
+    )
     embedding_model: str | None = Field(
         None,
         description="finds near-duplicates for consolidations, such as openai/text-embedding-3-small",

@@ -86,7 +86,9 @@ async def test_a_wrong_key_is_told_with_its_remedy(server: FakeOpenAI) -> None:
     server.always = refuses(401, "bad key", code="invalid_api_key")
     check = await ask(server.url)
     assert check.verdict == "fail"
-    assert check.remedy == "check the API key (OPENAI_API_KEY, on Azure AZURE_OPENAI_API_KEY)"
+    assert check.remedy == (
+        "check the API key (OPENAI_API_KEY, on Azure AZURE_OPENAI_API_KEY or AZURE_OPENAI_AD_TOKEN)"
+    )
 
 
 async def test_each_form_is_asked_once_even_if_it_fails(server: FakeOpenAI) -> None:

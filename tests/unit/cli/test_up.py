@@ -31,7 +31,10 @@ def test_the_gateway_runs_where_it_is_installed_and_wanted(
     assert "pip install 'combee[gateway]'" in capsys.readouterr().err
 
 
-MODEL_KEYS = {"COMBEE_API_KEY", "OPENAI_API_KEY", "COMBEE_AZURE_API_KEY", "AZURE_OPENAI_API_KEY"}
+MODEL_KEYS = {
+    *("COMBEE_API_KEY", "OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS", "AZURE_CLIENT_SECRET"),
+    *("COMBEE_AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "COMBEE_AZURE_AD_TOKEN", "AZURE_OPENAI_AD_TOKEN"),
+}
 SECRETS = {
     f"COMBEE_{name.upper()}"
     for group in GROUPS.values()

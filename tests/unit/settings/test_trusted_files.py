@@ -128,6 +128,8 @@ def lay_about(
         ('azure_endpoint = "http://192.0.2.1"\n', {"AZURE_OPENAI_API_KEY": KEY}, {}),
         ('azure_endpoint = "http://192.0.2.1"\n', {}, {}),
         ('eval_base_url = "http://192.0.2.1/v1"\n', {"COMBEE_EVAL_API_KEY": KEY}, {}),
+        (MODEL, {"OPENAI_CUSTOM_HEADERS": f"Authorization: Bearer {KEY}"}, {}),
+        (f"embedding_{MODEL}", {"OPENAI_CUSTOM_HEADERS": f"X-Key: {KEY}"}, {}),
     ],
 )
 def test_secrets_of_the_environment_never_go_where_a_file_lying_about_says(

@@ -1,8 +1,9 @@
 """OpenAI's own client: one for each server (base URL and key) of an event loop, with replies of bounded size."""
 
 import asyncio
+import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from contextvars import ContextVar
 from urllib.parse import unquote, urlsplit
@@ -18,6 +19,8 @@ NO_RETRIES = 0  # of the client's own: a call that waits to be made again holds 
 SCOPE = "https://cognitiveservices.azure.com/.default"
 MAX_REPLY_BYTES: ContextVar[int] = ContextVar("MAX_REPLY_BYTES")
 """How many bytes of a reply, decompressed, the call under way takes."""
+_LOGIN = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
+"""In names of headers that log in."""
 
 
 class Client:
@@ -34,26 +37,35 @@ class Client:
             trust_env=not server.is_loopback,
         )
         self._resources.push_async_callback(http.aclose)
-        self.openai = self._azure(http) if server.azure_version else self._plain(http)
+        address, login = _without_login(server.url)
+        headers = {"Authorization": login} if login else None
+        self.openai = (self._azure if server.azure_version else self._plain)(address, headers, http)
+        self.secrets = (*server.secrets, *_logins(self.openai.default_headers))
+        """What is told to nobody."""
 
-    def _plain(self, http: httpx2.AsyncClient) -> AsyncOpenAI:
-        address, login = _without_login(self._server.url)
+    def _plain(
+        self, address: str, headers: Mapping[str, str] | None, http: httpx2.AsyncClient
+    ) -> AsyncOpenAI:
         return AsyncOpenAI(
             base_url=address,
             api_key=self._server.key,
-            default_headers={"Authorization": login} if login else None,
+            default_headers=headers,
             max_retries=NO_RETRIES,
             http_client=http,
         )
 
-    def _azure(self, http: httpx2.AsyncClient) -> AsyncOpenAI:
+    def _azure(
+        self, address: str, headers: Mapping[str, str] | None, http: httpx2.AsyncClient
+    ) -> AsyncOpenAI:
         server = self._server
-        keyed = server.key != NO_KEY
+        key = server.key if server.key != NO_KEY else None
         return AsyncAzureOpenAI(
-            azure_endpoint=server.url,
+            azure_endpoint=address,
             api_version=server.azure_version,
-            api_key=server.key if keyed else None,
-            azure_ad_token_provider=None if keyed else self._tokens(),
+            api_key=None if server.key_is_token else key,
+            azure_ad_token=key if server.key_is_token else None,
+            azure_ad_token_provider=None if key else self._tokens(),
+            default_headers=headers,
             max_retries=NO_RETRIES,
             http_client=http,
         )
@@ -64,7 +76,7 @@ class Client:
             from azure.identity import aio  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                "Azure needs a key (set AZURE_OPENAI_API_KEY), or for a token: pip install 'combee[azure]'"
+                "Azure needs a key (set AZURE_OPENAI_API_KEY), or for a login: pip install 'combee[azure]'"
             ) from error
         credential = aio.DefaultAzureCredential()
         self._resources.push_async_callback(credential.close)
@@ -115,6 +127,12 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._whole.aclose()
+
+
+def _logins(headers: Mapping[str, object]) -> tuple[str, ...]:
+    """Return what headers log in with: the client adds those of OPENAI_CUSTOM_HEADERS to every request."""
+    sent = (str(value).split() for name, value in headers.items() if _LOGIN.search(name))
+    return tuple(words[-1] for words in sent if words)
 
 
 def _without_login(url: str) -> tuple[str, str | None]:

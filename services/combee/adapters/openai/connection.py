@@ -132,4 +132,5 @@ class Connection:
 
     def _shown(self, text: str) -> str:
         # JSON escapes can spell what UTF-8 cannot hold, and this is written to logs and topics.
-        return redact(text, *self._server.secrets)[:SHOWN_CHARS].encode(errors="replace").decode()
+        secrets = self._client.secrets if self._client else self._server.secrets
+        return redact(text, *secrets)[:SHOWN_CHARS].encode(errors="replace").decode()

@@ -34,10 +34,12 @@ _TOO_LONG = re.compile(
     r"|token count\b.{0,40}exceeds|must have less than \d+ tokens"
 )
 _FLAGGED = re.compile(r"content.?(filter|policy|management)|moderation|flagged")
-_SECRETS = re.compile(r"\b(sk|pk|rk|key)-[\w*.-]{6,}|(?<=bearer )\S+", re.IGNORECASE)
+_SECRETS = re.compile(
+    r"\b(sk|pk|rk|key)-[\w*.-]{6,}|(?<=bearer )\S+|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", re.IGNORECASE
+)
 
 _REMEDIES = {
-    401: "check the API key (OPENAI_API_KEY, on Azure AZURE_OPENAI_API_KEY)",
+    401: "check the API key (OPENAI_API_KEY, on Azure AZURE_OPENAI_API_KEY or AZURE_OPENAI_AD_TOKEN)",
     402: "add credit with the provider",
     403: "this key may not use this model: check OPENAI_API_KEY and the model's name",
     404: "check the model's name (on Azure the deployment's) and the base URL, which usually ends in /v1; "

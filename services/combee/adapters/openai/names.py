@@ -23,6 +23,8 @@ class Server:
     key: str = field(default=NO_KEY, repr=False)
     azure_version: str = ""
     """The version of Azure's interface; empty: it is another server."""
+    key_is_token: bool = False
+    """Whether the key is a token of Azure's directory."""
 
     @property
     def host(self) -> str:
@@ -52,6 +54,7 @@ class Azure:
     endpoint: str | None = None
     version: str | None = None
     key: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
 
 
 NO_AZURE = Azure()
@@ -143,10 +146,14 @@ def _azure_server(azure: Azure, api_key: str | None = None) -> Server:
         raise ConfigurationError(
             f"a model on Azure needs its address and the interface's version: set {missing}"
         )
+    # A token goes before a key, as for whoever uses the client itself.
+    token = NO_KEY if api_key else _usable_key(azure.token, "AZURE_OPENAI_AD_TOKEN")
+    is_token = token != NO_KEY
     return Server(
         url=_usable_url(azure.endpoint.strip(), "Azure's address", "AZURE_OPENAI_ENDPOINT"),
-        key=_usable_key(api_key or azure.key, "AZURE_OPENAI_API_KEY"),
+        key=token if is_token else _usable_key(api_key or azure.key, "AZURE_OPENAI_API_KEY"),
         azure_version=azure.version.strip(),
+        key_is_token=is_token,
     )
 
 

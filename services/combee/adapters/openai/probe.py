@@ -24,7 +24,10 @@ DROPPED: Mapping[Form, frozenset[str]] = {
 }
 MAX_REPLY_BYTES = 1 << 20
 SMALLEST_QUESTION = ({"role": "user", "content": "Say OK."},)
-ADDRESS = "start the server, or correct its address (--base-url, COMBEE_BASE_URL, OPENAI_BASE_URL)"
+ADDRESS = (
+    "start the server, or correct its address"
+    " (--base-url, COMBEE_BASE_URL, OPENAI_BASE_URL, AZURE_OPENAI_ENDPOINT)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

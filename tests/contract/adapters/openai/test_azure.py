@@ -15,6 +15,7 @@ from azure.identity import aio
 from combee import backends
 from combee.adapters.openai.names import Azure
 from combee.adapters.openai.probe import model_trouble
+from combee.answerers import evaluation_model
 from combee.ports import ConfigurationError, PoisonError, TransientError
 from combee.settings.loading import load_settings
 from combee.settings.model import ModelSettings
@@ -52,7 +53,7 @@ async def azure(exchange: Exchange) -> None:
 @pytest_asyncio.fixture
 async def stand_in(server: FakeOpenAI, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeOpenAI]:
     server.always = server.lists = azure
-    for name in ("COMBEE_MODEL", "OPENAI_BASE_URL", "AZURE_OPENAI_API_KEY"):
+    for name in ("COMBEE_MODEL", "OPENAI_BASE_URL", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.url.removesuffix("v1"))
@@ -123,6 +124,49 @@ async def test_without_a_key_the_token_of_who_is_logged_in_is_sent_and_fetched_o
     assert [exchange.headers["authorization"] for exchange in stand_in.seen] == [f"Bearer {TOKEN}"] * 2
 
 
+async def test_a_token_in_azures_variable_is_enough_and_goes_before_a_key_as_in_openais_client(
+    stand_in: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "azure.identity", None)
+    monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", TOKEN)
+    for key in (None, "wr0ngkey"):
+        if key:
+            monkeypatch.setenv("AZURE_OPENAI_API_KEY", key)
+        model, embedder = backends.language_model(settings()), backends.embedder(settings())
+        assert embedder is not None
+        try:
+            assert (await model.ask(PROMPT)).body == {"items": [1]}
+            assert list((await embedder.embed(["a"])).vectors) == [[1.0]]
+        finally:
+            await embedder.close()
+            await model.close()
+    assert "wr0ngkey" not in str([exchange.headers for exchange in stand_in.seen])
+
+
+async def test_a_token_that_expired_is_named_and_not_shown(
+    stand_in: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "ey.expired")
+    stand_in.lists = refuses(404)
+    trouble = str(await model_trouble(*backends.model_address(settings()), timeout_s=5.0))
+    assert "AZURE_OPENAI_AD_TOKEN" in trouble
+    assert "ey.expired" not in trouble
+
+
+async def test_the_key_of_whoever_answers_held_out_questions_goes_before_that_of_the_services(
+    stand_in: FakeOpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "ofServices")
+    monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "ey.ofServices")
+    monkeypatch.setenv("COMBEE_EVAL_API_KEY", KEY)
+    model = backends.language_model(evaluation_model(load_settings(model=f"azure/{DEPLOYMENT}")))
+    try:
+        assert (await model.ask(PROMPT)).body == {"items": [1]}
+    finally:
+        await model.close()
+    assert "ofServices" not in str([exchange.headers for exchange in stand_in.seen])
+
+
 async def test_a_token_that_cannot_be_had_is_asked_for_again_slowly(
     stand_in: FakeOpenAI, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +203,14 @@ async def test_a_wrong_key_and_a_deployment_that_is_not_there_are_told_before_an
     trouble = str(await model_trouble(*backends.model_address(chosen), timeout_s=5.0))
     assert remedy in trouble.partition(";")[2]
     assert "wr0ngkey" not in trouble
+
+
+async def test_a_login_in_azures_address_is_sent_beside_the_key(server: FakeOpenAI, build: Build) -> None:
+    gateway = server.url.removesuffix("v1").replace("://", "://me:word@")
+    where = Azure(endpoint=gateway, version=VERSION, key=KEY)
+    await build(model=f"azure/{DEPLOYMENT}", base_url=None, azure=where).ask(PROMPT)
+    headers = server.seen[0].headers
+    assert (headers["api-key"], headers["authorization"]) == (KEY, "Basic bWU6d29yZA==")
 
 
 async def test_what_azures_filter_withholds_is_a_dead_letter(stand_in: FakeOpenAI, build: Build) -> None:

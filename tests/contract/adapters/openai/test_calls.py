@@ -1,4 +1,5 @@
 import json
+import re
 from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha256
@@ -7,7 +8,7 @@ import pytest
 
 from combee.adapters.openai.model import OpenAIModel
 from combee.adapters.openai.wire import read_answer
-from combee.ports import PoisonError, PromptTooLongError
+from combee.ports import ConfigurationError, PoisonError, PromptTooLongError, TransientError
 from combee_schemas.model import Prompt, request_hash
 from support import model_rig
 from support.fake_openai import FakeOpenAI, fake_openai, refuses, says
@@ -18,6 +19,13 @@ server, build, model = model_rig.server, model_rig.build, model_rig.model
 RECORDED = "bf7a1a9bc3d5ceea8cf434701fbd6b10f9f95f56a848f7966e1a12a678ae294c"
 """The hash of this prompt, under which its reply stands in a log."""
 FREE = Prompt(system="Answer.", user="What?", reply_name="text")
+OTHER_LETTERS = Prompt(
+    system="Antworte. €\n",
+    user='naïve 😀\t"\\',
+    reply_name="lessons",
+    reply_schema=SCHEMA,
+    cache_key="combee-0123",
+)
 
 
 async def test_a_reply_is_parsed_and_its_cost_is_counted(model: OpenAIModel) -> None:
@@ -45,6 +53,35 @@ async def test_the_hash_is_of_the_bytes_that_are_sent_and_finds_what_was_recorde
     model = build(seed=4, max_output_tokens=99)
     assert (await model.ask(PROMPT)).request == model.request(PROMPT) == RECORDED
     assert sha256(server.seen[0].content).hexdigest() == RECORDED
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "refusals", "recorded"),
+    [
+        (FREE, {"temperature": None}, [], "00192f1a34353caa9174d2c5e51cbcaca2413823fed2312743e7c775dbcebf99"),
+        (OTHER_LETTERS, {}, [], "6e475eda6f4f33eb267d24a59bf00ec9d5e1cda1b80ad72f1e52dfd08077732e"),
+        (
+            PROMPT,
+            {"max_output_tokens": 99},
+            ["max_tokens", "temperature", "json_schema"],
+            "22adb666debe3720c6ca2dbcfd35f3a76d12fe563b23a0d41cb02fb0edd607e8",
+        ),
+    ],
+    ids=["free text", "letters of the world and a cache key", "options that a server refuses"],
+)
+async def test_each_form_of_a_request_has_the_hash_under_which_its_reply_stands_in_a_log(
+    server: FakeOpenAI,
+    build: Build,
+    prompt: Prompt,
+    options: dict[str, object],
+    refusals: list[str],
+    recorded: str,
+) -> None:
+    server.always = says('{"items": [], "text": "some"}')
+    server.will(*(refuses(400, f"{name} is not supported") for name in refusals))
+    model = build(**options)
+    assert (await model.ask(prompt)).request == model.request(prompt) == recorded
+    assert sha256(server.seen[-1].content).hexdigest() == recorded
 
 
 async def test_a_redirect_to_another_host_takes_the_question_there_and_the_key_not(
@@ -111,6 +148,46 @@ async def test_an_accounts_organisation_and_project_are_sent_as_the_vendors_clie
     await build().ask(PROMPT)
     headers = server.seen[0].headers
     assert (headers["openai-organization"], headers["openai-project"]) == ("org-1", "proj-1")
+
+
+async def test_headers_of_openais_own_variable_are_sent_to_every_server_and_their_keys_not_shown(
+    server: FakeOpenAI, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "OPENAI_CUSTOM_HEADERS", "X-Gateway-Key: g4teway\nAuthorization: Basic dG9wOnM\nX-Team: blue"
+    )
+    model = build(give_up_after_s=0)
+    await model.ask(PROMPT)
+    headers = server.seen[0].headers
+    assert (headers["x-gateway-key"], headers["x-team"]) == ("g4teway", "blue")
+    assert headers["authorization"] == "Basic dG9wOnM", "instead of the key"
+    server.always = refuses(401, "g4teway and dG9wOnM are wrong for team blue")
+    with pytest.raises(TransientError, match=r"\*\*\* and \*\*\* are wrong for team blue"):
+        await model.ask(PROMPT)
+
+
+async def test_the_most_talkative_logs_of_all_libraries_show_no_key_and_nothing_that_is_asked_or_answered(
+    server: FakeOpenAI, build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gateway-Key: g4teway")
+    caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", "openai")  # as OPENAI_LOG=debug does
+    secret = replace(PROMPT, system="s3cretsystem", user="s3cretquestion")
+    server.will(refuses(500, "s3cretrefusal"), says('{"items": ["s3cretanswer"]}'))
+    await build(base_url=server.url.replace("://", "://me:s3cretword@")).ask(secret)
+    assert "HTTP Response: POST 200" in caplog.text
+    assert not re.search(rf"{KEY}|g4teway|s3cret", caplog.text.replace("s3cretrefusal", ""))
+
+
+@pytest.mark.parametrize("proxy", ["http://me:pr0xyword@127.0.0.1:9", "gopher://me:pr0xyword@proxy"])
+async def test_the_password_of_a_proxy_is_not_shown(
+    build: Build, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    model = build(base_url="http://model.example/v1", give_up_after_s=0)
+    with pytest.raises((TransientError, ConfigurationError)) as raised:
+        await model.ask(PROMPT)
+    assert "pr0xyword" not in f"{raised.value} {model.trouble}"
 
 
 async def test_who_stands_in_the_address_is_sent_instead_of_the_key(server: FakeOpenAI, build: Build) -> None:

@@ -73,6 +73,7 @@ async def test_many_texts_go_in_requests_of_some_and_come_back_in_order(
     embedded = await build().embed(["a", "", "c" * 10_000])
     assert list(embedded.vectors) == [[1.0], [2.0], [3.0]]
     assert [exchange.body["input"] for exchange in server.seen] == [["a", " "], ["c" * 8_000]]
+    assert server.seen[0].content == b'{"model": "fake", "input": ["a", " "], "encoding_format": "float"}'
     assert embedded.usage.tokens_in == 5 + 2_000
     assert embedded.usage.calls == 2
 

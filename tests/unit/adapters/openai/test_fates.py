@@ -6,7 +6,8 @@ import aiohttp
 import httpx2
 import openai
 import pytest
-from openai import _exceptions
+from openai import _base_client, _exceptions, _legacy_response, _response
+from openai._extras import _common
 from openai.lib import azure
 
 from combee.adapters.openai.fates import Refusal, classify, fate, redact
@@ -77,12 +78,18 @@ def test_a_prompt_the_server_refuses_is_poison(status: int, message: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["key is tops3cret", "Incorrect API key: sk-abc***wxyz", "header Bearer abcdefgh is wrong"]
+    "text",
+    [
+        "key is tops3cret",
+        "Incorrect API key: sk-abc***wxyz",
+        "header Bearer abcdefgh is wrong",
+        "token eyJhbGciOiJ.eyJhdWQiOiJ.c2ln is wrong",
+    ],
 )
 def test_nothing_that_looks_like_a_secret_is_shown(text: str) -> None:
     shown = redact(text, "tops3cret")
     assert "***" in shown
-    assert not any(secret in shown for secret in ("tops3cret", "sk-abc", "abcdefgh"))
+    assert not any(secret in shown for secret in ("tops3cret", "sk-abc", "abcdefgh", "eyJ", "c2ln"))
 
 
 def test_a_placeholder_key_is_not_cut_out_of_the_servers_words() -> None:
@@ -106,12 +113,15 @@ FATES = {
     "InternalServerError": RETRIED,
     "InvalidWebhookSignatureError": SLOWLY,
     "LengthFinishReasonError": DEAD_LETTER,
+    "MissingDependencyError": SLOWLY,
+    "MissingStreamClassError": SLOWLY,
     "MutuallyExclusiveAuthError": SLOWLY,
     "NotFoundError": SLOWLY,
     "OAuthError": SLOWLY,
     "OpenAIError": SLOWLY,
     "PermissionDeniedError": SLOWLY,
     "RateLimitError": RETRIED,
+    "StreamAlreadyConsumed": SLOWLY,
     "SubjectTokenProviderError": SLOWLY,
     "UnprocessableEntityError": DEAD_LETTER,
     "WebSocketConnectionClosedError": SLOWLY,
@@ -123,7 +133,8 @@ FATES = {
 def exceptions_of_the_client() -> set[type[Exception]]:
     """Return every class of exceptions that the package shows, or has where a call may raise it."""
     shown = [getattr(openai, name) for name in openai.__all__ if name.endswith(("Error", "Exception"))]
-    own = [value for module in (_exceptions, azure) for value in tuple(vars(module).values())]
+    passed = (_exceptions, _base_client, _response, _legacy_response, _common, azure)
+    own = [value for module in passed for value in tuple(vars(module).values())]
     return {
         kind
         for kind in (*shown, *own)
