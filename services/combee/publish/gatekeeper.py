@@ -245,6 +245,13 @@ class Gatekeeper:
         production, candidate = compared
         if complaint := rejecting.unknown_entries(compare(production, candidate), verdict.entry_ids):
             raise PoisonError(complaint)
+        rejected = frozenset(verdict.entry_ids)
+        start, end = max(0, production.history_offset), candidate.history_offset
+        between = [
+            version.model_copy(update={"entries": tuple(e for e in version.entries if e.id in rejected)})
+            async for version in self._history.between(candidate.name, start, end)
+            if version.version >= production.version
+        ]
         command = Command(
             command_id=content_id("reject", candidate.name, str(candidate.version)),
             playbook=candidate.name,
@@ -258,6 +265,7 @@ class Gatekeeper:
             candidate=candidate,
             production=production,
             behind=rejecting.witnesses(await self._updates(compared), candidate, verdict.entry_ids),
+            between=between,
             budget_tokens=budget_tokens,
             now_ms=self._clock.now_ms(),
         )

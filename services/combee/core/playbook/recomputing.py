@@ -20,7 +20,7 @@ from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import apply_operations, evictions
 from combee.core.playbook.evidence import Place, here, ids_here
 from combee.core.playbook.rejecting import allowed
-from combee.core.playbook.rejections import permitted
+from combee.core.playbook.rejections import admitted
 from combee.core.playbook.screening import Screen, with_sources
 from combee.core.sources import names_of
 from combee_schemas.base import Holds
@@ -104,6 +104,9 @@ class Recomputation:
     _manifests: set[int] = field(default_factory=set)
     _merged_away: set[str] = field(default_factory=set)
     """Entries whose words went into those of others."""
+    _shared: Mapping[str, Entry] = field(default_factory=dict)
+    """The entries of the last version as recorded that had room for all of them: what a revocation brings back was
+    there before anything that came since."""
     _other: dict[Place, frozenset[str]] = field(default_factory=dict)
     """By version: its entries that are gone or say something else without what is revoked."""
 
@@ -168,7 +171,7 @@ class Recomputation:
         changes = [*self._differences(known)]
         if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
             budget = self._settings.playbook_tokens or budget_tokens
-            out = frozenset(evictions(entries, budget, self.recorded.entries))
+            out = frozenset(evictions(entries, budget, tuple(self._shared.values())))
             changes += [
                 Change(kind="evict", entry_id=entry.id, detail=entry.content[:300])
                 for entry in entries
@@ -204,23 +207,28 @@ class Recomputation:
 
     def _compare(self) -> None:
         says = {entry_id: entry.content for entry_id, entry in self.entries.items()}
-        other = frozenset(entry.id for entry in self.recorded.entries if says.get(entry.id) != entry.content)
+        recorded = {entry.id: entry.content for entry in self.recorded.entries}
+        other = frozenset(entry_id for entry_id, content in recorded.items() if says.get(entry_id) != content)
         if other:
             self._other[evidence.place(self.recorded)] = other
+        if says.items() <= recorded.items():
+            self._shared = self.entries
 
     def _cleaned(self, version: Playbook) -> Iterator[tuple[str, Entry]]:
-        """Yield a version's entries without revoked evidence, but those that rest on nothing else.
+        """Yield a version's entries without revoked evidence and sources, but those that rest on nothing else.
 
         What a person wrote or kept rests on the person; what somebody imported, on the evidence that it came with.
         """
-        gone = frozenset(self.barred.revoked)
+        gone, sources = frozenset(self.barred.revoked), evidence.barred_sources(self.barred, version)
         alone = {
             entry.id
             for entry in evidence.resting_on(version.entries, gone)
             if version.origin == "import" or not entry.by_hand
         }
         return (
-            (entry.id, evidence.without(entry, gone)) for entry in version.entries if entry.id not in alone
+            (entry.id, evidence.without(entry, gone, sources))
+            for entry in version.entries
+            if entry.id not in alone
         )
 
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
@@ -260,13 +268,13 @@ class Recomputation:
         return {**entries, **{entry.id: entry for entry in allowed(back.values(), after)}}
 
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
-        gone = frozenset(evidence.barred(self.barred, update.result.seen))
+        gone = frozenset(evidence.barred(self.barred, update))
         if not self._is_touched(before, update, gone):
             return {entry.id: entry for entry in after.entries}
         if _is_wholly(update, gone):
             return self.entries
         holds = holds_after(before, update.plan.settings.holds)
-        recorded = _drafted(before, update, holds, evidence.barred(before, update.result.seen))
+        recorded = _drafted(before, update, holds, evidence.barred(before, update))
         prepared = _Prepared(self, before, update, gone, recorded.placed)
         base = before.model_copy(
             update={"entries": tuple(prepared.entries.values()), "next_id": self.next_id}
@@ -512,13 +520,12 @@ def _drafted(
         )
     policy = settings.probation if update.plan.reason != "consolidate" else None
     screen = Screen.of(base, result.seen, settings, gone)
-    allowed_operations, _ = permitted(base, operations)
-    screened, _ = screen.screened(base, allowed_operations)
+    counting, _ = admitted(base, operations, screen)
     waits = policy is not None and (screen.proposes or not probation.is_off(policy))
     born: EntryState = probation.PROPOSED if waits else "active"
     return apply_operations(
         base,
-        screened,
+        counting,
         screen.heard(result.seen),
         revoked=gone,
         echoes=result.echoes,

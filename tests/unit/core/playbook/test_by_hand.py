@@ -211,6 +211,13 @@ def test_what_says_the_same_strengthens_it_and_leaves_its_words() -> None:
     assert (only(once).content, only(once).by_hand, changes(once)) == (RULE, True, [("duplicate", ID)])
 
 
+def test_an_update_that_says_it_in_slightly_other_words_supports_it_and_is_not_refused() -> None:
+    again = op(UPDATE, f"Please {RULE.lower()}", ID, evidence=("r-1",))
+    made = learned(imported(RULE), [again], [seen(1, "lab")])
+    assert (only(made).content, only(made).by_hand, only(made).evidence) == (RULE, True, ("r-1",))
+    assert changes(made) == [("duplicate", ID)]
+
+
 def test_no_consolidation_changes_it_and_none_asks_about_it() -> None:
     book = imported(RULE, OTHER)
     operations = [op(REMOVE, "", ID), op(UPDATE, POISON, "calc-00002"), op(MERGE, POISON, ID, "calc-00002")]
@@ -378,3 +385,31 @@ def test_rejecting_a_removal_takes_the_room_of_who_brought_something_since() -> 
     room = sum(map(entry_tokens, candidate.entries)) + 2
     after = without_entries(candidate, candidate, production, {removed.id: ("r-10",)}, budget_tokens=room)
     assert {removed.id, other.id} <= {kept.id for kept in after.entries}
+
+
+def test_rejecting_a_rewording_of_a_proposed_entry_leaves_the_proposal() -> None:
+    proposed = entry(ID, RULE, state="proposed", support=("r-1",), evidence=("r-1",), evidence_count=1)
+    production = empty("p").model_copy(update={"version": 1, "entries": (proposed,)})
+    candidate = production.model_copy(update={"version": 2, "entries": (entry(ID, POISON),)})
+    after = without_entries(candidate, candidate, production, {ID: ("r-2",)}, budget_tokens=PLENTY)
+    (kept,) = after.entries
+    assert (kept.content, kept.state, kept.support) == (RULE, "proposed", ("r-1",))
+    assert [(one.content, one.evidence) for one in after.rejected] == [(POISON, ("r-2",))]
+    promoted = production.model_copy(update={"version": 2, "entries": (entry(ID, RULE),)})
+    assert not without_entries(promoted, promoted, production, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
+
+
+def test_what_a_rejection_restores_keeps_who_confirmed_it_before_it_was_changed() -> None:
+    v1 = learned(empty("p"), [op(ADD, RULE, evidence=("r-0",))], [seen(0, "shop")])
+    v2 = learned(v1, [op(UPDATE, RULE, ID, evidence=("r-1",))], [seen(1, "alice")])
+    v3 = learned(v2, [op(UPDATE, POISON, ID, evidence=("r-2",))], [seen(2, "mallory")])
+    after = without_entries(v3, v3, v1, {ID: ("r-2",)}, between=[v1, v2, v3], budget_tokens=PLENTY)
+    (kept,) = after.entries
+    assert (kept.content, kept.evidence, kept.sources) == (RULE, ("r-0", "r-1"), ("shop", "alice"))
+
+
+def test_a_rejection_restores_nothing_that_is_revoked_since() -> None:
+    v1 = learned(empty("p"), [op(ADD, RULE, evidence=("r-0",))], [seen(0, "shop")])
+    v2 = learned(v1, [op(UPDATE, POISON, ID, evidence=("r-2",))], [seen(2, "mallory")])
+    now = v2.model_copy(update={"revoked": ("r-0",)})
+    assert not without_entries(now, v2, v1, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
