@@ -237,11 +237,11 @@ class Recomputation:
         was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
             known = {entry.id: entry for entry in after.entries}
-            stays = {entry.id for entry in allowed(self.entries.values(), after)} - out
+            stays = {entry.id: entry for entry in allowed(self._under_ids_of(after), after)}
             return {
                 entry_id: _in_state(entry, was.get(entry_id), known[entry_id]) if entry_id in known else entry
-                for entry_id, entry in self.entries.items()
-                if entry_id in stays
+                for entry_id, entry in stays.items()
+                if entry_id not in out
             }
         now = dict(self._cleaned(after))
         entries: dict[str, Entry] = {}
@@ -266,6 +266,15 @@ class Recomputation:
             if entry_id not in entries and entry_id not in out and entry_id not in was
         }
         return {**entries, **{entry.id: entry for entry in allowed(back.values(), after)}}
+
+    def _under_ids_of(self, version: Playbook) -> Iterator[Entry]:
+        """Yield the entries, those that a version brought back under the ids that it gave them."""
+        ids = {(entry.section, entry.content): entry.id for entry in version.entries}
+        known = frozenset(ids.values())
+        for entry_id, entry in self.entries.items():
+            given = ids.get((entry.section, entry.content), entry_id)
+            is_other = entry_id not in known and given not in self.entries
+            yield entry.model_copy(update={"id": given}) if is_other else entry
 
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
         gone = frozenset(evidence.barred(self.barred, update))

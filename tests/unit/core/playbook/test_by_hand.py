@@ -16,11 +16,24 @@ from combee.core.playbook.rejecting import without_entries, witnesses
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
 from combee_schemas.base import Source
-from combee_schemas.plan import CloseReason, Plan, PlanSettings, Probation
+from combee_schemas.plan import Probation
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import NodeResult, Operation, Seen, Update
-from support.playbooks import ADD, MERGE, PLENTY, REMOVE, UPDATE, after_command, changes, command, entry, op
+from combee_schemas.scan import Operation, Seen
+from support.playbooks import (
+    ADD,
+    MERGE,
+    PLENTY,
+    REMOVE,
+    UPDATE,
+    after_command,
+    changes,
+    command,
+    entry,
+    learned,
+    op,
+    update_of,
+)
 from support.rows import each_row
 
 RULE = "Refund within 14 days of the purchase"
@@ -34,39 +47,6 @@ def seen(n: int, source: str = "", *tags: tuple[str, str]) -> Seen:
     name = Source(name=source, proven="secret") if source else None
     given = tuple(BulletTag.model_validate({"id": entry_id, "tag": tag}) for entry_id, tag in tags)
     return Seen(reflection_id=f"r-{n}", offset=n, source=name, tags=given, shown_version=1 if tags else None)
-
-
-def update(
-    current: Playbook,
-    operations: Sequence[Operation],
-    reflections: Sequence[Seen],
-    reason: CloseReason = "size",
-    **settings: Any,
-) -> Update:
-    plan = Plan(
-        batch_id=f"b-{current.batch_sequence + 1}",
-        playbook="p",
-        sequence=current.batch_sequence + 1,
-        settings=PlanSettings(**{"sources": "proven", **settings}),
-        widths=(1,),
-        base_version=current.version,
-        reflections=max(1, len(reflections)),
-        reason=reason,
-    )
-    result = NodeResult(status="ok", operations=tuple(operations), seen=tuple(reflections))
-    return Update(plan=plan, node_id="n", result=result)
-
-
-def learned(
-    current: Playbook,
-    operations: Sequence[Operation],
-    reflections: Sequence[Seen],
-    reason: CloseReason = "size",
-    budget: int = PLENTY,
-    **settings: Any,
-) -> Playbook:
-    made = update(current, operations, reflections, reason, **settings)
-    return versions.after_update(current, made, budget_tokens=budget, now_ms=0)
 
 
 def imported(*contents: str, sources: Sequence[str] = ("shop", "desk")) -> Playbook:
@@ -284,12 +264,12 @@ def test_a_revocation_of_all_who_say_the_same_leaves_what_a_person_stands_behind
 
 def test_what_a_person_kept_stays_when_what_taught_it_is_revoked() -> None:
     first = empty("p")
-    made = update(first, [op(ADD, RULE, evidence=("r-1",))], [seen(1, "lab")])
+    made = update_of(first, [op(ADD, RULE, evidence=("r-1",))], [seen(1, "lab")])
     one = versions.after_update(first, made, budget_tokens=PLENTY, now_ms=0)
     keep = commands.keep(one, [ID], None)
     assert keep is not None
     kept = after_command(keep, one)
-    later = update(kept, [op(ADD, OTHER, evidence=("r-2",))], [seen(2, "shop")])
+    later = update_of(kept, [op(ADD, OTHER, evidence=("r-2",))], [seen(2, "shop")])
     last = versions.after_update(kept, later, budget_tokens=PLENTY, now_ms=0)
     book = Recomputation(first, last.model_copy(update={"revoked": ("r-1",)}))
     book.follow(one, made)
@@ -318,7 +298,7 @@ def test_a_batch_applied_again_judges_it_by_the_reflections_that_are_left(gone: 
     book = imported(RULE)
     operation, reflections = said(REMOVE, "shop", "desk", "lab")
     extra = op(ADD, OTHER, evidence=("r-9",))
-    made = update(book, [operation, extra], [*reflections, seen(9, "lab")])
+    made = update_of(book, [operation, extra], [*reflections, seen(9, "lab")])
     version = versions.after_update(book, made, budget_tokens=PLENTY, now_ms=0)
     assert contents(version) == [OTHER]
     again = Recomputation(book, version.model_copy(update={"revoked": (gone,)}))
@@ -364,9 +344,9 @@ def test_a_rejection_leaves_what_a_person_has_kept_or_written_since() -> None:
 
 def test_who_confirmed_an_entry_is_no_witness_of_what_it_was_changed_to() -> None:
     v1 = learned(empty("p"), [op(ADD, RULE, evidence=("r-0",))], [seen(0, "base")])
-    confirmed = update(v1, [op(UPDATE, RULE, ID, evidence=("r-1",))], [seen(1, "alice")])
+    confirmed = update_of(v1, [op(UPDATE, RULE, ID, evidence=("r-1",))], [seen(1, "alice")])
     v2 = versions.after_update(v1, confirmed, budget_tokens=PLENTY, now_ms=0)
-    poisoned = update(v2, [op(UPDATE, POISON, ID, evidence=("r-2",))], [seen(2, "mallory")])
+    poisoned = update_of(v2, [op(UPDATE, POISON, ID, evidence=("r-2",))], [seen(2, "mallory")])
     v3 = versions.after_update(v2, poisoned, budget_tokens=PLENTY, now_ms=0)
     assert witnesses([confirmed, poisoned], v3, [ID]) == {ID: ("r-2",)}
 
