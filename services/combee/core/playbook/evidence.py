@@ -107,6 +107,13 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
         )
         # An entry that this version did not change has not got what was refused for size.
         known |= {entry_id: entry for entry_id, entry in draft.entries.items() if entry_id in touched}
+    elif version.origin == "reject":
+        # What bore out the rejected words does not bear out those that are back.
+        taught = {rejected.entry_id: rejected.evidence for rejected in version.rejected}
+        known |= {
+            entry_id: without(known[entry_id], taught[entry_id])
+            for entry_id in touched & taught.keys() & known.keys()
+        }
     elif version.origin == "import":
         known = {
             entry.id: known[entry.id] for entry in version.entries if _is_same(known.get(entry.id), entry)

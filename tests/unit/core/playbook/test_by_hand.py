@@ -11,6 +11,7 @@ from combee.core.playbook import versions
 from combee.core.playbook.clusters import HARMFUL_FROM, clusters
 from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import evictions
+from combee.core.playbook.evidence import followed
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.rejecting import without_entries, witnesses
 from combee.core.playbook.versions import empty
@@ -393,3 +394,24 @@ def test_a_rejection_restores_nothing_that_is_revoked_since() -> None:
     v2 = learned(v1, [op(UPDATE, POISON, ID, evidence=("r-2",))], [seen(2, "mallory")])
     now = v2.model_copy(update={"revoked": ("r-0",)})
     assert not without_entries(now, v2, v1, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
+
+
+def test_what_a_rejection_restores_does_not_rest_on_who_taught_the_rejected_words() -> None:
+    many = tuple(f"r-{n}" for n in range(30))
+    v1 = learned(empty("p"), [op(ADD, RULE, evidence=many)], [seen(n, "shop") for n in range(30)])
+    v2 = learned(v1, [op(UPDATE, POISON, ID, evidence=("r-30",))], [seen(30, "mallory")])
+    v3 = versions.after_rejection(
+        v2,
+        command("reject", entry_ids=(ID,)),
+        candidate=v2,
+        production=v1,
+        behind={ID: ("r-30",)},
+        between=[v1, v2],
+        budget_tokens=PLENTY,
+        now_ms=0,
+    )
+    whole = v2.model_copy(
+        update={"entries": (only(v2).model_copy(update={"evidence": (*many, "r-30"), "evidence_count": 31}),)}
+    )
+    (kept,) = followed(whole, v3, None).entries
+    assert (kept.content, set(kept.evidence), kept.evidence_count) == (RULE, set(many), 30)
