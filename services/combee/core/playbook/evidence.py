@@ -190,9 +190,9 @@ def without(entry: Entry, revoked: Collection[str], sources: Collection[str] = (
     lost = len(entry.evidence) - len(left)
     count = max(0, entry.evidence_count - lost)
     names = tuple(name for name in entry.sources if name not in sources) if count or not lost else ()
-    if not lost and names == entry.sources:
-        return entry
     supporting = tuple(reflection_id for reflection_id in entry.support if reflection_id not in revoked)
+    if not lost and (names, supporting) == (entry.sources, entry.support):
+        return entry
     update = {
         "evidence": left,
         "evidence_count": count,

@@ -233,13 +233,15 @@ class Recomputation:
 
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
-        out = _evicted(after)
+        out, gone = _evicted(after), frozenset(self.barred.revoked)
         was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
             known = {entry.id: entry for entry in after.entries}
             stays = {entry.id: entry for entry in allowed(self._under_ids_of(after), after)}
             return {
-                entry_id: _in_state(entry, was.get(entry_id), known[entry_id]) if entry_id in known else entry
+                entry_id: _in_state(entry, was.get(entry_id), known[entry_id], gone)
+                if entry_id in known
+                else entry
                 for entry_id, entry in stays.items()
                 if entry_id not in out
             }
@@ -254,8 +256,9 @@ class Recomputation:
             # Whoever keeps an entry stands behind the words that it has then.
             is_kept = said is not None and entry.by_hand and not said.by_hand
             if same and mine is not None and (mine.content == entry.content or not is_kept):
-                mine = mine.model_copy(update={"by_hand": True}) if is_kept else mine
-                entries[entry.id] = _in_state(mine, said, entry)
+                kept = {"by_hand": True, "updated_version": entry.updated_version}
+                mine = mine.model_copy(update=kept) if is_kept else mine
+                entries[entry.id] = _in_state(mine, said, entry, gone)
             elif (is_kept or not same) and entry.id in now:
                 entries[entry.id] = now[entry.id]
         if after.origin in WHOLLY_NEW:
@@ -561,7 +564,7 @@ def _says_the_same(entry: Entry, other: Entry) -> bool:
     return (entry.section, entry.content) == (other.section, other.content)
 
 
-def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection[str] = ()) -> Entry:
+def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection[str]) -> Entry:
     """Return an entry in the state that a version gave it; one that this version did not change stays."""
     if was is not None and was.state == recorded.state != entry.state:
         return entry

@@ -415,3 +415,16 @@ def test_what_a_rejection_restores_does_not_rest_on_who_taught_the_rejected_word
     )
     (kept,) = followed(whole, v3, None).entries
     assert (kept.content, set(kept.evidence), kept.evidence_count) == (RULE, set(many), 30)
+
+
+def test_a_recomputation_has_what_a_person_kept_as_it_was_recorded() -> None:
+    first = empty("p")
+    made = update_of(first, [op(ADD, RULE, evidence=("r-1",))], [seen(1, "lab")])
+    one = versions.after_update(first, made, budget_tokens=PLENTY, now_ms=0)
+    keep = commands.keep(one, [ID], None)
+    assert keep is not None
+    kept = after_command(keep, one)
+    book = Recomputation(first, kept)
+    book.follow(one, made)
+    book.follow(kept, None)
+    assert tuple(book.entries.values()) == kept.entries

@@ -182,3 +182,14 @@ def test_what_a_revocation_brought_back_keeps_its_id_when_something_else_is_revo
         again.follow(version, one)
     left = again.result(budget_tokens=PLENTY)
     assert ([entry.id for entry in left.entries], left.changes) == ([entry.id for entry in back.entries], ())
+
+
+def test_a_proposal_keeps_no_support_that_is_revoked_also_where_it_is_no_evidence() -> None:
+    proposed = entry(
+        ENTRY, RULE, evidence=("r-2",), evidence_count=1, state="proposed", support=("r-1", "r-2")
+    )
+    oldest = empty("p").model_copy(update={"version": 7, "origin": "batch", "entries": (proposed,)})
+    edited = oldest.model_copy(update={"version": 8, "origin": "edit"})
+    book = Recomputation(oldest, barring(edited, "r-1", rule="id:r-1"))
+    book.follow(edited, None)
+    assert [one.support for one in book.result(budget_tokens=PLENTY).entries] == [("r-2",)]
