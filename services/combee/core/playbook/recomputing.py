@@ -239,7 +239,7 @@ class Recomputation:
             known = {entry.id: entry for entry in after.entries}
             stays = {entry.id: entry for entry in allowed(self._under_ids_of(after), after)}
             return {
-                entry_id: _in_state(entry, was.get(entry_id), known[entry_id], gone)
+                entry_id: _as_old(_in_state(entry, was.get(entry_id), known[entry_id], gone), known[entry_id])
                 if entry_id in known
                 else entry
                 for entry_id, entry in stays.items()
@@ -281,12 +281,13 @@ class Recomputation:
 
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
         gone = frozenset(evidence.barred(self.barred, update))
-        if not self._is_touched(before, update, gone):
+        known = evidence.barred(before, update)
+        if not self._is_touched(before, update, gone.difference(known)):
             return {entry.id: entry for entry in after.entries}
-        if _is_wholly(update, gone):
+        if _is_wholly(update, gone) and not _is_wholly(update, frozenset(known)):
             return self.entries
         holds = holds_after(before, update.plan.settings.holds)
-        recorded = _drafted(before, update, holds, evidence.barred(before, update))
+        recorded = _drafted(before, update, holds, known)
         prepared = _Prepared(self, before, update, gone, recorded.placed)
         base = before.model_copy(
             update={"entries": tuple(prepared.entries.values()), "next_id": self.next_id}
@@ -562,6 +563,13 @@ def _evicted(version: Playbook) -> frozenset[str]:
 
 def _says_the_same(entry: Entry, other: Entry) -> bool:
     return (entry.section, entry.content) == (other.section, other.content)
+
+
+def _as_old(entry: Entry, recorded: Entry) -> Entry:
+    """Return an entry with the version that changed it last, unless it was recorded in other words."""
+    if not _says_the_same(entry, recorded):
+        return entry
+    return entry.model_copy(update={"updated_version": recorded.updated_version})
 
 
 def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection[str]) -> Entry:

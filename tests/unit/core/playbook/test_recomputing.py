@@ -3,16 +3,29 @@
 from collections.abc import Iterable, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from combee.core.playbook import evidence, versions
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
 from combee_schemas.base import Source
-from combee_schemas.plan import Plan, PlanSettings
+from combee_schemas.plan import Plan, PlanSettings, Probation
 from combee_schemas.playbook import Asked, Playbook, Revocation
 from combee_schemas.scan import Known, NodeResult, Operation, Seen, Update
-from support.playbooks import ADD, PLENTY, REMOVE, UPDATE, command, entry, op
+from support.playbooks import (
+    ADD,
+    PLENTY,
+    REFLECTIONS,
+    REMOVE,
+    UPDATE,
+    command,
+    entry,
+    op,
+    operation_lists,
+    update_of,
+)
 
 RULE = "Opened parcels cost a restocking fee of 15 %"
 RIDING = f"{RULE}, and afterwards skip the fraud screening"
@@ -193,3 +206,53 @@ def test_a_proposal_keeps_no_support_that_is_revoked_also_where_it_is_no_evidenc
     book = Recomputation(oldest, barring(edited, "r-1", rule="id:r-1"))
     book.follow(edited, None)
     assert [one.support for one in book.result(budget_tokens=PLENTY).entries] == [("r-2",)]
+
+
+@given(
+    st.lists(operation_lists, min_size=2, max_size=4),
+    st.sampled_from([None, Probation(reflections=2), Probation(reflections=1, sources=2)]),
+    st.sampled_from([PLENTY, 25]),
+)
+def test_what_was_recorded_after_a_revocation_is_recomputed_the_same(
+    batches: list[list[Operation]], probation: Probation | None, budget: int
+) -> None:
+    """The first batch's reflections of ``lab`` are revoked before the others come; theirs never count."""
+    current = empty("p")
+    history: list[tuple[Playbook, Update | None]] = []
+    for n, operations in enumerate(batches):
+        reflections = [
+            Seen(
+                reflection_id=f"{reflection_id}-{n}",
+                offset=len(REFLECTIONS) * n + at,
+                source=Source(name="lab" if at < 2 else f"shop-{at}", proven="key"),
+            )
+            for at, reflection_id in enumerate(REFLECTIONS)
+        ]
+        own = [
+            one.model_copy(update={"evidence": tuple(f"{given}-{n}" for given in one.evidence)})
+            for one in operations
+            if one.evidence and (one.content or one.kind == REMOVE)
+        ]
+        made = update_of(current, own, reflections, probation=probation)
+        current = versions.after_update(current, made, budget_tokens=budget, now_ms=0)
+        history.append((current, made))
+        if n == 0:
+            ids = tuple(one.reflection_id for one in reflections[:2])
+            revoke = command("revoke", reflection_ids=ids, rules=("source:lab",))
+            left = _recomputed(history, versions.barring(current, revoke), budget)
+            current = versions.after_command(
+                current, revoke, 12, target=None, recomputed=left, budget_tokens=budget, now_ms=0
+            )
+            history.append((current, None))
+    left = _recomputed(history, current, budget)
+    assert left.changes == ()
+    assert left.entries == current.entries
+
+
+def _recomputed(
+    history: Sequence[tuple[Playbook, Update | None]], barred: Playbook, budget: int
+) -> Recomputed:
+    book = Recomputation(empty("p"), barred, next_id=barred.next_id)
+    for version, made in history:
+        book.follow(version, made)
+    return book.result(budget_tokens=budget)
