@@ -256,3 +256,22 @@ def _recomputed(
     for version, made in history:
         book.follow(version, made)
     return book.result(budget_tokens=budget)
+
+
+def test_a_batch_of_a_source_that_was_barred_already_is_recomputed_as_it_was_recorded() -> None:
+    """The last batch teaches nothing, and its settings let agents see what was only proposed."""
+    lab, shop = Source(name="lab", proven="key"), Source(name="shop", proven="key")
+    reflections = [Seen(reflection_id=f"r-{n}", offset=n, source=lab if n != 2 else shop) for n in (1, 2, 3)]
+    waits = Probation(reflections=2)
+    first = update_of(empty("p"), [added(RULE, "r-2")], reflections[:2], probation=waits)
+    held = versions.after_update(empty("p"), first, budget_tokens=PLENTY, now_ms=0)
+    revoke = command("revoke", reflection_ids=("r-1",), rules=("source:lab",))
+    left = _recomputed([(held, first)], versions.barring(held, revoke), PLENTY)
+    revoked = versions.after_command(
+        held, revoke, 12, target=None, recomputed=left, budget_tokens=PLENTY, now_ms=0
+    )
+    last = update_of(revoked, [], reflections[2:])
+    seen = versions.after_update(revoked, last, budget_tokens=PLENTY, now_ms=0)
+    assert [one.state for one in seen.entries] == ["active"]
+    left = _recomputed([(held, first), (revoked, None), (seen, last)], seen, PLENTY)
+    assert (left.entries, left.changes) == (seen.entries, ())
