@@ -159,8 +159,21 @@ def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: Gon
         book = {entry_id: line.copy() for entry_id, line in lines[start].items()}
         if version.origin == "batch":
             apply(book, updates[version.batch_sequence], says[start], says[version.version], gone)
+        else:
+            book = under_ids_of(says[version.version], book)
         lines[version.version] = book
     return lines[history[-1].version]
+
+
+def under_ids_of(says: Mapping[str, str], book: Lines) -> Lines:
+    """Return the lines, those that a version brought back under the ids that it gave them."""
+    ids = {content: entry_id for entry_id, content in says.items()}
+    other = {
+        entry_id: ids[line.content]
+        for entry_id, line in book.items()
+        if entry_id not in says and ids.get(line.content, entry_id) not in book
+    }
+    return {other.get(entry_id, entry_id): line for entry_id, line in book.items()}
 
 
 def apply(

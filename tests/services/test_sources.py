@@ -610,6 +610,24 @@ async def test_a_revocation_tells_apart_what_has_one_id() -> None:
         await ids("r-1")
 
 
+async def test_revoking_a_source_takes_back_what_counts_as_its_own_and_not_what_only_claims_its_name() -> (
+    None
+):
+    claim = outgoing(reflection(1, source=Source(name="shop")))
+    found = await learned([teaching(0, "shop"), claim, teaching(2)])
+    version, now_ms = ledger.latest(found.log), found.clock.now_ms()
+
+    async def ids(rule: str) -> set[str]:
+        return {*(await meant(found.log, [version], [rule], now_ms=now_ms)).ids}
+
+    assert await ids("source:shop") == {"r-0~by~shop"}
+    assert await ids("source:unproven") == {"r-1", "r-2"}
+    await found.log.produce(outgoing(reflection(3, source=Source(name="shop"))), teaching(4, "shop"))
+    assert await ids("source:shop") == {"r-0~by~shop", "r-4~by~shop"}, "what waits shows a proof, or claims"
+    read = await recording(found.log, NAME, Range(), [Selection.parse("source:shop")])
+    assert {arrival.reflection_id for arrival in read.arrivals} == {"r-1", "r-2"}
+
+
 async def test_a_variant_goes_without_one_of_two_that_have_one_id() -> None:
     found = await both_learned()
 

@@ -1,5 +1,6 @@
 """A playbook of three entries, and short ways to apply operations, updates and commands to it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -9,9 +10,9 @@ from combee.core.playbook.entries import apply_operations, finish
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Usage
 from combee_schemas.command import Command
-from combee_schemas.plan import Plan
+from combee_schemas.plan import CloseReason, Plan, PlanSettings
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
-from combee_schemas.scan import Operation, OperationKind, Seen, Update
+from combee_schemas.scan import NodeResult, Operation, OperationKind, Seen, Update
 from support.flat import flat
 
 ADD, UPDATE, MERGE, REMOVE = (
@@ -111,6 +112,43 @@ def an_update(*operations: Operation, status: str = "ok", seen_: tuple[Seen, ...
 
 def after_update(update: Update, current: Playbook = BASE) -> Playbook:
     return versions.after_update(current, update, budget_tokens=PLENTY, now_ms=99)
+
+
+def update_of(
+    current: Playbook,
+    operations: Sequence[Operation],
+    reflections: Sequence[Seen],
+    reason: CloseReason = "size",
+    **settings: Any,
+) -> Update:
+    """Return what the next batch of a playbook made of these reflections; only proven sources count."""
+    sequence = current.batch_sequence + 1
+    plan = Plan(
+        batch_id=f"b-{sequence}",
+        playbook="p",
+        sequence=sequence,
+        settings=PlanSettings(**{"sources": "proven", **settings}),
+        widths=(1,),
+        base_version=current.version,
+        through_offset=max((each.offset for each in reflections), default=current.through_offset),
+        reflections=max(1, len(reflections)),
+        reason=reason,
+    )
+    result = NodeResult(status="ok", operations=tuple(operations), seen=tuple(reflections))
+    return Update(plan=plan, node_id="n", result=result)
+
+
+def learned(
+    current: Playbook,
+    operations: Sequence[Operation],
+    reflections: Sequence[Seen],
+    reason: CloseReason = "size",
+    budget: int = PLENTY,
+    **settings: Any,
+) -> Playbook:
+    """Return the version that such a batch makes."""
+    made = update_of(current, operations, reflections, reason, **settings)
+    return versions.after_update(current, made, budget_tokens=budget, now_ms=0)
 
 
 def command(kind: str, **fields: Any) -> Command:

@@ -10,18 +10,20 @@ from combee.core.identity import derived_ids, full_name, meant_by, owner_of
 from combee.core.playbook.branching import learns
 from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.operations import normalise, union
-from combee.core.playbook.recomputing import Fate, Mixed, Recomputed
+from combee.core.playbook.recomputing import DEFAULTS, Fate, Mixed, Recomputed
 from combee.core.replaying.selection import TIMED, Selection
-from combee.core.sources import UNPROVEN, source_name
 from combee.evidence import identified, in_time, members_of
 from combee.history import messages, newest_playbooks, partition_of
 from combee.ports import Log, Record
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.records import PROOF_HEADER
 
 Rules = Mapping[str, Selection]
 """By their texts."""
+LISTED = TIMED | {"source"}
+"""Rules about what a manifest says of its members."""
 Matches = dict[str, dict[str, None]]
 """By the texts of rules: the reflections that they mean."""
 
@@ -42,9 +44,9 @@ class Meant:
 async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str], *, now_ms: int) -> Meant:
     """Return the reflections that ids (of a reflection or a trace) and rules mean: of a playbook and its branches.
 
-    Sources, ids and times are known of all reflections, by the manifests and the updates; words, and traces that no
-    id was derived from, only as long as the reflections are retained. The time of a reflection is when its batch was
-    closed, ``now_ms`` if it still waits for one: a record's own timestamp is what its producer says.
+    Sources, ids and times are known of all reflections, by the manifests; words, and traces that no id was derived
+    from, only as long as the reflections are retained. The source of a reflection is what it was counted as, and its
+    time when its batch was closed; if it still waits for one, what it claims, and ``now_ms``.
 
     Raises
     ------
@@ -60,12 +62,10 @@ async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str], *, n
     matches: Matches = {text: {} for text in rules}
     async with in_time(current):
         await _named(log, lines, rules, matches)
-        if by_source := {text: rule for text, rule in rules.items() if rule.kind == "source"}:
-            await _taught_by(log, current.name, by_source, matches)
-        if by_time := {text: rule for text, rule in rules.items() if rule.kind in TIMED}:
-            await _timed(log, current, by_time, matches, now_ms)
+        if listed := {text: rule for text, rule in rules.items() if rule.kind in LISTED}:
+            await _listed(log, current, listed, matches, now_ms)
         named = {text for text, rule in rules.items() if rule.kind == "id" and matches[text]}
-        if by_body := {text: rules[text] for text in rules.keys() - named - by_time.keys()}:
+        if by_body := {text: rules[text] for text in rules.keys() - named - listed.keys()}:
             await _retained(log, current.name, by_body, matches, now_ms)
     return Meant(
         ids=union(*matches.values()),
@@ -118,34 +118,31 @@ async def _named(log: Log, lines: Sequence[Playbook], rules: Rules, matches: Mat
         matches[text] |= dict.fromkeys([*sent, *(own_id for own_id in derived if own_id in known)])
 
 
-async def _taught_by(log: Log, name: str, rules: Rules, matches: Matches) -> None:
-    """Find what rules about sources mean, as far as updates remember it."""
-    by_source = {rule.value: text for text, rule in rules.items()}
-    async with aclosing(messages(log, topics.UPDATES, name)) as updates:
-        async for update in updates:
-            for seen in update.result.seen:
-                taught_by = source_name(seen.source, update.plan.settings.sources)
-                text = by_source.get(taught_by or UNPROVEN)
-                if text is not None:
-                    matches[text][seen.reflection_id] = None
+async def _listed(log: Log, current: Playbook, rules: Rules, matches: Matches, now_ms: int) -> None:
+    """Find what rules about sources and times mean, by the manifests.
 
-
-async def _timed(log: Log, current: Playbook, rules: Rules, matches: Matches, now_ms: int) -> None:
-    """Find what rules about times mean, by the manifests; what has none yet has the time ``now_ms``."""
-    through = current.through_offset
+    What has no manifest yet has the time ``now_ms``. It has the source that it claims if claims count, or if it shows
+    a proof.
+    """
+    through, names = current.through_offset, DEFAULTS.sources
     async with aclosing(messages(log, topics.BATCHES, current.name)) as batches:
         async for batch in batches:
             through = max(through, batch.plan.through_offset)
             if batch.plan.reason == "revoke":
                 continue  # its members came with earlier batches
+            names, at_ms = batch.plan.settings.sources, batch.plan.closed_at_ms
             for text, rule in rules.items():
-                if rule.means_time(batch.plan.closed_at_ms):
-                    matches[text] |= dict.fromkeys(member.reflection_id for member in batch.members)
-    waiting = [text for text, rule in rules.items() if rule.means_time(now_ms)]
-    if waiting:
-        async with aclosing(identified(log, current.name, through + 1)) as reflections:
-            async for _, reflection in reflections:
-                for text in waiting:
+                matches[text] |= {
+                    member.reflection_id: None
+                    for member in batch.members
+                    if rule.lists(member.source, at_ms, names)
+                }
+    async with aclosing(identified(log, current.name, through + 1)) as reflections:
+        async for record, reflection in reflections:
+            is_claimed = names == "declared" or PROOF_HEADER in dict(record.headers)
+            source = reflection.source if is_claimed else None
+            for text, rule in rules.items():
+                if rule.lists(source, now_ms):
                     matches[text][reflection.reflection_id] = None
 
 

@@ -161,6 +161,11 @@ def source_name(source: Source | None, names: SourceNames) -> str:
     return source.name if source and source.proven else UNPROVEN
 
 
+def counted_name(source: Source | None, names: SourceNames) -> str:
+    """Return the name under which something is counted and revoked; what has none is unproven."""
+    return source_name(source, names) or UNPROVEN
+
+
 def names_of(seen: Iterable[Seen], names: SourceNames) -> dict[str, str]:
     """Return the names under which reflections count, by their ids, as far as they have one."""
     named = ((reflection.reflection_id, source_name(reflection.source, names)) for reflection in seen)

@@ -18,6 +18,10 @@ IGNORABLE = (
 """Unicode's Default_Ignorable_Code_Point, as the inside of a character class. Unicode has reserved all of them: a new
 version assigns characters within these ranges, it adds no others."""
 _IGNORABLE = re.compile(f"[{IGNORABLE}]+")
+_RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2071\u2074-\u207f]+")
+_SMALL = "\u00bc-\u00be\u2080-\u2089\u2150-\u215e\u2189"
+"""Lowered digits and fractions, as the inside of a character class."""
+_BESIDE_A_DIGIT = re.compile(f"(?<=[0-9])(?=[{_SMALL}])|(?<=[{_SMALL}])(?=[0-9])")
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _UNSEEN = re.compile(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufff9-\ufffb{IGNORABLE}]+")
 _CHAT_TOKEN = re.compile(
@@ -69,7 +73,8 @@ _VIRAMA = 9
 def comparable(text: str, *, cased: bool = False) -> str:
     """Return what spellings of one text have in common: neither form, case, spacing nor unseen characters matter.
 
-    ``cased`` keeps the case.
+    ``cased`` keeps what can be another word or number: the case, and where digits are raised, lowered or in a
+    fraction. 10² is 10^2 then, not 102.
     """
     if not text.isascii():
         text = _folded(text, cased=cased)
@@ -79,7 +84,10 @@ def comparable(text: str, *, cased: bool = False) -> str:
 
 
 def _folded(text: str, *, cased: bool) -> str:
-    text = unicodedata.normalize("NFKC", _with_few_marks(_IGNORABLE.sub("", text)))
+    text = _with_few_marks(_IGNORABLE.sub("", text))
+    if cased:
+        text = _BESIDE_A_DIGIT.sub(" ", _RAISED.sub(r"^\g<0>", text))
+    text = unicodedata.normalize("NFKC", text)
     while not cased and (again := unicodedata.normalize("NFKC", text.casefold())) != text:
         text = again
     return text

@@ -11,6 +11,7 @@ from combee.publish.decide.facts import (
     AdoptionOf,
     AllRevoked,
     Bodies,
+    EntriesBetween,
     EvidenceLeft,
     FirstReflection,
     HasCome,
@@ -83,6 +84,13 @@ class Reader:
                 return await adoption_of(self._log, current, line, target, self._exactly)
             case UpdatesBetween(name=name, after=after, through=through):
                 return await updates_between(self._log, name, after, through)
+            case EntriesBetween(name=name, start=start, end=end, entry_ids=entry_ids):
+                return [
+                    version.model_copy(
+                        update={"entries": tuple(entry for entry in version.entries if entry.id in entry_ids)}
+                    )
+                    async for version in self._history.between(name, start, end)
+                ]
             case Bodies(partition=partition, offsets=offsets):
                 source = TopicPartition(topic=topics.REFLECTIONS.name, partition=partition)
                 return await self._log.read_at(source, list(offsets))

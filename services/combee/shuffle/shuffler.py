@@ -15,7 +15,7 @@ import structlog
 
 from combee.core.formats.intake import nothing_said
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.core.sources import UNPROVEN, source_name
+from combee.core.sources import counted_name
 from combee.core.tenants import Tenants
 from combee.history import partition_of
 from combee.ports import (
@@ -450,9 +450,7 @@ class Shuffler:
                     len(record.value or b""),
                     self._clock.monotonic(),
                     batch_size=self._rules.batch_size(state, line),
-                    source=(source_name(reflection.source, self._settings.sources) or UNPROVEN)
-                    if share
-                    else "",
+                    source=counted_name(reflection.source, self._settings.sources) if share else "",
                     share=share,
                     again=again is not None,
                     context=self._tracing.context_of(record),

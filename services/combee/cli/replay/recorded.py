@@ -11,7 +11,7 @@ from combee.history import History, messages, partition_of
 from combee.ports import FatalError, Log, Outgoing, Record
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
-from combee_schemas.batch import Batch
+from combee_schemas.batch import Batch, Member
 from combee_schemas.playbook import Playbook
 from combee_schemas.records import IDENTITY_HEADER
 from combee_schemas.reflection import Reflection
@@ -106,7 +106,7 @@ async def _arrivals(
 ) -> None:
     source = await partition_of(log, topics.REFLECTIONS, name)
     places = {
-        member.offset: (member.reflection_id, batch.plan)
+        member.offset: (member, batch.plan)
         for batch in read.batches.values()
         if batch.plan.reason != "revoke"  # its members are those of earlier batches
         and (not wanted.times_ms or wanted.times_ms[0] <= batch.plan.closed_at_ms < wanted.times_ms[1])
@@ -120,14 +120,14 @@ async def _arrivals(
     if len(kept) < len(places) and not begins_later:
         raise FatalError(_expired(first, since_ms, len(places) - len(kept)))
     async for record in records_at(log, name, kept):
-        reflection_id, plan = places[record.offset]
-        reflection = _counted(record, reflection_id)
-        if reflection is None or any(rule.matches(reflection, plan.closed_at_ms) for rule in without):
+        member, plan = places[record.offset]
+        reflection, names = _counted(record, member), plan.settings.sources
+        if reflection is None or any(rule.matches(reflection, plan.closed_at_ms, names) for rule in without):
             continue
         read.arrivals.append(
             Arrival(
                 offset=record.offset,
-                reflection_id=reflection_id,
+                reflection_id=member.reflection_id,
                 at_ms=record.timestamp_ms,
                 size=len(record.value or b"") - needless_bytes(reflection, name),
                 sequence=plan.sequence,
@@ -135,10 +135,11 @@ async def _arrivals(
         )
 
 
-def _counted(record: Record, own_id: str) -> Reflection | None:
-    """Return a reflection under the id that it counted under; None if it cannot be read."""
+def _counted(record: Record, member: Member) -> Reflection | None:
+    """Return a reflection under the id and the source that it counted under; None if it cannot be read."""
     reflection = topics.REFLECTIONS.read_or_none(record)
-    return reflection and reflection.model_copy(update={"reflection_id": own_id})
+    counted = {"reflection_id": member.reflection_id, "source": member.source}
+    return reflection and reflection.model_copy(update=counted)
 
 
 def _expired(first: int, since_ms: int | None, count: int) -> str:

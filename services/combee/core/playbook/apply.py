@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from combee.core.playbook import components, entries, probation
 from combee.core.playbook.draft import Draft
-from combee.core.playbook.rejections import permitted
-from combee.core.playbook.screening import Refused, Screen, with_sources
+from combee.core.playbook.rejections import admitted
+from combee.core.playbook.screening import Screen, with_sources
 from combee.core.sources import names_of
 from combee_schemas.base import Holds
 from combee_schemas.plan import PlanSettings, Probation
@@ -60,10 +60,7 @@ def applied(
     screen = Screen.of(base, seen, settings if kind == "entries" else None, revoked)
     names = names_of(seen, settings.sources) if settings else {}
     seen = screen.heard(seen)
-    barred: Sequence[Refused] = ()
-    if settings is not None and kind == "entries":
-        usable, barred = permitted(base, usable)
-    usable, refused = screen.screened(base, usable)
+    usable, refused = admitted(base, usable, screen)
     if kind == "components":
         draft = components.apply_operations(
             base, usable, seen, budget_tokens=budget_tokens, revoked=revoked, echoes=echoes, known=known
@@ -87,7 +84,7 @@ def applied(
             _review(base, draft, names, policy, screen)
         _name_sources(draft, names)
         sections, remaining = entries.finish(base, draft, budget_tokens)
-    for refusal in (*barred, *refused):
+    for refusal in refused:
         text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
         draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
     if kind != holds:

@@ -11,11 +11,12 @@ from itertools import chain
 from combee.core.flags import flags
 from combee.core.formats.render import section_order
 from combee.core.playbook.draft import NO_IDS, Draft, drafted, rest_on, united
-from combee.core.playbook.operations import normalise, union
+from combee.core.playbook.operations import union
 from combee.core.playbook.probation import is_active
 from combee.core.prompt import entry_tokens
 from combee.core.similarity.lessons import same_lesson
 from combee.core.sources import UNPROVEN
+from combee.core.text import comparable
 from combee_schemas.playbook import Entry, EntryState, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
 
@@ -224,8 +225,8 @@ def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
     """Let an entry rest on an operation that says the same; its own words stay."""
     strengthened = entry.model_copy(update={"by_hand": draft.by_hand or entry.by_hand})
     draft.put(rest_on(strengthened, operation.evidence, draft.version))
-    differs = normalise(operation.content) != normalise(entry.content)
-    words = f": {operation.content}" if differs else ""
+    said, known = (comparable(content).rstrip(".") for content in (operation.content, entry.content))
+    words = f": {operation.content}" if said != known else ""
     draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
 
 

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from combee.core.playbook.apply import applied
 from combee.core.playbook.operations import union
 from combee.core.replaying.selection import Selection
+from combee.core.sources import counted_name
 from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook, Revocation
-from combee_schemas.scan import Seen, Update
+from combee_schemas.scan import Update
 
 NO_BUDGET = 10**9
 """Tokens that no playbook has: entries that were evicted are taken from the version's changes instead."""
@@ -100,12 +101,19 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
             update.result.seen,
             holds=update.plan.settings.holds,
             budget_tokens=NO_BUDGET,
-            revoked=barred(before, update.result.seen),
+            revoked=barred(before, update),
             known=update.result.known,
             settings=update.plan.settings,
         )
         # An entry that this version did not change has not got what was refused for size.
         known |= {entry_id: entry for entry_id, entry in draft.entries.items() if entry_id in touched}
+    elif version.origin == "reject":
+        # What bore out the rejected words does not bear out those that are back.
+        taught = {rejected.entry_id: rejected.evidence for rejected in version.rejected}
+        known |= {
+            entry_id: without(known[entry_id], taught[entry_id])
+            for entry_id in touched & taught.keys() & known.keys()
+        }
     elif version.origin == "import":
         known = {
             entry.id: known[entry.id] for entry in version.entries if _is_same(known.get(entry.id), entry)
@@ -142,16 +150,29 @@ def naming_news(version: Playbook, before: Collection[str]) -> Playbook:
     return version.model_copy(update={"revoked": news})
 
 
-def barred(playbook: Playbook, seen: Iterable[Seen]) -> tuple[str, ...]:
-    """Return the reflections that never count: those that were revoked, and of ``seen`` those of a revoked source."""
-    named = (revocation.rule for revocation in playbook.revocations if revocation.rule.startswith("source:"))
-    sources = {rule.value for rule in map(Selection.parse, named) if rule.is_open_ended}
+def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
+    """Return the reflections that never count: those that were revoked, and of a batch those of a revoked source."""
+    sources = barred_sources(playbook)
     later = (
-        reflection.reflection_id
-        for reflection in seen
-        if reflection.source and reflection.source.name in sources
+        seen.reflection_id
+        for seen in update.result.seen
+        if counted_name(seen.source, update.plan.settings.sources) in sources
     )
     return union(playbook.revoked, later) if sources else playbook.revoked
+
+
+def barred_sources(playbook: Playbook, at: Playbook | None = None) -> frozenset[str]:
+    """Return the sources of which nothing ever counts: those that a revocation names.
+
+    ``at``: also those of which nothing counts that was in this earlier version, such as all that proves nothing.
+    """
+    since = at.version if at is not None and at.name == playbook.name else playbook.version + 1
+    rules = (
+        (Selection.parse(revocation.rule), revocation.version)
+        for revocation in playbook.revocations
+        if revocation.rule.startswith("source:")
+    )
+    return frozenset(rule.value for rule, version in rules if rule.is_open_ended or version > since)
 
 
 def resting_on(entries: Iterable[Entry], revoked: Collection[str]) -> list[Entry]:
@@ -160,18 +181,26 @@ def resting_on(entries: Iterable[Entry], revoked: Collection[str]) -> list[Entry
     return [entry for entry, rest in left if not rest.evidence and not rest.evidence_count]
 
 
-def without(entry: Entry, revoked: Collection[str]) -> Entry:
-    """Return an entry without ``revoked`` evidence."""
+def without(entry: Entry, revoked: Collection[str], sources: Collection[str] = ()) -> Entry:
+    """Return an entry without ``revoked`` evidence, and without the names of the ``sources`` that are revoked.
+
+    What is left without evidence names no source.
+    """
     left = tuple(reflection_id for reflection_id in entry.evidence if reflection_id not in revoked)
     lost = len(entry.evidence) - len(left)
+    count = max(0, entry.evidence_count - lost)
+    names = tuple(name for name in entry.sources if name not in sources) if count or not lost else ()
     supporting = tuple(reflection_id for reflection_id in entry.support if reflection_id not in revoked)
+    if not lost and (names, supporting) == (entry.sources, entry.support):
+        return entry
     update = {
         "evidence": left,
-        "evidence_count": (count := max(0, entry.evidence_count - lost)),
+        "evidence_count": count,
         "guessed_count": min(entry.guessed_count, count),
+        "sources": names,
         "support": supporting,
     }
-    return entry.model_copy(update=update) if lost else entry
+    return entry.model_copy(update=update)
 
 
 def kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:

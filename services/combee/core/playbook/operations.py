@@ -7,7 +7,8 @@ from typing import Any
 
 from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.sections import MAX_SECTION_CHARS
-from combee.core.text import clean_line, comparable
+from combee.core.similarity.wording import wording
+from combee.core.text import clean_line
 from combee_schemas.playbook import ACE_SECTIONS
 from combee_schemas.scan import Operation, OperationKind, Seen
 
@@ -22,9 +23,9 @@ TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 
 KINDS = {kind.value: kind for kind in OperationKind}
 
 
-def normalise(content: str) -> str:
-    """Return what makes two contents the same lesson: letters, digits and signs."""
-    return comparable(content).rstrip(".")
+def normalise(content: str) -> tuple[str, ...]:
+    """Return what two contents have in common that are the same lesson, slips of the pen aside."""
+    return wording(content).words
 
 
 def union(*ids: Iterable[str]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import apply_operations, evictions
 from combee.core.playbook.evidence import Place, here, ids_here
 from combee.core.playbook.rejecting import allowed
-from combee.core.playbook.rejections import permitted
+from combee.core.playbook.rejections import admitted
 from combee.core.playbook.screening import Screen, with_sources
 from combee.core.sources import names_of
 from combee_schemas.base import Holds
@@ -104,6 +104,9 @@ class Recomputation:
     _manifests: set[int] = field(default_factory=set)
     _merged_away: set[str] = field(default_factory=set)
     """Entries whose words went into those of others."""
+    _shared: Mapping[str, Entry] = field(default_factory=dict)
+    """The entries of the last version as recorded that had room for all of them: what a revocation brings back was
+    there before anything that came since."""
     _other: dict[Place, frozenset[str]] = field(default_factory=dict)
     """By version: its entries that are gone or say something else without what is revoked."""
 
@@ -168,7 +171,7 @@ class Recomputation:
         changes = [*self._differences(known)]
         if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
             budget = self._settings.playbook_tokens or budget_tokens
-            out = frozenset(evictions(entries, budget, self.recorded.entries))
+            out = frozenset(evictions(entries, budget, tuple(self._shared.values())))
             changes += [
                 Change(kind="evict", entry_id=entry.id, detail=entry.content[:300])
                 for entry in entries
@@ -204,36 +207,43 @@ class Recomputation:
 
     def _compare(self) -> None:
         says = {entry_id: entry.content for entry_id, entry in self.entries.items()}
-        other = frozenset(entry.id for entry in self.recorded.entries if says.get(entry.id) != entry.content)
+        recorded = {entry.id: entry.content for entry in self.recorded.entries}
+        other = frozenset(entry_id for entry_id, content in recorded.items() if says.get(entry_id) != content)
         if other:
             self._other[evidence.place(self.recorded)] = other
+        if says.items() <= recorded.items():
+            self._shared = self.entries
 
     def _cleaned(self, version: Playbook) -> Iterator[tuple[str, Entry]]:
-        """Yield a version's entries without revoked evidence, but those that rest on nothing else.
+        """Yield a version's entries without revoked evidence and sources, but those that rest on nothing else.
 
         What a person wrote or kept rests on the person; what somebody imported, on the evidence that it came with.
         """
-        gone = frozenset(self.barred.revoked)
+        gone, sources = frozenset(self.barred.revoked), evidence.barred_sources(self.barred, version)
         alone = {
             entry.id
             for entry in evidence.resting_on(version.entries, gone)
             if version.origin == "import" or not entry.by_hand
         }
         return (
-            (entry.id, evidence.without(entry, gone)) for entry in version.entries if entry.id not in alone
+            (entry.id, evidence.without(entry, gone, sources))
+            for entry in version.entries
+            if entry.id not in alone
         )
 
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
-        out = _evicted(after)
+        out, gone = _evicted(after), frozenset(self.barred.revoked)
         was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
             known = {entry.id: entry for entry in after.entries}
-            stays = {entry.id for entry in allowed(self.entries.values(), after)} - out
+            stays = {entry.id: entry for entry in allowed(self._under_ids_of(after), after)}
             return {
-                entry_id: _in_state(entry, was.get(entry_id), known[entry_id]) if entry_id in known else entry
-                for entry_id, entry in self.entries.items()
-                if entry_id in stays
+                entry_id: _as_old(_in_state(entry, was.get(entry_id), known[entry_id], gone), known[entry_id])
+                if entry_id in known
+                else entry
+                for entry_id, entry in stays.items()
+                if entry_id not in out
             }
         now = dict(self._cleaned(after))
         entries: dict[str, Entry] = {}
@@ -246,8 +256,9 @@ class Recomputation:
             # Whoever keeps an entry stands behind the words that it has then.
             is_kept = said is not None and entry.by_hand and not said.by_hand
             if same and mine is not None and (mine.content == entry.content or not is_kept):
-                mine = mine.model_copy(update={"by_hand": True}) if is_kept else mine
-                entries[entry.id] = _in_state(mine, said, entry)
+                kept = {"by_hand": True, "updated_version": entry.updated_version}
+                mine = mine.model_copy(update=kept) if is_kept else mine
+                entries[entry.id] = _in_state(mine, said, entry, gone)
             elif (is_kept or not same) and entry.id in now:
                 entries[entry.id] = now[entry.id]
         if after.origin in WHOLLY_NEW:
@@ -259,14 +270,24 @@ class Recomputation:
         }
         return {**entries, **{entry.id: entry for entry in allowed(back.values(), after)}}
 
+    def _under_ids_of(self, version: Playbook) -> Iterator[Entry]:
+        """Yield the entries, those that a version brought back under the ids that it gave them."""
+        ids = {(entry.section, entry.content): entry.id for entry in version.entries}
+        known = frozenset(ids.values())
+        for entry_id, entry in self.entries.items():
+            given = ids.get((entry.section, entry.content), entry_id)
+            is_other = entry_id not in known and given not in self.entries
+            yield entry.model_copy(update={"id": given}) if is_other else entry
+
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
-        gone = frozenset(evidence.barred(self.barred, update.result.seen))
-        if not self._is_touched(before, update, gone):
+        gone = frozenset(evidence.barred(self.barred, update))
+        known = evidence.barred(before, update)
+        if not self._is_touched(before, update, gone.difference(known)):
             return {entry.id: entry for entry in after.entries}
-        if _is_wholly(update, gone):
+        if _is_wholly(update, gone) and not _is_wholly(update, frozenset(known)):
             return self.entries
         holds = holds_after(before, update.plan.settings.holds)
-        recorded = _drafted(before, update, holds, evidence.barred(before, update.result.seen))
+        recorded = _drafted(before, update, holds, known)
         prepared = _Prepared(self, before, update, gone, recorded.placed)
         base = before.model_copy(
             update={"entries": tuple(prepared.entries.values()), "next_id": self.next_id}
@@ -512,13 +533,12 @@ def _drafted(
         )
     policy = settings.probation if update.plan.reason != "consolidate" else None
     screen = Screen.of(base, result.seen, settings, gone)
-    allowed_operations, _ = permitted(base, operations)
-    screened, _ = screen.screened(base, allowed_operations)
+    counting, _ = admitted(base, operations, screen)
     waits = policy is not None and (screen.proposes or not probation.is_off(policy))
     born: EntryState = probation.PROPOSED if waits else "active"
     return apply_operations(
         base,
-        screened,
+        counting,
         screen.heard(result.seen),
         revoked=gone,
         echoes=result.echoes,
@@ -545,7 +565,14 @@ def _says_the_same(entry: Entry, other: Entry) -> bool:
     return (entry.section, entry.content) == (other.section, other.content)
 
 
-def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection[str] = ()) -> Entry:
+def _as_old(entry: Entry, recorded: Entry) -> Entry:
+    """Return an entry with the version that changed it last, unless it was recorded in other words."""
+    if not _says_the_same(entry, recorded):
+        return entry
+    return entry.model_copy(update={"updated_version": recorded.updated_version})
+
+
+def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection[str]) -> Entry:
     """Return an entry in the state that a version gave it; one that this version did not change stays."""
     if was is not None and was.state == recorded.state != entry.state:
         return entry

@@ -4,11 +4,12 @@ from collections.abc import Collection, Iterable, Mapping
 
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.entries import evictions
+from combee.core.playbook.evidence import barred_sources, resting_on, without
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import is_active
 from combee.core.playbook.rejections import Rejections
 from combee.core.similarity.lessons import same_lesson
-from combee.core.sources import UNPROVEN, source_name
+from combee.core.sources import counted_name
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
 from combee_schemas.scan import Operation, OperationKind, Update
 
@@ -59,7 +60,7 @@ def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
     for update in updates:
         for seen in update.result.seen:
             if seen.ok:
-                source = source_name(seen.source, update.plan.settings.sources) or UNPROVEN
+                source = counted_name(seen.source, update.plan.settings.sources)
                 ids[source] = union(ids.get(source, ()), (seen.reflection_id,))
     return ids
 
@@ -98,14 +99,18 @@ def without_entries(
     production: Playbook,
     behind: Mapping[str, tuple[str, ...]],
     *,
+    between: Iterable[Playbook] = (),
     budget_tokens: int,
 ) -> Playbook:
-    """Return a playbook in which entries are as in production again, where agents read them there, and else gone.
+    """Return a playbook in which entries are as they were before they said what is rejected, and else gone.
 
-    ``behind``: the entries that are rejected of ``candidate``, each with its witnesses. The counts of tags stay.
+    ``behind``: the entries that are rejected of ``candidate``, each with its witnesses. ``between``: the versions
+    from production up to the candidate, as far as they have these entries. An entry that agents read in production
+    has the words that it has there, with all that supported them since; one that was only proposed is proposed again.
+    The counts of tags stay.
     """
-    was = {entry.id: entry for entry in production.entries if is_active(entry)}
     says = {entry.id: entry.content for entry in candidate.entries}
+    was = _before_rejected(production, between, says, behind, current)
     entries, changes = {entry.id: entry for entry in current.entries}, list[Change]()
     for entry_id in behind:
         now, before = entries.get(entry_id), was.get(entry_id)
@@ -142,6 +147,33 @@ def without_entries(
             "rejected": (*current.rejected, *rejected)[-REJECTED_KEPT:],
         }
     )
+
+
+def _before_rejected(
+    production: Playbook,
+    between: Iterable[Playbook],
+    says: Mapping[str, str],
+    entry_ids: Collection[str],
+    current: Playbook,
+) -> dict[str, Entry]:
+    """Return entries as they were last with the words that they get back, without what is revoked since."""
+    read = {entry.id: entry.content for entry in production.entries if is_active(entry)}
+    last: dict[str, Entry] = {}
+    for version in (production, *between):
+        for entry in version.entries:
+            is_read = entry.content == read.get(entry.id)
+            is_proposal = (
+                entry.id not in read
+                and not is_active(entry)
+                and not same_lesson(entry.content, says.get(entry.id, ""))
+            )
+            if entry.id in entry_ids and (is_read or is_proposal):
+                last[entry.id] = entry
+    gone, sources = frozenset(current.revoked), barred_sources(current)
+    alone = {entry.id for entry in resting_on(last.values(), gone) if not entry.by_hand}
+    return {
+        entry_id: without(entry, gone, sources) for entry_id, entry in last.items() if entry_id not in alone
+    }
 
 
 def _restored(before: Entry, now: Entry | None, version: int) -> Entry:

@@ -1,11 +1,11 @@
-"""What a person rejected of candidates, so that no batch brings it back; pure."""
+"""Which operations of a batch count: none that a person rejected, nor what its screen holds back; pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from combee.core.playbook.screening import Refused
-from combee.core.similarity.lessons import Index
+from combee.core.playbook.screening import Refused, Screen
+from combee.core.similarity.lessons import Index, same_lesson
 from combee_schemas.playbook import Playbook, Rejected
 from combee_schemas.scan import Operation
 
@@ -45,18 +45,18 @@ def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
     return Rejections(contents, frozenset().union(*(rejection.evidence for rejection in rejected)))
 
 
-def permitted(
-    playbook: Playbook, operations: Sequence[Operation]
+def admitted(
+    base: Playbook, operations: Sequence[Operation], screen: Screen
 ) -> tuple[Sequence[Operation], Sequence[Refused]]:
-    """Return a batch's operations without those that a rejection bars, and these."""
-    if not playbook.rejected:
+    """Return the operations as they count, and those that do not count as they are."""
+    if screen.is_person:
         return operations, ()
-    rejections = Rejections.of(playbook)
-    passed: list[Operation] = []
-    refused: list[Refused] = []
+    rejections = Rejections.of(base)
+    permitted, rejected = list[Operation](), list[Refused]()
     for operation in operations:
         if rejections.bars(operation):
-            refused.append(Refused(operation=operation, why="a person rejected it"))
+            rejected.append(Refused(operation=operation, why="a person rejected it"))
         else:
-            passed.append(operation)
-    return passed, refused
+            permitted.append(operation)
+    passed, refused = screen.screened(base, permitted, same_lesson)
+    return passed, (*rejected, *refused)

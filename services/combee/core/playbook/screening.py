@@ -5,7 +5,7 @@ applied again gives the same version. Whatever a rule holds back is recorded as 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -102,21 +102,24 @@ class Screen:
         return tuple(reversed(heard))
 
     def screened(
-        self, base: Playbook, operations: Sequence[Operation]
+        self, base: Playbook, operations: Sequence[Operation], same: Callable[[str, str], bool]
     ) -> tuple[Sequence[Operation], Sequence[Refused]]:
         """Return the operations as they count, and those that do not count as they are.
 
         What must wait changes no entry that agents are shown: it is added beside it, and proposed. What too few say
-        of an entry that a person stands behind is added beside it, too.
+        of an entry that a person stands behind is added beside it, too. ``same`` says whether two contents are the
+        same lesson: agents load this module with the SDK, and not what compares letters.
         """
         known = {entry.id: entry for entry in base.entries}
         by_hand = frozenset(entry.id for entry in base.entries if entry.by_hand)
-        if self.is_person or not (self.most or self.proposes or by_hand):
+        if not (self.most or self.proposes or by_hand):
             return operations, ()
         kept, refused = self._within_share(operations)
         passed: list[Operation] = []
         for operation in kept:
-            too_few = "" if _says_the_same(operation, known) else self._too_few_for(operation, by_hand)
+            too_few = self._too_few_for(operation, by_hand)
+            if too_few and _strengthens(operation, known, same):
+                too_few = ""
             why = too_few or self._doubt_of_operation(operation, known)
             # Without evidence: of a consolidation, whose words nobody would ever support.
             adds = operation.kind != OperationKind.REMOVE and bool(operation.evidence)
@@ -219,12 +222,12 @@ SOURCES_LISTED = 20
 """Of one batch."""
 
 
-def _says_the_same(operation: Operation, known: Mapping[str, Entry]) -> bool:
-    """Return whether an operation only strengthens an entry: its words are the entry's but for a final stop."""
+def _strengthens(operation: Operation, known: Mapping[str, Entry], same: Callable[[str, str], bool]) -> bool:
+    """Return whether an operation only supports what an entry says: applied, it leaves the entry's words."""
     if operation.kind != OperationKind.UPDATE or not operation.evidence:
         return False
-    entry = known.get(operation.entry_ids[0]) if operation.entry_ids else None
-    return entry is not None and entry.content.rstrip(" .") == operation.content.rstrip(" .")
+    entry = known.get(operation.entry_ids[0])
+    return entry is not None and same(entry.content, operation.content)
 
 
 def _taught_by(names: Collection[str]) -> str:

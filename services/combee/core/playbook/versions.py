@@ -1,6 +1,6 @@
 """The next version of a playbook: from an update or from a command; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -78,7 +78,7 @@ def after_update(
         result.seen,
         holds=plan.settings.holds,
         budget_tokens=plan.settings.playbook_tokens or budget_tokens,
-        revoked=evidence.barred(current, result.seen),
+        revoked=evidence.barred(current, update),
         echoes=result.echoes,
         known=result.known,
         policy=_policy(plan),
@@ -226,7 +226,7 @@ def became(before: Playbook, update: Update, after: Playbook) -> dict[str, Becam
         update.result.seen,
         holds=update.plan.settings.holds,
         budget_tokens=evidence.NO_BUDGET,
-        revoked=evidence.barred(before, update.result.seen),
+        revoked=evidence.barred(before, update),
         echoes=update.result.echoes,
         known=update.result.known,
         settings=update.plan.settings,
@@ -314,12 +314,15 @@ def after_rejection(
     candidate: Playbook,
     production: Playbook,
     behind: Mapping[str, tuple[str, ...]],
+    between: Iterable[Playbook],
     budget_tokens: int,
     now_ms: int,
 ) -> Playbook:
     """Return the version without what a person rejected of entries of ``candidate``; see ``without_entries``."""
     current = current.model_copy(update={"adopted": None})
-    changed = without_entries(current, candidate, production, behind, budget_tokens=budget_tokens)
+    changed = without_entries(
+        current, candidate, production, behind, between=between, budget_tokens=budget_tokens
+    )
     changed = changed.model_copy(update={"sections": section_order(changed.sections, changed.entries)})
     return _commanded(current, changed, command, current.command_offset, now_ms=now_ms)
 

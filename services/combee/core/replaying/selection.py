@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from combee.core.identity import is_sent_as
-from combee.core.sources import UNPROVEN
+from combee.core.sources import UNPROVEN, counted_name
 from combee.core.text import comparable
+from combee_schemas.base import Source, SourceNames
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 
 Kind = Literal["source", "id", "text", "since", "until", "between"]
@@ -94,14 +95,12 @@ class Selection:
                 return time_ms(first), time_ms(last)
         return 0, float("inf")
 
-    def matches(self, reflection: Reflection, at_ms: int) -> bool:
-        """Return whether a reflection whose time is ``at_ms`` is meant.
+    def matches(self, reflection: Reflection, at_ms: int, names: SourceNames = "declared") -> bool:
+        """Return whether a reflection whose time is ``at_ms`` is meant; ``names`` says which sources count.
 
         Words are looked for in its lesson, however they are spelt.
         """
         match self.kind:
-            case "source":
-                return (reflection.source.name if reflection.source else UNPROVEN) == self.value
             case "id":
                 return self.value == reflection.trace_id or is_sent_as(reflection.reflection_id, self.value)
             case "text":
@@ -111,6 +110,12 @@ class Selection:
                 )
                 wanted = comparable(self.value)
                 return any(wanted in comparable(text) for text in texts)
+        return self.lists(reflection.source, at_ms, names)
+
+    def lists(self, source: Source | None, at_ms: int, names: SourceNames = "declared") -> bool:
+        """Return whether a rule about sources or times means what came from a source then."""
+        if self.kind == "source":
+            return counted_name(source, names) == self.value
         return self.means_time(at_ms)
 
     def means_time(self, at_ms: int) -> bool:

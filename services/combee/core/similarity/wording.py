@@ -19,7 +19,6 @@ _CONTENTS_REMEMBERED = 8_192
 _SAME_SIGNS = str.maketrans(
     {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}
     | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " "}
-    | {power: f"^{digit}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 )
 _BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.{1,200}?)(?<=\S)\*\*(?!\w)")
 _SHORT_FORMS = (

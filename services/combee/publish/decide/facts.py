@@ -1,6 +1,6 @@
 """What a decision rests on beyond its partition: the publisher reads it and asks for the decision again; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
@@ -71,6 +71,16 @@ class UpdatesBetween(Request[list[Update]]):
     name: str
     after: int
     through: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesBetween(Request[Sequence[Playbook]]):
+    """A line's versions between two places in ``history``, each with the entries of these ids alone."""
+
+    name: str
+    start: int
+    end: int
+    entry_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

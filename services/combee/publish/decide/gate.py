@@ -17,7 +17,7 @@ from combee.ports import PoisonError
 from combee.publish.decide.basis import Basis
 from combee.publish.decide.command import versions_after
 from combee.publish.decide.decision import SKIP, Decision, Rules
-from combee.publish.decide.facts import FirstReflection, UpdatesBetween
+from combee.publish.decide.facts import EntriesBetween, FirstReflection, UpdatesBetween
 from combee.publish.partition import PartitionState
 from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
@@ -259,12 +259,15 @@ def _without_entries(basis: Basis, gate: Gate, command: Command) -> Playbook:
     if complaint := rejecting.unknown_entries(compare(production, candidate), command.entry_ids):
         raise PoisonError(complaint)
     updates = _updates(basis, production, candidate)
+    start, end = max(0, production.history_offset), candidate.history_offset
+    between = basis.read(EntriesBetween(candidate.name, start, end, command.entry_ids))
     return versions.after_rejection(
         basis.current(command.playbook),
         command,
         candidate=candidate,
         production=production,
         behind=rejecting.witnesses(updates, candidate, command.entry_ids),
+        between=[version for version in between if version.version >= production.version],
         budget_tokens=basis.rules.budget_tokens,
         now_ms=basis.now_ms,
     )

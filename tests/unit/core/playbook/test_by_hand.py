@@ -11,16 +11,30 @@ from combee.core.playbook import versions
 from combee.core.playbook.clusters import HARMFUL_FROM, clusters
 from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import evictions
+from combee.core.playbook.evidence import followed
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.rejecting import without_entries, witnesses
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
 from combee_schemas.base import Source
-from combee_schemas.plan import CloseReason, Plan, PlanSettings, Probation
+from combee_schemas.plan import Probation
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import NodeResult, Operation, Seen, Update
-from support.playbooks import ADD, MERGE, PLENTY, REMOVE, UPDATE, after_command, changes, command, entry, op
+from combee_schemas.scan import Operation, Seen
+from support.playbooks import (
+    ADD,
+    MERGE,
+    PLENTY,
+    REMOVE,
+    UPDATE,
+    after_command,
+    changes,
+    command,
+    entry,
+    learned,
+    op,
+    update_of,
+)
 from support.rows import each_row
 
 RULE = "Refund within 14 days of the purchase"
@@ -34,39 +48,6 @@ def seen(n: int, source: str = "", *tags: tuple[str, str]) -> Seen:
     name = Source(name=source, proven="secret") if source else None
     given = tuple(BulletTag.model_validate({"id": entry_id, "tag": tag}) for entry_id, tag in tags)
     return Seen(reflection_id=f"r-{n}", offset=n, source=name, tags=given, shown_version=1 if tags else None)
-
-
-def update(
-    current: Playbook,
-    operations: Sequence[Operation],
-    reflections: Sequence[Seen],
-    reason: CloseReason = "size",
-    **settings: Any,
-) -> Update:
-    plan = Plan(
-        batch_id=f"b-{current.batch_sequence + 1}",
-        playbook="p",
-        sequence=current.batch_sequence + 1,
-        settings=PlanSettings(**{"sources": "proven", **settings}),
-        widths=(1,),
-        base_version=current.version,
-        reflections=max(1, len(reflections)),
-        reason=reason,
-    )
-    result = NodeResult(status="ok", operations=tuple(operations), seen=tuple(reflections))
-    return Update(plan=plan, node_id="n", result=result)
-
-
-def learned(
-    current: Playbook,
-    operations: Sequence[Operation],
-    reflections: Sequence[Seen],
-    reason: CloseReason = "size",
-    budget: int = PLENTY,
-    **settings: Any,
-) -> Playbook:
-    made = update(current, operations, reflections, reason, **settings)
-    return versions.after_update(current, made, budget_tokens=budget, now_ms=0)
 
 
 def imported(*contents: str, sources: Sequence[str] = ("shop", "desk")) -> Playbook:
@@ -211,6 +192,13 @@ def test_what_says_the_same_strengthens_it_and_leaves_its_words() -> None:
     assert (only(once).content, only(once).by_hand, changes(once)) == (RULE, True, [("duplicate", ID)])
 
 
+def test_an_update_that_says_it_in_slightly_other_words_supports_it_and_is_not_refused() -> None:
+    again = op(UPDATE, f"Please {RULE.lower()}", ID, evidence=("r-1",))
+    made = learned(imported(RULE), [again], [seen(1, "lab")])
+    assert (only(made).content, only(made).by_hand, only(made).evidence) == (RULE, True, ("r-1",))
+    assert changes(made) == [("duplicate", ID)]
+
+
 def test_no_consolidation_changes_it_and_none_asks_about_it() -> None:
     book = imported(RULE, OTHER)
     operations = [op(REMOVE, "", ID), op(UPDATE, POISON, "calc-00002"), op(MERGE, POISON, ID, "calc-00002")]
@@ -277,12 +265,12 @@ def test_a_revocation_of_all_who_say_the_same_leaves_what_a_person_stands_behind
 
 def test_what_a_person_kept_stays_when_what_taught_it_is_revoked() -> None:
     first = empty("p")
-    made = update(first, [op(ADD, RULE, evidence=("r-1",))], [seen(1, "lab")])
+    made = update_of(first, [op(ADD, RULE, evidence=("r-1",))], [seen(1, "lab")])
     one = versions.after_update(first, made, budget_tokens=PLENTY, now_ms=0)
     keep = commands.keep(one, [ID], None)
     assert keep is not None
     kept = after_command(keep, one)
-    later = update(kept, [op(ADD, OTHER, evidence=("r-2",))], [seen(2, "shop")])
+    later = update_of(kept, [op(ADD, OTHER, evidence=("r-2",))], [seen(2, "shop")])
     last = versions.after_update(kept, later, budget_tokens=PLENTY, now_ms=0)
     book = Recomputation(first, last.model_copy(update={"revoked": ("r-1",)}))
     book.follow(one, made)
@@ -311,7 +299,7 @@ def test_a_batch_applied_again_judges_it_by_the_reflections_that_are_left(gone: 
     book = imported(RULE)
     operation, reflections = said(REMOVE, "shop", "desk", "lab")
     extra = op(ADD, OTHER, evidence=("r-9",))
-    made = update(book, [operation, extra], [*reflections, seen(9, "lab")])
+    made = update_of(book, [operation, extra], [*reflections, seen(9, "lab")])
     version = versions.after_update(book, made, budget_tokens=PLENTY, now_ms=0)
     assert contents(version) == [OTHER]
     again = Recomputation(book, version.model_copy(update={"revoked": (gone,)}))
@@ -357,9 +345,9 @@ def test_a_rejection_leaves_what_a_person_has_kept_or_written_since() -> None:
 
 def test_who_confirmed_an_entry_is_no_witness_of_what_it_was_changed_to() -> None:
     v1 = learned(empty("p"), [op(ADD, RULE, evidence=("r-0",))], [seen(0, "base")])
-    confirmed = update(v1, [op(UPDATE, RULE, ID, evidence=("r-1",))], [seen(1, "alice")])
+    confirmed = update_of(v1, [op(UPDATE, RULE, ID, evidence=("r-1",))], [seen(1, "alice")])
     v2 = versions.after_update(v1, confirmed, budget_tokens=PLENTY, now_ms=0)
-    poisoned = update(v2, [op(UPDATE, POISON, ID, evidence=("r-2",))], [seen(2, "mallory")])
+    poisoned = update_of(v2, [op(UPDATE, POISON, ID, evidence=("r-2",))], [seen(2, "mallory")])
     v3 = versions.after_update(v2, poisoned, budget_tokens=PLENTY, now_ms=0)
     assert witnesses([confirmed, poisoned], v3, [ID]) == {ID: ("r-2",)}
 
@@ -378,3 +366,65 @@ def test_rejecting_a_removal_takes_the_room_of_who_brought_something_since() -> 
     room = sum(map(entry_tokens, candidate.entries)) + 2
     after = without_entries(candidate, candidate, production, {removed.id: ("r-10",)}, budget_tokens=room)
     assert {removed.id, other.id} <= {kept.id for kept in after.entries}
+
+
+def test_rejecting_a_rewording_of_a_proposed_entry_leaves_the_proposal() -> None:
+    proposed = entry(ID, RULE, state="proposed", support=("r-1",), evidence=("r-1",), evidence_count=1)
+    production = empty("p").model_copy(update={"version": 1, "entries": (proposed,)})
+    candidate = production.model_copy(update={"version": 2, "entries": (entry(ID, POISON),)})
+    after = without_entries(candidate, candidate, production, {ID: ("r-2",)}, budget_tokens=PLENTY)
+    (kept,) = after.entries
+    assert (kept.content, kept.state, kept.support) == (RULE, "proposed", ("r-1",))
+    assert [(one.content, one.evidence) for one in after.rejected] == [(POISON, ("r-2",))]
+    promoted = production.model_copy(update={"version": 2, "entries": (entry(ID, RULE),)})
+    assert not without_entries(promoted, promoted, production, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
+
+
+def test_what_a_rejection_restores_keeps_who_confirmed_it_before_it_was_changed() -> None:
+    v1 = learned(empty("p"), [op(ADD, RULE, evidence=("r-0",))], [seen(0, "shop")])
+    v2 = learned(v1, [op(UPDATE, RULE, ID, evidence=("r-1",))], [seen(1, "alice")])
+    v3 = learned(v2, [op(UPDATE, POISON, ID, evidence=("r-2",))], [seen(2, "mallory")])
+    after = without_entries(v3, v3, v1, {ID: ("r-2",)}, between=[v1, v2, v3], budget_tokens=PLENTY)
+    (kept,) = after.entries
+    assert (kept.content, kept.evidence, kept.sources) == (RULE, ("r-0", "r-1"), ("shop", "alice"))
+
+
+def test_a_rejection_restores_nothing_that_is_revoked_since() -> None:
+    v1 = learned(empty("p"), [op(ADD, RULE, evidence=("r-0",))], [seen(0, "shop")])
+    v2 = learned(v1, [op(UPDATE, POISON, ID, evidence=("r-2",))], [seen(2, "mallory")])
+    now = v2.model_copy(update={"revoked": ("r-0",)})
+    assert not without_entries(now, v2, v1, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
+
+
+def test_what_a_rejection_restores_does_not_rest_on_who_taught_the_rejected_words() -> None:
+    many = tuple(f"r-{n}" for n in range(30))
+    v1 = learned(empty("p"), [op(ADD, RULE, evidence=many)], [seen(n, "shop") for n in range(30)])
+    v2 = learned(v1, [op(UPDATE, POISON, ID, evidence=("r-30",))], [seen(30, "mallory")])
+    v3 = versions.after_rejection(
+        v2,
+        command("reject", entry_ids=(ID,)),
+        candidate=v2,
+        production=v1,
+        behind={ID: ("r-30",)},
+        between=[v1, v2],
+        budget_tokens=PLENTY,
+        now_ms=0,
+    )
+    whole = v2.model_copy(
+        update={"entries": (only(v2).model_copy(update={"evidence": (*many, "r-30"), "evidence_count": 31}),)}
+    )
+    (kept,) = followed(whole, v3, None).entries
+    assert (kept.content, set(kept.evidence), kept.evidence_count) == (RULE, set(many), 30)
+
+
+def test_a_recomputation_has_what_a_person_kept_as_it_was_recorded() -> None:
+    first = empty("p")
+    made = update_of(first, [op(ADD, RULE, evidence=("r-1",))], [seen(1, "lab")])
+    one = versions.after_update(first, made, budget_tokens=PLENTY, now_ms=0)
+    keep = commands.keep(one, [ID], None)
+    assert keep is not None
+    kept = after_command(keep, one)
+    book = Recomputation(first, kept)
+    book.follow(one, made)
+    book.follow(kept, None)
+    assert tuple(book.entries.values()) == kept.entries

@@ -14,10 +14,9 @@ from combee.core.playbook.versions import became, empty
 from combee.core.prompt import entry_tokens
 from combee.core.sources import UNPROVEN
 from combee_schemas.base import Source
-from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.scan import NodeResult, Operation, Seen, Update
-from support.playbooks import ADD, PLENTY, REMOVE, changes, entry, op
+from combee_schemas.scan import Operation, Seen, Update
+from support.playbooks import ADD, PLENTY, REMOVE, changes, entry, op, update_of
 from support.rows import each_row
 
 SIZE = entry_tokens(entry("calc-00001", "x" * 100))
@@ -47,18 +46,7 @@ def update(current: Playbook, taught: Sequence[tuple[str, Sequence[str]]], **set
         said = [seen(f"r-{first + n}", source) for n, source in enumerate(sources)]
         operations.append(op(ADD, lesson, evidence=tuple(one.reflection_id for one in said)))
         reflections += said
-    plan = Plan(
-        batch_id=f"b-{current.batch_sequence + 1}",
-        playbook="p",
-        sequence=current.batch_sequence + 1,
-        settings=PlanSettings(**{"sources": "proven", **settings}),
-        widths=(1,),
-        base_version=current.version,
-        reflections=len(reflections),
-        through_offset=current.through_offset + len(reflections),
-    )
-    result = NodeResult(status="ok", operations=tuple(operations), seen=tuple(reflections))
-    return Update(plan=plan, node_id="n", result=result)
+    return update_of(current, operations, reflections, **settings)
 
 
 def learned(

@@ -264,7 +264,7 @@ def op(
 
 
 def test_the_same_lesson_said_twice_is_one_operation_with_all_its_evidence() -> None:
-    merged = merge([op("Check the seal.", "a"), op("other", "b"), op(" check  THE seal", "c", "a")])
+    merged = merge([op("Check the seal.", "a"), op("other", "b"), op(" check  the seal", "c", "a")])
     assert [(one.content, one.evidence) for one in merged] == [
         ("Check the seal.", ("a", "c")),
         ("other", ("b",)),
@@ -350,3 +350,20 @@ def test_merging_what_was_seen_does_not_depend_on_how_the_tree_is_cut(parts: lis
 )
 def test_a_reply_without_a_list_proposes_nothing(body: dict[str, Any]) -> None:
     assert read_operations(body, SOURCES) == Answer(operations=())
+
+
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        ("Restart the pump with -v", "Restart the pump with -V"),
+        ("Never exceed 10² volts", "Never exceed 102 volts"),
+        ("Take 2ⁿ samples", "Take 2n samples"),
+        ("Compare it with log₂8", "Compare it with log28"),
+        ("Wait 1½ hours", "Wait 11/2 hours"),
+    ],
+)
+def test_an_operation_takes_over_no_evidence_of_one_that_says_another_word_or_number(
+    words: str, other: str
+) -> None:
+    merged = merge([op(words, "a"), op(other, "b")])
+    assert [(one.content, one.evidence) for one in merged] == [(words, ("a",)), (other, ("b",))]

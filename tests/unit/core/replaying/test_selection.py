@@ -35,6 +35,13 @@ def test_a_rule_means_a_source_an_id_or_words(rule: str, meant: tuple[bool, ...]
     assert tuple(selection.matches(each, 0) for each in (LESSON, UNNAMED, RECORD)) == meant
 
 
+def test_a_rule_about_a_source_means_the_name_under_which_it_counts() -> None:
+    shop, unproven = Selection.parse("source:shop"), Selection.parse("source:unproven")
+    assert (shop.matches(LESSON, 0, "proven"), unproven.matches(LESSON, 0, "proven")) == (False, True)
+    proven = LESSON.model_copy(update={"source": Source(name="shop", proven="key")})
+    assert (shop.matches(proven, 0, "proven"), unproven.matches(proven, 0, "proven")) == (True, False)
+
+
 @each_row("rule", ["", "shop", "source:", "id:", "text:  ", "colour:red"])
 def test_anything_else_is_refused_with_what_is_known(rule: str) -> None:
     with pytest.raises(ValueError, match=r"source:NAME, id:ID .* text:WORDS, since:TIME"):
