@@ -101,8 +101,8 @@ def staying_at(home: httpx2.URL) -> Callable[[httpx2.Request], Awaitable[None]]:
         if url.host == home.host and (url.origin == home.origin or by_default):
             return
         raise CallFailedError(
-            f"{home.host} sends its callers on to {url.scheme}://{url.netloc.decode()[:SHOWN_CHARS]}, and no prompt goes"
-            " there: if it may, make that the base URL (OPENAI_BASE_URL, COMBEE_EMBEDDING_BASE_URL, on Azure"
+            f"{home.host} sends its callers on to {url.scheme}://{url.netloc.decode()[:SHOWN_CHARS]}, and no prompt"
+            " goes there: if it may, make that the base URL (OPENAI_BASE_URL, COMBEE_EMBEDDING_BASE_URL, on Azure"
             " AZURE_OPENAI_ENDPOINT)",
             permanent=True,
         )

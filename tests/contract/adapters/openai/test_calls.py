@@ -86,7 +86,9 @@ async def test_a_redirect_on_the_same_host_is_followed_with_the_key(server: Fake
     ],
 )
 async def test_a_server_is_the_same_under_its_host_and_port_and_never_less_private(
-    home: str, asked: str, is_refused: bool
+    home: str,
+    asked: str,
+    is_refused: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     check = staying_at(httpx2.URL(home))
     with pytest.raises(TransientError) if is_refused else nullcontext():
