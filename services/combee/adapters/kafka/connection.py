@@ -29,7 +29,7 @@ async def named_topics(client: Any, names: Iterable[str]) -> Sequence[Mapping[st
 async def introduced(reader: Any, topics: Collection[str]) -> None:
     """Have a consumer hear of topics, by their whole names, all at once.
 
-    Asked for the offsets of topics that it does not know, it waits for 0.1 s or longer, for one after the other.
+    Asked for the offsets of topics that it does not know, it waits for 0.1 s or longer, for each in turn.
     """
     client = reader._client  # noqa: SLF001 - the reader's own way is to be assigned, and then to fetch
     if not client._topics.issuperset(topics):  # noqa: SLF001 - as above
