@@ -18,7 +18,7 @@ from combee.ports import Clock, Log, Outgoing, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution, attempt_headers
-from combee_schemas.records import IDENTITY_HEADER, MAX_KEY_BYTES, PROOF_HEADER
+from combee_schemas.records import IDENTITY_HEADER, PROOF_HEADER
 from combee_schemas.reflection import Reflection
 
 AT_ONCE = 100
@@ -204,14 +204,15 @@ async def _again(log: Log, stored: StoredLetter, published: Mapping[str, int]) -
         return (
             "only its first bytes were kept, and the record itself is no longer where it was: publish it anew"
         )
-    if len(letter.value or b"") > Message.max_bytes:
-        return f"no message has {len(letter.value or b''):,} bytes: publish it anew, shorter"
+    size = len(letter.key or b"") + len(letter.value or b"")
+    if size > Message.max_bytes:
+        return f"its key and value have {size:,} bytes, which fit in no message: publish it anew, shorter"
     partition = await _partition(log, letter)
     if not 0 <= partition < await log.partitions(letter.origin_topic):
         return f"{letter.origin_topic} has no partition {partition}"
     outgoing = Outgoing(
         topic=letter.origin_topic,
-        key=None if letter.key is None else letter.key[:MAX_KEY_BYTES],
+        key=letter.key,
         value=letter.value,
         partition=partition,
         headers=(
