@@ -106,8 +106,7 @@ async def test_packed_records_stop_no_service_and_no_replay_and_the_good_ones_co
 ) -> None:
     where = (kafka.bootstrap_servers, topic_prefix)
     (trace,) = traces(1, 5).values()
-    settings = {"batch_size": 4, "max_wait_s": 1.0}
-    async with running_stack(*where, tmp_path, latency="0", **settings) as running:
+    async with running_stack(*where, tmp_path, latency="0", batch_size=4, max_wait_s=1.0) as running:
         packed = [
             *(one for topic in topics.TOPICS if topic.is_open for one in unusable(topic.name)),
             *(
