@@ -59,6 +59,12 @@ class Record:
         return TopicPartition(topic=self.topic, partition=self.partition)
 
     @property
+    def size(self) -> int:
+        """How many bytes key, value and headers have."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
+    @property
     def unread(self) -> str:
         """Why the log could not read what was written here; empty if it could."""
         return (header(self.headers, UNREAD_HEADER) or b"").decode(errors="replace")
