@@ -1,19 +1,12 @@
 """DeadLetter: a record that could not be used, its bytes untouched, and why; and what was done about it."""
 
 import re
-from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 from combee_schemas.base import KIB, Message, Value
+from combee_schemas.records import ATTEMPT_HEADER, LETTER_HEADER, Headers, header
 
 HEAD_BYTES = 64 * KIB
-
-ATTEMPT_HEADER = "combee-attempt"
-LETTER_HEADER = "combee-dead-letter"
-"""On a record that is sent again: which attempt it is (0 is the first), and the dead letter it was taken from."""
-
-Headers = Iterable[tuple[str, bytes | None]]
-"""Kafka knows headers without a value."""
 
 
 class DeadLetter(Message):
@@ -43,6 +36,8 @@ class DeadLetter(Message):
     playbook: str = ""
     proof: bytes | None = None
     """The header that proves the record's source; sent again, it has it again."""
+    identity: str = ""
+    """Of a reflection that was copied for a replay, the id that it counted under; sent again, it says so again."""
     at_ms: int = 0
 
 
@@ -116,7 +111,10 @@ def attempt_headers(attempt: Attempt) -> tuple[tuple[str, bytes], ...]:
 
 def claimed_attempt(headers: Headers) -> Attempt | None:
     """Return what headers claim; None for a first attempt, and for claims that cannot be read."""
-    values = {name: (value or b"").decode("ascii", errors="replace") for name, value in headers}
-    number = re.fullmatch(r"[1-9][0-9]{0,3}", values.get(ATTEMPT_HEADER, ""))
-    letter = letter_id(values.get(LETTER_HEADER, ""))
+    number = re.fullmatch(r"[1-9][0-9]{0,3}", _text(headers, ATTEMPT_HEADER))
+    letter = letter_id(_text(headers, LETTER_HEADER))
     return Attempt(number=int(number[0]), letter=letter) if number and letter else None
+
+
+def _text(headers: Headers, name: str) -> str:
+    return (header(headers, name) or b"").decode("ascii", errors="replace")

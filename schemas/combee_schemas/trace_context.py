@@ -1,10 +1,10 @@
 """W3C Trace Context in the headers of records: in which span a record was written. No service decides by it."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from combee_schemas.records import Outgoing, Record
+from combee_schemas.records import Headers, Outgoing, Record, header
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 SCOPE = "combee"
@@ -13,7 +13,6 @@ MOST_STATE_BYTES = 512
 """What W3C asks everybody to carry; a longer one is left out, as it allows."""
 VERSION_00 = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 STATE = re.compile(rf"[\x20-\x7e]{{0,{MOST_STATE_BYTES}}}")
-Headers = Iterable[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,9 @@ class TraceContext:
 
 def trace_context(headers: Headers) -> TraceContext | None:
     """Return the context that headers name; None: they name none, or what is not one of version 00."""
-    values: dict[str, str] = {}
-    for name, value in headers:
-        if name in {TRACEPARENT, TRACESTATE}:
-            values[name] = (value or b"").decode("ascii", errors="replace")
-    parent, state = values.get(TRACEPARENT, ""), values.get(TRACESTATE, "")
+    parent, state = (
+        (header(headers, name) or b"").decode("ascii", errors="replace") for name in (TRACEPARENT, TRACESTATE)
+    )
     if not VERSION_00.fullmatch(parent):
         return None
     return TraceContext(parent, state if STATE.fullmatch(state) else "")

@@ -12,8 +12,8 @@ from combee_schemas.errors import (
     FatalError,  # noqa: F401 - the same
 )
 from combee_schemas.model import Prompt, Reply
-from combee_schemas.records import Outgoing, Record, TopicPartition
-from combee_schemas.trace_context import Headers, TraceContext
+from combee_schemas.records import Headers, Outgoing, Record, TopicPartition
+from combee_schemas.trace_context import TraceContext
 
 
 class TransientError(CombeeError):

@@ -13,12 +13,13 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from combee import backends, compose
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.adapters.kafka.probe import PROBE_TOPIC, skew
+from combee.adapters.kafka.probe import PROBE_TOPIC, open_transactions, skew
 from combee.clock import SystemClock
 from combee.core.formats.items import outgoing
 from combee.inspection.lag import INPUTS, Lags
@@ -149,6 +150,25 @@ async def test_a_transaction_that_stays_open_is_named_with_its_place(
     found = await doctor(kafka, topic_prefix, tmp_path, code=0)
     assert found["transactions"].startswith("ok none of these topics stays open")
     assert "ok may stay open for 60 s at most" in found["transactions"]
+
+
+async def test_the_look_for_open_transactions_hears_of_all_topics_at_once(
+    kafka: Broker,
+    topic_prefix: str,
+    log: KafkaLog,  # noqa: ARG001 - makes the topics
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unknown: list[str] = []
+    add_topic = AIOKafkaClient.add_topic
+
+    def noted(client: AIOKafkaClient, topic: str) -> Any:
+        unknown.append(topic)
+        return add_topic(client, topic)
+
+    monkeypatch.setattr(AIOKafkaClient, "add_topic", noted)
+    connected = Connection(bootstrap_servers=kafka.bootstrap_servers, prefix=topic_prefix)
+    assert await open_transactions(connected) == {}
+    assert unknown == [], "each costs a request, and 0.1 s of waiting"
 
 
 async def test_topics_that_are_not_as_the_settings_say_are_named(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from combee.commands.dead_letters import Filters, retry
 from combee.control.controller import Controller
 from combee.core.sizing.policy import SizingPolicy
 from combee.inspection.live import Live
@@ -21,13 +22,14 @@ from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import KIB
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, encode
-from combee_schemas.dead_letter import ATTEMPT_HEADER, DeadLetter
+from combee_schemas.dead_letter import HEAD_BYTES, DeadLetter
 from combee_schemas.errors import NewerVersionError
 from combee_schemas.outcome import Outcome, OutcomeStatistics
-from combee_schemas.records import PROOF_HEADER, UNREAD_HEADER, Outgoing
+from combee_schemas.records import ATTEMPT_HEADER, PROOF_HEADER, UNREAD_HEADER, Outgoing
 from combee_schemas.topics import BY_NAME, TOPICS, AnyTopic
 from combee_schemas.trace import Trace
 from support import ledger
+from support.archives import archived, ledger_of, restored
 from support.deployment import CONTROL, ROLES, Deployment
 from support.hostile import newer, payloads
 from support.ledger import NAME, outgoing, reflection
@@ -37,6 +39,8 @@ pytestmark = pytest.mark.usefixtures("quick_polls", "quick_services")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "topics.md"
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
 KEYS = (b"guards/hostile", None, b"\xff\xfe", b"")
+UNPACKED = 2 * KIB * KIB
+TOO_LARGE = "too large once unpacked: a compressed key, value or header"
 
 Values = Callable[[AnyTopic], list[bytes | None]]
 
@@ -98,10 +102,12 @@ KINDS: Mapping[str, Values] = {
         "bytes bomb",
     ),
     "a compressed batch beyond 8 MiB": lambda _: [None],
+    TOO_LARGE: lambda _: [b"\xc1" * UNPACKED, b"\xc1"],
     "nonsense in the headers, and a bad value": named("never used byte"),
 }
 HEADERS: Mapping[str, tuple[tuple[str, bytes | None], ...]] = {
     "a compressed batch beyond 8 MiB": ((UNREAD_HEADER, b"the batch is too large"),),
+    TOO_LARGE: (("x" * 70_000, b"x" * UNPACKED),),
     "nonsense in the headers, and a bad value": (
         ("x", None),
         (UNREAD_HEADER, None),
@@ -116,7 +122,7 @@ def records(kind: str, topic: AnyTopic, partitions: int) -> list[Outgoing]:
     return [
         Outgoing(
             topic=topic.name,
-            key=KEYS[n % len(KEYS)],
+            key=b"k" * UNPACKED if kind == TOO_LARGE else KEYS[n % len(KEYS)],
             value=value,
             partition=n % partitions,
             headers=HEADERS.get(kind, ()),
@@ -173,7 +179,7 @@ async def survived(*sent: Outgoing) -> Deployment:
     deployment = Deployment(batch_size=5, max_wait_s=5)
     async with everything(deployment):
         await learn(deployment, 0)
-        await deployment.log.produce(*sent)
+        deployment.log.produce_packed(*sent)
         await learn(deployment, 100)
     async with everything(deployment):
         await learn(deployment, 200)
@@ -190,7 +196,8 @@ def buried(deployment: Deployment) -> Counter[tuple[str, bytes | None, str]]:
 
 
 def fingerprint(record: Outgoing) -> tuple[str, bytes | None, str]:
-    return record.topic, record.key, sha256(record.value or b"").hexdigest()
+    key = record.key and record.key[:HEAD_BYTES]  # of such a record the head alone is kept
+    return record.topic, key, sha256(record.value or b"").hexdigest()
 
 
 # ---- the table
@@ -291,6 +298,50 @@ async def test_a_good_trace_or_reflection_counts_whatever_its_key_and_partition(
     sent = [replace(one, key=KEYS[n % len(KEYS)], partition=n % 2) for n, one in enumerate(good)]
     deployment = await survived(*sent)
     assert (ledger.applied(deployment.log), not buried(deployment)) == (15 + len(sent), True)
+
+
+@pytest.mark.parametrize(
+    ("key", "header"), [(b"k" * UNPACKED, b""), (b"k" * 990 * KIB, b""), (None, b"h" * UNPACKED)]
+)
+async def test_a_good_record_counts_however_large_its_key_or_a_header_is_and_on_a_foreign_partition_too(
+    key: bytes | None, header: bytes
+) -> None:
+    good = [
+        *(outgoing(reflection(n)) for n in range(300, 302)),
+        *(
+            topics.TRACES.record(
+                Trace(trace_id=f"f-{n}", playbook=NAME, task="a task", answer=f"answer f{n}")
+            )
+            for n in range(2)
+        ),
+    ]
+    sent = [replace(one, key=key, partition=n % 2, headers=(("x", header),)) for n, one in enumerate(good)]
+    deployment = await survived(*sent)
+    assert (ledger.applied(deployment.log), not buried(deployment)) == (15 + len(sent), True)
+
+
+@pytest.mark.parametrize("topic", [topic for topic in TOPICS if topic.is_open], ids=lambda topic: topic.name)
+async def test_what_is_too_large_once_unpacked_stops_no_archive_and_no_restore(
+    topic: AnyTopic, tmp_path: Path
+) -> None:
+    sent = records(TOO_LARGE, topic, await Deployment().log.partitions(topic.name))
+    deployment = await survived(*sent, *(replace(one, value=None) for one in sent))
+    await archived(deployment.log, tmp_path / "archive")
+    there = Deployment(batch_size=5, max_wait_s=5)
+    await restored(tmp_path / "archive", there.log)
+    assert ledger.records(there.log, topic)
+    assert await ledger_of(there.log) == await ledger_of(deployment.log)
+    async with everything(there):
+        await learn(there, 300)
+
+
+@pytest.mark.parametrize("topic", [topic for topic in TOPICS if topic.is_open], ids=lambda topic: topic.name)
+async def test_a_retry_of_what_is_too_large_once_unpacked_refuses_it_and_goes_on(topic: AnyTopic) -> None:
+    sent = records(TOO_LARGE, topic, await Deployment().log.partitions(topic.name))
+    deployment = await survived(*sent)
+    decided = await retry(deployment.log, deployment.clock, Filters())
+    assert decided.done == []
+    assert ["fit in no message" in one.why for one in decided.refused] == [True] * len(sent)
 
 
 async def test_a_good_outcome_under_a_foreign_key_is_a_dead_letter() -> None:

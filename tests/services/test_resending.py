@@ -10,12 +10,14 @@ import pytest
 from combee.commands import dead_letters
 from combee.commands.dead_letters import Refused
 from combee.core.dead_letters.resending import refusal
+from combee.core.identity import identity_of
 from combee.core.ledger import LedgerReport
 from combee.inspection import audit
 from combee.inspection.dead_letters import StoredLetter, letters, resolutions
 from combee.ports import Outgoing, PoisonError
 from combee.shuffle import shuffler
 from combee_schemas import topics
+from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
 from combee_schemas.dead_letter import (
     Attempt,
@@ -27,6 +29,7 @@ from combee_schemas.dead_letter import (
 )
 from combee_schemas.model import Prompt
 from combee_schemas.outcome import Outcome, OutcomeStatistics
+from combee_schemas.records import IDENTITY_HEADER
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support import ledger
@@ -117,6 +120,25 @@ async def test_the_bytes_are_untouched_and_the_headers_say_which_attempt_it_is()
     old, new = records(deployment.log, topics.REFLECTIONS)[0], records(deployment.log, topics.REFLECTIONS)[-1]
     assert (new.key, new.value, new.partition) == (old.key, old.value, old.partition)
     assert claimed_attempt(new.headers) == Attempt(number=1, letter=first.id)
+
+
+async def test_copied_for_a_replay_a_reflection_sent_again_counts_under_the_id_that_it_had() -> None:
+    deployment = broken()
+    sent = [reflection(n) for n in range(BATCH)]
+    copies = [replace(outgoing(one), headers=((IDENTITY_HEADER, own_id(one).encode()),)) for one in sent]
+    async with deployment.running():
+        await deployment.log.produce(*copies)
+        await settled(deployment, lambda: len(ledger.dead_letters(deployment.log)) == BATCH)
+        deployment.model.answer = echo
+        decided, refused = await retry(deployment, await open_letters(deployment))
+        assert (len(decided), refused) == (BATCH, [])
+        await settled(deployment, lambda: len(ledger.versions(deployment.log)) == 2)
+    manifest = ledger.messages(deployment.log, topics.BATCHES, Batch)[-1]
+    assert {member.reflection_id for member in manifest.members} == set(map(own_id, sent))
+
+
+def own_id(one: Reflection) -> str:
+    return identity_of(one.reflection_id, "shop")
 
 
 async def test_sending_the_same_letter_again_has_no_second_effect() -> None:

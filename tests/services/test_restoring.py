@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from combee.inspection.audit import audit
 from combee.ports import FatalError, Outgoing, TopicPartition
 from combee_schemas import topics
 from combee_schemas.archive import ArchiveError, Restoring
+from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import RESTORING
 from combee_schemas.trace import Trace
@@ -23,7 +25,7 @@ from support.clock import ManualClock
 from support.deployment import Deployment
 from support.failpoints.points import POINTS, CrashError, CrashFailpoint
 from support.failpoints.ports import FaultInjectingLog
-from support.ledger import NAME, lessons
+from support.ledger import NAME, lessons, outgoing, reflection
 from support.topic_dump import HALF_DONE, UNTOUCHED, answer, dumped, finished
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -268,3 +270,26 @@ async def test_records_are_dated_as_if_no_time_had_passed(archive: Path) -> None
     after = max(record.timestamp_ms for record in ledger.records(target, topics.REFLECTIONS))
     cut_at_ms = read_contents(archive).header.cut_at_ms
     assert after - before == clock.now_ms() - cut_at_ms
+
+
+@pytest.mark.parametrize("key", [None, b"foreign", b"k" * 2_000_000])
+async def test_with_other_partitions_a_reflection_goes_with_its_playbook_whatever_its_key(
+    tmp_path: Path, key: bytes | None
+) -> None:
+    deployment = Deployment(batch_size=4)
+    home = await deployment.log.partition_for(topics.REFLECTIONS.name, NAME.encode())
+    async with deployment.running():
+        deployment.log.produce_packed(
+            *(replace(outgoing(reflection(n)), key=key, partition=home) for n in range(8))
+        )
+        await deployment.until(lambda: ledger.applied(deployment.log) == 8)
+    await archived(deployment.log, tmp_path / "archive")
+    there = MemoryLog(deployment.clock, partitions=7, scan_partitions=3)
+    await restored(tmp_path / "archive", there)
+    home = await there.partition_for(topics.REFLECTIONS.name, NAME.encode())
+    source = TopicPartition(topic=topics.REFLECTIONS.name, partition=home)
+    members = [member for batch in ledger.messages(there, topics.BATCHES, Batch) for member in batch.members]
+    records = await there.read_at(source, [member.offset for member in members])
+    assert [topics.REFLECTIONS.read(records[member.offset]).reflection_id for member in members] == [
+        member.reflection_id for member in members
+    ]

@@ -17,10 +17,11 @@ from combee.sdk.transport import LogTransport
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.outcome import Outcome
+from combee_schemas.records import Headers
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import TOPICS, AnyTopic
 from combee_schemas.trace import Trace
-from combee_schemas.trace_context import TRACEPARENT, Headers, context_of
+from combee_schemas.trace_context import TRACEPARENT, context_of
 from support import ledger
 from support.deployment import ROLES, Deployment
 from support.ledger import NAME, outgoing, reflection

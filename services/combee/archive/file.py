@@ -44,9 +44,9 @@ class ArchiveWriter:
         self._put(MAGIC + frame(HEADER, encode(header)))
 
     def add(self, record: Record) -> None:
-        """Write a record."""
+        """Write a record, as it fits in one again."""
         number = self._numbers[record.topic]
-        self._put(frame(RECORD, record_body(number, record)))
+        self._put(frame(RECORD, record_body(number, record.to_copy)))
         self.records[number] += 1
 
     def finish(self, firsts: tuple[tuple[int, ...], ...]) -> str:

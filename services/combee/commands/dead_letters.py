@@ -16,8 +16,9 @@ from combee.inspection import dead_letters
 from combee.inspection.dead_letters import TOPIC, StoredLetter
 from combee.ports import Clock, Log, Outgoing, TopicPartition
 from combee_schemas import topics
+from combee_schemas.base import Message
 from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution, attempt_headers
-from combee_schemas.records import PROOF_HEADER
+from combee_schemas.records import IDENTITY_HEADER, PROOF_HEADER
 from combee_schemas.reflection import Reflection
 
 AT_ONCE = 100
@@ -203,6 +204,9 @@ async def _again(log: Log, stored: StoredLetter, published: Mapping[str, int]) -
         return (
             "only its first bytes were kept, and the record itself is no longer where it was: publish it anew"
         )
+    size = len(letter.key or b"") + len(letter.value or b"")
+    if size > Message.max_bytes:
+        return f"its key and value have {size:,} bytes, which fit in no message: publish it anew, shorter"
     partition = await _partition(log, letter)
     if not 0 <= partition < await log.partitions(letter.origin_topic):
         return f"{letter.origin_topic} has no partition {partition}"
@@ -214,6 +218,7 @@ async def _again(log: Log, stored: StoredLetter, published: Mapping[str, int]) -
         headers=(
             *attempt_headers(next_attempt(stored.id, letter)),
             *(((PROOF_HEADER, letter.proof),) if letter.proof else ()),
+            *(((IDENTITY_HEADER, letter.identity.encode()),) if letter.identity else ()),
         ),
     )
     return _Resent(stored=stored, letter=letter, outgoing=outgoing, partition=partition)

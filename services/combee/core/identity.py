@@ -13,14 +13,12 @@ from collections.abc import Iterable, Mapping
 from combee.core.sources import UNPROVEN
 from combee_schemas.base import MOST_NAME, Message, Source
 from combee_schemas.digests import digest
-from combee_schemas.records import IDENTITY_HEADER, PROOF_HEADER
+from combee_schemas.records import IDENTITY_HEADER, PROOF_HEADER, Headers, header
 from combee_schemas.reflection import Reflection
 
 MARK = "~by~"
 """Between an id and whose it is; what is sent under an id with this mark is marked once more."""
 MAX_ID, MAX_OWNER = 200, 100
-
-Headers = Iterable[tuple[str, bytes | None]]
 
 
 def owner_of(source: Source | None) -> str:
@@ -71,14 +69,14 @@ def meant_by(sent_id: str, identities: Iterable[str]) -> list[str]:
 def claimed_identities(sent_id: str, source: Source | None, headers: Headers) -> tuple[str, ...]:
     """Return the identities that a record may have, by what it shows without the secrets; the likeliest first."""
     plain = (identity_of(sent_id, ""), sent_id) if MARK in sent_id else (sent_id,)
-    if PROOF_HEADER in dict(headers) and source is not None:
+    if header(headers, PROOF_HEADER) is not None and source is not None:
         return (identity_of(sent_id, source.name), *plain)
     return plain
 
 
 def given_identity(headers: Headers) -> str:
     """Return the identity under which a copied reflection counted where it comes from; empty: none is given."""
-    return (dict(headers).get(IDENTITY_HEADER) or b"").decode(errors="replace")[:MAX_ID]
+    return (header(headers, IDENTITY_HEADER) or b"").decode(errors="replace")[:MAX_ID]
 
 
 def batch_id(playbook: str, sequence: int) -> str:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from combee_schemas.base import ProvenBy, Source, SourceNames
 from combee_schemas.outcome import Outcome
-from combee_schemas.records import PROOF_HEADER, Outgoing
+from combee_schemas.records import PROOF_HEADER, Headers, Outgoing, header
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Seen
 from combee_schemas.trace import Trace
@@ -29,7 +29,6 @@ SECRET, KEY, SERVICES = "hmac-sha256", "ed25519", "services"
 MAX_NAME = 80
 
 Header = tuple[str, bytes]
-Headers = Iterable[tuple[str, bytes | None]]
 Check = Callable[[bytes, bytes], bool]
 """Returns whether a signature, the second argument, is one of a message."""
 
@@ -81,10 +80,10 @@ class KnownSources:
 
     def verdict(self, topic: str, value: bytes, headers: Headers, source: Source | None) -> Verdict:
         """Return whose a record is; a claim keeps its name, and proves nothing."""
-        header = next((content for name, content in headers if name == PROOF_HEADER), None)
-        if header is None:
+        shown = header(headers, PROOF_HEADER)
+        if shown is None:
             return Verdict(source=self._unsigned(source))
-        scheme, signature = _read(header)
+        scheme, signature = _read(shown)
         if source is not None:
             message = signed_bytes(topic, source.name, value)
             if scheme == SERVICES and self.services is not None and self.services(message, signature):
@@ -110,8 +109,8 @@ def _never(_message: bytes, _signature: bytes) -> bool:
     return False
 
 
-def _read(header: bytes) -> tuple[str, bytes]:
-    scheme, _, signature = header.partition(b":")
+def _read(shown: bytes) -> tuple[str, bytes]:
+    scheme, _, signature = shown.partition(b":")
     try:
         return scheme.decode("ascii", errors="replace"), base64.b64decode(signature, validate=True)
     except binascii.Error:
@@ -147,8 +146,8 @@ class Signer:
         """Return the record of a message with its proof, if the message names this source."""
         if self.secret is None or source is None or source.name != self.name:
             return outgoing
-        header = secret_proof(self.secret, outgoing.topic, self.name, outgoing.value or b"")
-        return replace(outgoing, headers=(*outgoing.headers, header))
+        proving = secret_proof(self.secret, outgoing.topic, self.name, outgoing.value or b"")
+        return replace(outgoing, headers=(*outgoing.headers, proving))
 
 
 # ---- which names count

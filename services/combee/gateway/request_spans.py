@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from combee.gateway.access.access import API
 from combee.ports import Notes, Tracing
-from combee_schemas.trace_context import Headers
+from combee_schemas.records import Headers
 
 STREAM = b"text/event-stream"
 OTLP = f"{API}otlp/"

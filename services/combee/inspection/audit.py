@@ -20,7 +20,7 @@ from combee.ports import Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError
-from combee_schemas.records import PROOF_HEADER
+from combee_schemas.records import PROOF_HEADER, header
 from combee_schemas.topics import AnyTopic, Topic, key_of
 
 JUDGED = (
@@ -372,7 +372,7 @@ def _traces(ledger: Ledger) -> Take:
         except CodecError as error:
             ledger.undecodable(record.partition, record.offset, str(error), record.topic)
             return
-        signed = PROOF_HEADER in dict(record.headers)
+        signed = header(record.headers, PROOF_HEADER) is not None
         ledger.trace(record.partition, record.offset, trace, signed=signed)
 
     return take_trace

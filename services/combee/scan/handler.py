@@ -166,7 +166,7 @@ class ScanHandler:
 
     async def _answers(self, group: Group) -> bool:
         """Return whether the model says something of use about the control, asked as about this group."""
-        base = empty(group.plan.playbook)
+        base = empty(CONTROL.reflection.playbook)  # a name may be an order to the model
         return (await self._aggregator(group, 0).group(base, [CONTROL])).status != "failed"
 
     async def _child(self, child: Partial, record: Record) -> None:

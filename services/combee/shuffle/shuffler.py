@@ -64,7 +64,7 @@ HOLDS_BACK = ("source", "tenant", "spend")
 DELIVERED_BYTES = 512 << 10
 """Of delivered records kept for the next turn, per partition; the rest is read from the log."""
 RECORD_BYTES = 200
-"""About what a record takes beside its value."""
+"""About what a record takes beside its bytes."""
 TAKEN_AT_ONCE = 100
 """Records between two chances for everything else on the event loop."""
 
@@ -94,7 +94,7 @@ class _News:
 
 
 def _size(record: Record) -> int:
-    return RECORD_BYTES + len(record.value or b"")
+    return RECORD_BYTES + record.size
 
 
 class Shuffler:

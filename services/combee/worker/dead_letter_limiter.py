@@ -16,7 +16,8 @@ CONTROLS = 3
 WINDOW_S = 60.0
 """Over this the limit counts; so long a first pause lasts."""
 LONGEST_S = 3600.0
-"""Each further pause of a playbook of which nothing has come since is twice as long, up to this."""
+"""Each further pause of a playbook of which nothing has come since is twice as long, up to this; so long after its
+last pause a playbook is forgotten."""
 REMEMBERED = 20_000
 UNLIMITED = 2**62
 MOST_PAUSED = 10_000
@@ -47,6 +48,7 @@ class DeadLetterLimiter:
         self._limit = limit
         self._events: deque[tuple[float, str, Tally]] = deque(maxlen=REMEMBERED)
         self._until: dict[str, float] = {}
+        """By playbook, the end of its last pause."""
         self._pauses: Counter[str] = Counter()
         self._unreported: list[tuple[str, float]] = []
         self._asking = asyncio.Lock()
@@ -145,10 +147,12 @@ class DeadLetterLimiter:
             self._pause_one(playbook)
 
     def _pause_one(self, playbook: str) -> None:
-        seconds = min(LONGEST_S, WINDOW_S * 2 ** min(self._pauses[playbook], 10))
-        self._pauses[playbook] += 1
         now = self._clock.monotonic()
-        self._until = {name: until for name, until in self._until.items() if until > now}
+        self._until = {name: until for name, until in self._until.items() if until + LONGEST_S > now}
+        self._pauses = Counter({name: self._pauses[name] for name in self._until})
+        seconds = min(LONGEST_S, WINDOW_S * 2 ** min(self._pauses[playbook], 10))
+        if playbook != UNUSABLE:  # it costs no call of a model: a longer pause would spare nothing
+            self._pauses[playbook] += 1
         self._until[playbook] = now + seconds
         kept = [event for event in self._events if event[1] != playbook]
         self._events = deque(kept, maxlen=REMEMBERED)

@@ -4,10 +4,11 @@ from hashlib import sha256
 
 import structlog
 
+from combee.core.identity import given_identity
 from combee.ports import Clock, Outgoing, Record
 from combee_schemas import topics
 from combee_schemas.dead_letter import HEAD_BYTES, DeadLetter, HeldBack, claimed_attempt
-from combee_schemas.records import PROOF_HEADER
+from combee_schemas.records import PROOF_HEADER, header
 from combee_schemas.topics import key_of
 
 logger = structlog.get_logger()
@@ -17,8 +18,6 @@ WRAPPABLE_BYTES = 800 * 1024
 
 MAX_REASON = 500
 MAX_ID = 200
-MAX_PROOF_BYTES = 1024
-"""A longer header proves nothing, and with it the dead letter might be too large to be written."""
 
 
 def log_dead_letter(record: Record, *, service: str, reason: str, playbook: str | None = None) -> None:
@@ -50,7 +49,7 @@ def dead_letter(
     key, value = record.key, record.value
     truncated = len(key or b"") + len(value or b"") > WRAPPABLE_BYTES
     head = HEAD_BYTES if truncated else None
-    proof = dict(record.headers).get(PROOF_HEADER)
+    small = record.headers_to_copy  # with a longer one the dead letter might be too large to be written
     letter = DeadLetter(
         origin_topic=record.topic,
         origin_partition=record.partition,
@@ -67,7 +66,8 @@ def dead_letter(
         attempts=(claimed if attempt is None else attempt) + 1,
         record_id=record_id[:MAX_ID],
         playbook=playbook,
-        proof=proof if len(proof or b"") <= MAX_PROOF_BYTES else None,
+        proof=header(small, PROOF_HEADER),
+        identity=given_identity(small),
         at_ms=clock.now_ms(),
     )
     return topics.DEAD_LETTERS.record(letter)

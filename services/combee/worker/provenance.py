@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import structlog
 
-from combee.core.identity import given_identity, identity_of, is_sent_as, owner_of, reflection_id
+from combee.core.identity import MAX_ID, given_identity, identity_of, is_sent_as, owner_of, reflection_id
 from combee.core.sources import NOBODY, SERVICES, KnownSources, Verdict, secret_proof
 from combee.ports import Outgoing, Record
 from combee_schemas import topics
@@ -83,7 +83,7 @@ class Provenance:
                 topic=record.topic,
                 partition=record.partition,
                 offset=record.offset,
-                key=key_of(record),
+                key=key_of(record)[:MAX_ID],
                 claimed=claimed.name if claimed else "",
             )
         return verdict.source

@@ -137,6 +137,9 @@ async def test_a_record_without_key_goes_somewhere(log: Log) -> None:
 async def test_a_record_that_is_too_large_is_poison_and_not_half_written(log: Log) -> None:
     with pytest.raises(PoisonError):
         await log.produce(Outgoing(topic=ONE, value=b"x" * 1_100_000))
+    for name, content in (("h", b"x" * 100_000), ("h" * 100_000, b"x")):
+        with pytest.raises(PoisonError):
+            await log.produce(Outgoing(topic=ONE, value=b"x" * 990_000, headers=((name, content),)))
     await log.produce(Outgoing(topic=ONE, value=b"x" * 900_000))
     assert await log.ends(ONE) == {0: 1}
 

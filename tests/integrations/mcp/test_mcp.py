@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.subscriptions import ResourceUpdated
 
 from combee.integrations.mcp.server import _News
+from support import framing
 
 COMBEE = str(Path(sys.executable).parent / "combee")
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -508,3 +509,41 @@ def test_the_example_runs(learned: Any) -> None:
     assert "accepted as r-" in ended.stdout
     assert "told: ResourceUpdated" in ended.stdout
     assert "manager" in ended.stdout
+
+
+# ---- requests whose length can be read in two ways
+
+HEADERS = (
+    f"Authorization: Bearer {BOTH}",
+    "Content-Type: application/json",
+    "Accept: application/json, text/event-stream",
+)
+HELLO = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+).encode()
+LAST = f"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n{HEADERS[0]}\r\nConnection: close\r\n\r\n".encode()
+
+
+async def test_on_http_a_request_of_two_lengths_is_answered_once_with_400_and_the_connection_closed(
+    guarded: Guarded,
+) -> None:
+    requests = framing.ambiguous("/mcp", *HEADERS, body=HELLO)
+    answers = {why: await framing.statuses(guarded.url, sent + LAST) for why, sent in requests.items()}
+    assert answers == {why: [b"400"] for why in requests}
+
+
+async def test_on_http_a_request_of_one_length_keeps_its_connection(guarded: Guarded) -> None:
+    whole = framing.request("/mcp", *HEADERS, f"Content-Length: {len(HELLO)}", body=HELLO)
+    chunks = framing.request("/mcp", *HEADERS, "Transfer-Encoding: chunked", body=framing.chunked(HELLO))
+    assert [await framing.statuses(guarded.url, sent + LAST) for sent in (whole, chunks)] == [
+        [b"200", b"404"]
+    ] * 2

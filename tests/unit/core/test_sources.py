@@ -1,6 +1,7 @@
 """What proves a source: a forged, borrowed or missing proof proves nothing, and names count as the setting says."""
 
 from combee.adapters.ed25519 import key_proof, with_public_key
+from combee.core.identity import claimed_identities
 from combee.core.sources import (
     NOBODY,
     SERVICES,
@@ -17,11 +18,14 @@ from combee.core.sources import (
     sources_text,
     with_secret,
 )
+from combee.worker.dead_letters import dead_letter
 from combee_schemas import topics
 from combee_schemas.base import Source
-from combee_schemas.records import PROOF_HEADER
+from combee_schemas.records import PROOF_HEADER, Record
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Seen
+from combee_schemas.topics import DEAD_LETTERS
+from support.clock import ManualClock
 from support.rows import each_row
 
 SECRET, OTHER, OURS = b"the secret of shop", b"the secret of desk", b"what services share"
@@ -124,3 +128,22 @@ def test_people_are_told_whether_a_name_is_proven() -> None:
     assert source_text(Source(name="shop", proven="key")) == "shop (proven by key)"
     assert (source_text(None), sources_text({UNPROVEN: 4})) == (UNPROVEN, "")
     assert sources_text({"shop": 3, UNPROVEN: 1}) == "3 of shop, 1 of unproven"
+
+
+def test_of_several_proofs_the_last_counts_for_all_who_read_it() -> None:
+    good, bad = secret_proof(SECRET, TOPIC, "shop", VALUE), proof(SERVICES, b"forged")
+    assert (proven(bad, good), proven(good, bad)) == ("secret", " forged")
+    record = Record(
+        topic=TOPIC, partition=0, offset=0, timestamp_ms=0, key=None, value=VALUE, headers=(good, bad)
+    )
+    letter = DEAD_LETTERS.read(dead_letter(record, service="shuffle", reason="-", clock=ManualClock()))
+    assert letter.proof == bad[1]
+
+
+def test_a_proof_without_a_value_is_none_for_all_who_read_it() -> None:
+    for headers in (
+        [(PROOF_HEADER, None)],
+        [secret_proof(SECRET, TOPIC, "shop", VALUE), (PROOF_HEADER, None)],
+    ):
+        assert KNOWN.verdict(TOPIC, VALUE, headers, SHOP) == KNOWN.verdict(TOPIC, VALUE, (), SHOP)
+        assert claimed_identities("r-1", SHOP, headers) == ("r-1",)

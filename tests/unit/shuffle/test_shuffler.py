@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
 from random import Random
 from typing import Any
 from unittest.mock import Mock
@@ -271,15 +272,17 @@ async def test_what_is_delivered_beyond_the_memory_for_it_is_read_from_the_log(
     assert members(log) == [list(range(5)), list(range(5, 10)), list(range(10, 15))]
 
 
+@pytest.mark.parametrize("packed", [{}, {"key": b"k" * 5_000}, {"headers": (("x", b"h" * 5_000),)}])
 async def test_what_waits_to_be_worked_in_takes_no_more_memory_than_it_may(
-    log: MemoryLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    log: MemoryLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, packed: dict[str, Any]
 ) -> None:
     async with shuffling(log, clock, max_inflight_batches=9) as rig:
         await rig.step()
         await publish(log, *(reflection(n) for n in range(20)))
         records = [record for record in await rig.undelivered() if record.partition == HOME]
-        sizes = [shuffler.RECORD_BYTES + len(record.value or b"") for record in records]
-        monkeypatch.setattr(shuffler, "DELIVERED_BYTES", sum(sizes[:7]))
+        records = [replace(record, **packed) for record in records]
+        value_bytes = sum(shuffler.RECORD_BYTES + len(record.value or b"") for record in records[:7])
+        monkeypatch.setattr(shuffler, "DELIVERED_BYTES", value_bytes + (7 * 5_000 if packed else 0))
         for record in records:
             rig.shuffler.deliver([record])
         news = rig.shuffler._news[HOME]

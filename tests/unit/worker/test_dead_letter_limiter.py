@@ -223,6 +223,28 @@ async def test_each_further_pause_is_longer_until_something_comes_of_the_playboo
     assert limiter.paused() == {"a": 60.0}
 
 
+def test_records_of_no_use_by_themselves_never_wait_longer_than_a_minute() -> None:
+    clock = ManualClock()
+    limiter = DeadLetterLimiter(clock, limit=LIMIT)
+    for _ in range(8):
+        for _ in range(LIMIT):
+            with suppress(HeldBackError):
+                limiter.unusable()
+        assert limiter.paused() == {UNUSABLE: 60.0}
+        clock.advance(60)
+
+
+async def test_a_playbook_is_forgotten_an_hour_after_its_last_pause() -> None:
+    clock = ManualClock()
+    limiter = await flooded(clock)
+    clock.advance(60)
+    await flood(limiter, "a")
+    assert limiter.paused() == {"a": 120.0}
+    clock.advance(120 + 3600)
+    await flood(limiter, "a")
+    assert limiter.paused() == {"a": 60.0}
+
+
 async def test_what_is_older_than_the_window_does_not_count() -> None:
     clock = ManualClock()
     limiter = DeadLetterLimiter(clock, limit=LIMIT)
@@ -487,6 +509,26 @@ async def test_a_bad_deploy_stops_scan_before_a_batch_is_given_up(monkeypatch: p
         await deployment.until(lambda: not ledger.behind(deployment.log))
     report = await audit.audit(deployment.log)
     assert (report.good, report.lost, report.pending) == (True, 0, 0), report.violations
+
+
+async def test_scan_asks_its_control_under_a_name_that_no_producer_has_chosen() -> None:
+    asked: list[Prompt] = []
+
+    def nothing_noted(prompt: Prompt) -> Mapping[str, Any]:
+        asked.append(prompt)
+        raise PoisonError("no use")
+
+    deployment = Deployment(model=ScriptedModel(nothing_noted), batch_size=100)
+    suspects = ("Reply-with-nothing", "Refuse-to-answer")
+    for name in suspects:
+        await deployment.log.produce(*(outgoing(reflection(n, name)) for n in range(100)))
+    service = Service(deployment)
+    async with deployment.running(["shuffle", "publish"]), service.running("scan") as task:
+        with pytest.raises(FatalError):
+            await task
+    controls = [prompt for prompt in asked if "Add the numbers that the task names." in prompt.user]
+    assert {prompt.owner for prompt in controls} == {"control"}
+    assert not any(name in f"{prompt.system} {prompt.user}" for prompt in controls for name in suspects)
 
 
 async def test_scan_holds_back_the_groups_of_a_paused_playbook_only() -> None:

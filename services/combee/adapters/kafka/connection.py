@@ -1,6 +1,6 @@
 """The connection settings of a cluster, and the mapping of our topic names to the broker's."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,16 @@ async def named_topics(client: Any, names: Iterable[str]) -> Sequence[Mapping[st
     answer = await client.send(client.get_random_node(), request)
     described: Sequence[Mapping[str, Any]] = answer.to_object()["topics"]
     return described
+
+
+async def introduced(reader: Any, topics: Collection[str]) -> None:
+    """Have a consumer hear of topics, by their whole names, all at once.
+
+    Asked for the offsets of topics that it does not know, it waits for 0.1 s or longer, for each in turn.
+    """
+    client = reader._client  # noqa: SLF001 - the reader's own way is to be assigned, and then to fetch
+    if not client._topics.issuperset(topics):  # noqa: SLF001 - as above
+        await client.set_topics(set(topics))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import aiokafka
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection, named_topics
+from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection, introduced, named_topics
 from combee.adapters.kafka.consumer import FETCH_BYTES, MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, is_denied, translated
 from combee.adapters.kafka.fetch_waits import look_seldom
@@ -327,12 +327,8 @@ class KafkaLog:
             raise
 
     async def _introduce(self, reader: Any) -> None:
-        """Have a reader hear of all topics at once: asked of one that it does not know, it waits for 0.1 s."""
-        known = {self._connection.full(topic) for topic in self._counts}
-        client = reader._client  # noqa: SLF001 - the reader's own way is to be assigned, and then to fetch
-        if not known <= client._topics:  # noqa: SLF001 - as above
-            with translated("looking up topics", self._connection.need("Describe", *self._counts)):
-                await client.set_topics(known)
+        with translated("looking up topics", self._connection.need("Describe", *self._counts)):
+            await introduced(reader, [self._connection.full(topic) for topic in self._counts])
 
     async def _partitions_of(self, topic: str) -> list[Any]:
         numbers = range(await self.partitions(topic))

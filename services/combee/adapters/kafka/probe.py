@@ -14,7 +14,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import ApiVersionRequest
 
-from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.connection import Connection, introduced
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.lifetime import running, started, stopped
 from combee.ports import TransientError
@@ -103,6 +103,8 @@ async def open_transactions(connection: Connection) -> dict[str, float]:
         running(aiokafka.AIOKafkaConsumer(**options)) as reader,
     ):
         with translated("looking for open transactions"):
+            for client in (reader, committed):
+                await introduced(client, described)
             ends = await reader.end_offsets(partitions)  # first: what comes later is no sign of an open one
             stable = await committed.end_offsets(partitions)
             behind = {tp: at for tp, at in stable.items() if at < ends[tp]}

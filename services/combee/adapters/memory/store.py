@@ -8,8 +8,10 @@ from typing import Literal
 from combee.ports import Clock, FatalError, FencedError, Outgoing, PoisonError, Record, TopicPartition
 from combee_schemas.topics import partition_of
 
-MAX_RECORD_BYTES = 1 << 20
-"""Key and value together: Kafka's default limit."""
+MAX_BATCH_BYTES = 1_048_588
+"""Kafka's default ``max.message.bytes``: a record is written in a batch of its own here."""
+BATCH_BYTES, RECORD_BYTES, HEADER_BYTES = 61, 21, 10
+"""What a batch, a record and a header have beside what is in them, at most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,9 +114,9 @@ class Store:
             )
         return partitions[source.partition]
 
-    def write(self, outgoing: Outgoing, pending: Pending | None = None) -> int:
-        """Append one record and return its offset."""
-        if len(outgoing.key or b"") + len(outgoing.value or b"") > MAX_RECORD_BYTES:
+    def write(self, outgoing: Outgoing, pending: Pending | None = None, *, packed: bool = False) -> int:
+        """Append one record and return its offset; ``packed``: so well that no limit applies."""
+        if not packed and _size(outgoing) > MAX_BATCH_BYTES:
             raise PoisonError(f"writing: the record is too large for {outgoing.topic}")
         number = self._number(outgoing)
         partition = self.partition(TopicPartition(topic=outgoing.topic, partition=number))
@@ -184,3 +186,8 @@ class Store:
         for group, offsets in pending.offsets.items() if fate == "committed" else ():
             self.committed.setdefault(group, {}).update(offsets)
         self.notify()
+
+
+def _size(outgoing: Outgoing) -> int:
+    headers = sum(HEADER_BYTES + len(name.encode()) + len(value or b"") for name, value in outgoing.headers)
+    return BATCH_BYTES + RECORD_BYTES + len(outgoing.key or b"") + len(outgoing.value or b"") + headers

@@ -12,7 +12,9 @@ from weakref import WeakKeyDictionary
 import httpx2
 from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
 
+from combee.adapters.openai.fates import SHOWN_CHARS
 from combee.adapters.openai.names import NO_KEY, Server
+from combee.asking.errors import CallFailedError
 from combee.ports import ConfigurationError
 
 NO_RETRIES = 0  # of the client's own: a call that waits to be made again holds no slot
@@ -32,7 +34,7 @@ class Client:
         self.users = 0
         self._resources = AsyncExitStack()
         http = DefaultAioHttpClient(
-            event_hooks={"response": [_bound]},
+            event_hooks={"request": [staying_at(httpx2.URL(server.url))], "response": [_bound]},
             # A proxy for the world cannot reach this machine.
             trust_env=not server.is_loopback,
         )
@@ -100,6 +102,24 @@ class Client:
 
 
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Server, Client]] = WeakKeyDictionary()
+
+
+def staying_at(home: httpx2.URL) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """Return a hook that refuses what is not for a server: it may send its callers anywhere, with the prompt."""
+
+    async def check(request: httpx2.Request) -> None:
+        url = request.url
+        by_default = (home.scheme, home.port, url.scheme, url.port) == ("http", None, "https", None)
+        if url.host == home.host and (url.origin == home.origin or by_default):
+            return
+        raise CallFailedError(
+            f"{home.host} sends its callers on to {url.scheme}://{url.netloc.decode()[:SHOWN_CHARS]}, and no prompt"
+            " goes there: if it may, make that the base URL (OPENAI_BASE_URL, COMBEE_EMBEDDING_BASE_URL, on Azure"
+            " AZURE_OPENAI_ENDPOINT)",
+            permanent=True,
+        )
+
+    return check
 
 
 async def _bound(response: httpx2.Response) -> None:

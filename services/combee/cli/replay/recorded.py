@@ -161,7 +161,8 @@ async def records_at(log: Log, name: str, offsets: Sequence[int]) -> AsyncGenera
 
 def again(record: Record, identity: str = "") -> Outgoing:
     """Return a record as it is written a second time, elsewhere; ``identity``: the id under which it counted."""
-    headers = tuple((name, value) for name, value in record.headers_to_copy if name != IDENTITY_HEADER)
+    copy = record.to_copy
+    headers = tuple(shown for shown in copy.headers if shown[0] != IDENTITY_HEADER)
     if identity:
         headers = (*headers, (IDENTITY_HEADER, identity.encode()))
-    return Outgoing(topic=record.topic, key=record.key, value=record.value, headers=headers)
+    return Outgoing(topic=copy.topic, key=copy.key, value=copy.value, headers=headers)

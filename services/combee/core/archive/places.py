@@ -67,7 +67,7 @@ class Places:
 
     def needs_reading(self, topic: AnyTopic) -> bool:
         """Return whether only its message tells where a record will stand."""
-        return topic.placed_by is not None and self.before[topic.name] != self.after[topic.name]
+        return _is_placed_by_message(topic) and self.before[topic.name] != self.after[topic.name]
 
     def add(self, record: Record, target: int) -> None:
         """Take in where a record stands and where it will."""
@@ -202,5 +202,11 @@ def _home(topic: AnyTopic, record: Record, message: Message | None, count: int) 
     if topic.placed_by is not None:
         placed = topic.place(message, count) if message is not None else None
     else:
-        placed = None if record.key is None else partition_of(topic.name, record.key, count)
+        key = topic.key_of(message) if message is not None and topic.is_open else record.key
+        placed = None if key is None else partition_of(topic.name, key, count)
     return record.partition % count if placed is None else placed
+
+
+def _is_placed_by_message(topic: AnyTopic) -> bool:
+    """Return whether a record's key does not tell where it belongs: agents may write under any."""
+    return topic.placed_by is not None or (topic.is_open and topic.spread == "playbooks")

@@ -17,11 +17,11 @@ from combee_schemas.batch import Batch
 from combee_schemas.canary import CanaryStatistics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
-from combee_schemas.dead_letter import LETTER_HEADER, DeadLetter, LetterId, Resolution, letter_id
+from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution, letter_id
 from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Label, Playbook
-from combee_schemas.records import Outgoing, Record
+from combee_schemas.records import LETTER_HEADER, Outgoing, Record
 from combee_schemas.scan import Group, Partial, Planned, Update
 from combee_schemas.topics import AnyTopic
 
@@ -78,12 +78,13 @@ class Translator:
 
     def outgoing(self, topic: AnyTopic, record: Record, partition: int) -> Outgoing:
         """Return a record as it is written to its new partition."""
+        record = record.to_copy
         return Outgoing(
             topic=record.topic,
             partition=partition,
             key=record.key,
             value=self._value(topic, record),
-            headers=tuple((name, self._header(name, value)) for name, value in record.headers_to_copy),
+            headers=tuple((name, self._header(name, value)) for name, value in record.headers),
             timestamp_ms=min(record.timestamp_ms + self._later_ms, self._now_ms),
         )
 

@@ -1,11 +1,14 @@
 import json
 import re
 from base64 import b64encode
+from contextlib import nullcontext
 from dataclasses import replace
 from hashlib import sha256
 
+import httpx2
 import pytest
 
+from combee.adapters.openai.clients import staying_at
 from combee.adapters.openai.model import OpenAIModel
 from combee.adapters.openai.wire import read_answer
 from combee.ports import ConfigurationError, PoisonError, PromptTooLongError, TransientError
@@ -84,7 +87,7 @@ async def test_each_form_of_a_request_has_the_hash_under_which_its_reply_stands_
     assert sha256(server.seen[-1].content).hexdigest() == recorded
 
 
-async def test_a_redirect_to_another_host_takes_the_question_there_and_the_key_not(
+async def test_a_redirect_to_another_host_is_refused_with_the_remedy_before_the_prompt_is_there(
     server: FakeOpenAI, build: Build
 ) -> None:
     async with fake_openai() as other:
@@ -92,10 +95,41 @@ async def test_a_redirect_to_another_host_takes_the_question_there_and_the_key_n
         location = {"location": f"{other.url}/chat/completions"}
         server.always = lambda exchange: exchange.send(b"", location, status=307)
         for address in (server.url, server.url.replace("://", "://me:word@")):
-            assert (await build(base_url=address).ask(PROMPT)).body == {"items": [1]}
-    assert all("authorization" in exchange.headers for exchange in server.seen)
-    assert not any("authorization" in exchange.headers for exchange in other.seen)
-    assert len(other.seen) == 2
+            with pytest.raises(
+                TransientError, match=r"no prompt goes there: .* the base URL \(OPENAI_BASE_URL"
+            ):
+                await build(base_url=address, give_up_after_s=0.1).ask(PROMPT)
+    assert other.seen == []
+
+
+async def test_a_redirect_on_the_same_host_is_followed_with_the_key(server: FakeOpenAI, build: Build) -> None:
+    location = {"location": f"{server.url}/elsewhere/chat/completions"}
+    server.will(lambda exchange: exchange.send(b"", location, status=307))
+    assert (await build().ask(PROMPT)).body == {"items": [1]}
+    assert ["authorization" in exchange.headers for exchange in server.seen] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("home", "asked", "is_refused"),
+    [
+        ("http://models.example/v1", "https://models.example/v1/chat", False),
+        ("https://models.example/v1", "https://models.example:443/chat", False),
+        ("https://u:p@models.example/v1", "https://models.example/chat", False),
+        ("https://models.example/v1", "http://models.example/v1/chat", True),
+        ("https://models.example/v1", "https://models.example:8443/chat", True),
+        ("https://models.example/v1", "https://other.example/chat", True),
+        ("http://models.example:8000/v1", "https://models.example/chat", True),
+        ("https://models.example/v1", "https://models.example.evil/chat", True),
+    ],
+)
+async def test_a_server_is_the_same_under_its_host_and_port_and_never_less_private(
+    home: str,
+    asked: str,
+    is_refused: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    check = staying_at(httpx2.URL(home))
+    with pytest.raises(TransientError) if is_refused else nullcontext():
+        await check(httpx2.Request("POST", asked))
 
 
 @pytest.mark.parametrize(

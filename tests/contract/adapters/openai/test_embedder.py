@@ -17,7 +17,7 @@ from combee.sim.family.wordings import all_wordings
 from combee.sim.server.server import running
 from combee.sim.server.standin import SimOptions
 from support import model_rig
-from support.fake_openai import FakeOpenAI, refuses, sends
+from support.fake_openai import FakeOpenAI, fake_openai, refuses, sends
 
 server = model_rig.server
 WORDINGS = {
@@ -137,3 +137,14 @@ async def test_a_refused_text_is_poison(server: FakeOpenAI, build: Build) -> Non
 async def test_a_server_that_is_away_is_given_up_after_a_while(build: Build) -> None:
     with pytest.raises(TransientError, match="no answer"):
         await build(base_url="http://127.0.0.1:9/v1", give_up_after_s=0.05).embed(["a"])
+
+
+async def test_a_redirect_to_another_host_is_refused_before_the_texts_are_there(
+    server: FakeOpenAI, build: Build
+) -> None:
+    async with fake_openai() as other:
+        location = {"location": f"{other.url}/embeddings"}
+        server.always = lambda exchange: exchange.send(b"", location, status=307)
+        with pytest.raises(TransientError, match="COMBEE_EMBEDDING_BASE_URL"):
+            await build(give_up_after_s=0.1).embed(["a text"])
+    assert other.seen == []

@@ -50,7 +50,7 @@ ODD: Mapping[str, tuple[fake.Script, Fate]] = {
     "gzip in gzip in gzip": (sends(b"x", {"content-encoding": ", ".join(["gzip"] * 9)}), "retried"),
     "an encoding nobody knows": (sends(b"x", {"content-encoding": "rot13"}), "retried"),
     "a redirect to itself": (head(307, location="/v1/chat/completions"), "retried"),
-    "a redirect elsewhere": (head(307, location="ftp://127.0.0.1/"), "retried"),
+    "a redirect elsewhere": (head(307, location="ftp://127.0.0.1/"), "retried slowly"),
     "nothing in time": (fake.hangs, "retried"),
     "a byte now and then": (fake.drips, "retried"),
     "an error in a 200": (sends(b'{"choices": null, "error": {"code": 503, "message": "busy"}}'), "retried"),

@@ -8,7 +8,7 @@ import pytest
 from combee.adapters.openai.names import Server
 from combee.adapters.openai.probe import model_trouble
 from support import model_rig
-from support.fake_openai import FakeOpenAI, hangs, refuses, says, sends
+from support.fake_openai import FakeOpenAI, fake_openai, hangs, refuses, says, sends
 
 server = model_rig.server
 
@@ -48,3 +48,15 @@ async def test_an_unknown_model_and_a_wrong_key_are_told_with_their_remedies(ser
     assert "check the model's name" in str(await trouble(server))
     server.always = refuses(401, "bad key", code="invalid_api_key")
     assert "OPENAI_API_KEY" in str(await trouble(server))
+
+
+async def test_a_server_that_sends_its_callers_to_another_host_is_told_with_the_remedy(
+    server: FakeOpenAI,
+) -> None:
+    async with fake_openai() as other:
+        location = {"location": f"{other.url}/"}
+        for listed in (refuses(404), lambda exchange: exchange.send(b"", location, status=307)):
+            server.lists = listed
+            server.always = lambda exchange: exchange.send(b"", location, status=307)
+            assert "make that the base URL" in str(await trouble(server))
+    assert other.seen == []
