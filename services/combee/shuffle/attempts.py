@@ -30,7 +30,7 @@ class Attempts:
         """What stands at a place, without its bytes; None: no letter about a reflection."""
         self._ends: Mapping[int, int] = {}
         self._asked_after: Mapping[int, int] = {}
-        """Ends of ``reflections`` before ``_ends`` were asked for: what records before these name has been written."""
+        """Ends of ``reflections`` before ``_ends`` were asked for: letters of records before these were written."""
 
     async def attempt_of(self, record: Record, reflection: Reflection) -> tuple[int, str | None]:
         """Return which attempt a reflection is, and on which line; 0 for the first, and for an unproven claim.
