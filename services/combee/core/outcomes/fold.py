@@ -33,6 +33,8 @@ MOST_VERSIONS, MOST_ENTRIES, MOST_MEASURES = 200, 500, 10
 VERSION_BYTES, ENTRY_BYTES = 300 << 10, 560 << 10
 """Kept per line, so that its statistics fit a record however long the names in them are."""
 MOST_SHOWN = 500
+MOST_LINES = 10_000
+"""Kept per partition. Beyond that an eighth goes, those with the fewest runs first: anybody can invent names."""
 
 _LINE: TypeAdapter[str] = TypeAdapter(LineName)
 
@@ -209,6 +211,12 @@ class _Line:
     unplaced: int = 0
     through: int = -1
 
+    @property
+    def weight(self) -> tuple[int, int]:
+        """How many runs it tells of, and the offset of the last word on it."""
+        placed = sum(outcomes.figures.runs for outcomes in self.versions.by_key.values())
+        return self.unplaced + self.earlier.runs + placed, self.through
+
     def count(self, version: int, before: Run | None, after: Run, at_ms: int) -> None:
         """Count a run that was shown a version, or what is news of it."""
         known = self.versions.take(version)
@@ -273,18 +281,25 @@ def _line(known: OutcomeStatistics) -> _Line:
 
 
 class Fold:
-    """The statistics of one partition's playbooks, and the runs that were spoken of last."""
+    """The statistics of one partition's playbooks, and the runs that were spoken of last.
 
-    def __init__(self, known: Iterable[OutcomeStatistics] = (), *, horizon: int = HORIZON) -> None:
+    What stands before ``start`` is counted already.
+    """
+
+    def __init__(
+        self, known: Iterable[OutcomeStatistics] = (), *, start: int = 0, horizon: int = HORIZON
+    ) -> None:
         self._lines = {statistics.line: _line(statistics) for statistics in known}
         self._through: dict[str, int] = {}
         for line in self._lines.values():
             playbook = playbook_of(line.name)
             self._through[playbook] = max(line.through, self._through.get(playbook, -1))
+        self._start = start
         self._horizon = horizon
         self._runs: OrderedDict[tuple[str, str], tuple[int, Run]] = OrderedDict()
         """With the offset of the last word on each, oldest first."""
         self._changed: set[str] = set()
+        self._gone: set[str] = set()
 
     def take(self, offset: int, outcome: Outcome) -> None:
         """Take the outcome at an offset; it counts unless the statistics know it."""
@@ -293,18 +308,35 @@ class Fold:
         _, before = self._runs.pop(key, (0, None))
         after = (before or Run()).with_outcome(outcome)
         self._runs[key] = offset, after
-        if offset <= self._through.get(outcome.playbook, -1):
+        if offset <= self._through.get(outcome.playbook, self._start - 1):
             return
         self._through[outcome.playbook] = offset
         self._note(outcome.playbook, offset)
         if after != before:
             self._count(outcome, before, after, offset)
+        if len(self._lines) > MOST_LINES:
+            self._shed(offset)
 
     def changed(self, now_ms: int) -> Iterator[OutcomeStatistics]:
         """Yield the statistics that are others than at the last call, by name."""
         for name in sorted(self._changed):
             yield self._lines[name].statistics(now_ms)
         self._changed.clear()
+
+    def gone(self) -> list[str]:
+        """Return the lines that are kept no longer since the last call."""
+        gone = sorted(self._gone - self._lines.keys())
+        self._gone.clear()
+        return gone
+
+    def _shed(self, offset: int) -> None:
+        """Drop lines with few runs, but none that was spoken of at this offset: it may be the first of many."""
+        old = (line for line in self._lines.values() if line.through < offset)
+        for line in sorted(old, key=lambda line: line.weight)[: MOST_LINES // 8]:
+            del self._lines[line.name]
+            self._through.pop(line.name, None)
+            self._gone.add(line.name)
+        self._changed &= self._lines.keys()
 
     def _forget(self, before: int) -> None:
         while self._runs and next(iter(self._runs.values()))[0] < before:
