@@ -191,7 +191,9 @@ async def test_invented_playbooks_and_branches_take_bounded_room_and_push_out_no
         assert placed == [(each.version, each.figures) for each in expects.versions]
     await folded(await said(outcome(100, playbook="invented-299"), deployment=deployment))
     again = newest_lines(deployment)
-    assert again.keys() == kept.keys()
+    assert len(again) <= 2 * 80
+    for name in (NAME, OTHER):
+        assert again[name].versions == kept[name].versions
 
 
 def newest_lines(deployment: Deployment) -> dict[str, OutcomeStatistics]:

@@ -124,7 +124,7 @@ class OutcomeFolder:
             statistics = own_message(topics.OUTCOME_STATISTICS, record)
             if statistics is not None:
                 known[statistics.line] = statistics
-        fold = Fold(known.values(), start=start)
+        fold = Fold(known.values())
         tried = CanaryFold(self.canaries.terms, canaries.values(), start=start)
         for statistics in known.values():
             self._on_statistics(statistics)

@@ -281,20 +281,14 @@ def _line(known: OutcomeStatistics) -> _Line:
 
 
 class Fold:
-    """The statistics of one partition's playbooks, and the runs that were spoken of last.
+    """The statistics of one partition's playbooks, and the runs that were spoken of last."""
 
-    What stands before ``start`` is counted already.
-    """
-
-    def __init__(
-        self, known: Iterable[OutcomeStatistics] = (), *, start: int = 0, horizon: int = HORIZON
-    ) -> None:
+    def __init__(self, known: Iterable[OutcomeStatistics] = (), *, horizon: int = HORIZON) -> None:
         self._lines = {statistics.line: _line(statistics) for statistics in known}
         self._through: dict[str, int] = {}
         for line in self._lines.values():
             playbook = playbook_of(line.name)
             self._through[playbook] = max(line.through, self._through.get(playbook, -1))
-        self._start = start
         self._horizon = horizon
         self._runs: OrderedDict[tuple[str, str], tuple[int, Run]] = OrderedDict()
         """With the offset of the last word on each, oldest first."""
@@ -308,7 +302,7 @@ class Fold:
         _, before = self._runs.pop(key, (0, None))
         after = (before or Run()).with_outcome(outcome)
         self._runs[key] = offset, after
-        if offset <= self._through.get(outcome.playbook, self._start - 1):
+        if offset <= self._through.get(outcome.playbook, -1):
             return
         self._through[outcome.playbook] = offset
         self._note(outcome.playbook, offset)
@@ -331,7 +325,7 @@ class Fold:
 
     def _shed(self, offset: int) -> None:
         """Drop lines with few runs, but none that was spoken of at this offset: it may be the first of many."""
-        old = (line for line in self._lines.values() if line.through < offset)
+        old = (line for line in self._lines.values() if line.through != offset)
         for line in sorted(old, key=lambda line: line.weight)[: MOST_LINES // 8]:
             del self._lines[line.name]
             self._through.pop(line.name, None)
