@@ -10,6 +10,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     SerializerFunctionWrapHandler,
     StringConstraints,
     model_serializer,
@@ -81,10 +82,37 @@ RequestHash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 in hexadecimal of what a model, or another answerer, was asked."""
 
 
+def _bound_integers(schema: Any, own: type[BaseModel]) -> None:
+    """Bound the integers in a model's core schema to those that msgpack can write; models in it bound their own.
+
+    Pydantic reads text as a number, and text of 40 digits as a number of 40 digits. JSON schemas stay as they are.
+    """
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            _bound_integers(part, own)
+    elif isinstance(schema, dict) and schema.get("type") == "int":
+        unbounded = dict(schema)
+        bounded = {"ge": -(2**63), "le": 2**64 - 1, **unbounded}
+        schema.clear()
+        schema.update(type="json-or-python", json_schema=unbounded, python_schema=bounded)
+    elif (
+        isinstance(schema, dict) and schema.get("cls", own) is own and schema.get("type") != "json-or-python"
+    ):
+        for part in schema.values():
+            _bound_integers(part, own)
+
+
 class Value(BaseModel):
     """A frozen part of a message; unknown fields are ignored so that newer writers do not break readers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        """Return pydantic's schema with bounds on every integer."""
+        schema = handler(source)
+        _bound_integers(handler.resolve_ref_schema(schema), cls)
+        return schema
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other values for some fields.

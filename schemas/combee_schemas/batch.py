@@ -45,7 +45,7 @@ class Batch(Sparse, Message):
     embeddings: str = ""
     """Of a consolidation: the model whose embeddings were compared, too, or why none were; empty: none is set."""
     dropped: tuple[Member, ...] = ()
-    """Repeats that were recognised while this window was open; the last 1000 of them."""
+    """Repeats that were recognised while this window was open: the first of them, up to 128 KiB."""
     copies: int
     """As they were made: 1 where the batch was too small for more."""
     shape_reason: str = ""

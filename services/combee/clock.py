@@ -14,8 +14,12 @@ class SystemClock:
         return time.monotonic()
 
 
+LAST_MS = 253_402_300_799_000
+"""The end of the year 9999; producers' clocks and settings may say more."""
+
+
 def moment(at_ms: int | None, separator: str = " ") -> str:
     """Return a time in UTC, to the second; empty where none was recorded."""
     if not at_ms or at_ms < 0:
         return ""
-    return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d{separator}%H:%M:%S}"
+    return f"{datetime.fromtimestamp(min(at_ms, LAST_MS) / 1000, tz=UTC):%Y-%m-%d{separator}%H:%M:%S}"

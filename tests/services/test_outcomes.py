@@ -3,6 +3,7 @@
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.core.outcomes import fold
 from combee.core.outcomes.fold import Fold
 from combee_schemas import topics
 from combee_schemas.base import Shown
@@ -165,3 +166,38 @@ async def test_an_outcome_alone_asks_no_model() -> None:
     deployment = await folded(await said(*SAID), (CONTROL, "publish", "scan", "shuffle", "reflect"))
     assert deployment.model.calls == 0
     assert not ledger.records(deployment.log, topics.REFLECTIONS)
+
+
+async def test_invented_playbooks_and_branches_take_bounded_room_and_push_out_none_that_has_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fold, "MOST_LINES", 80, raising=False)
+    invented = [
+        *(
+            outcome(0).model_copy(
+                update={"run_id": f"b{n}", "shown": Shown(version=1, line=f"{NAME}@b{n}"), "score": {}}
+            )
+            for n in range(300)
+        ),
+        *(outcome(n, playbook=f"invented-{n}") for n in range(300)),
+    ]
+    deployment = await said(*SAID[:6], *invented[:400], *SAID[6:], *invented[400:])
+    await folded(deployment)
+    kept = newest_lines(deployment)
+    assert len(kept) <= 2 * 80  # per partition
+    for name, expects in (await expected()).items():
+        known = kept[name]
+        placed = [(each.version, each.figures) for each in known.versions]
+        assert placed == [(each.version, each.figures) for each in expects.versions]
+    await folded(await said(outcome(100, playbook="invented-299"), deployment=deployment))
+    again = newest_lines(deployment)
+    assert len(again) <= 2 * 80
+    for name in (NAME, OTHER):
+        assert again[name].versions == kept[name].versions
+
+
+def newest_lines(deployment: Deployment) -> dict[str, OutcomeStatistics]:
+    """Return the statistics that are left when the topic is compacted."""
+    newest = {record.key: record for record in ledger.records(deployment.log, topics.OUTCOME_STATISTICS)}
+    read = [topics.OUTCOME_STATISTICS.read(record) for record in newest.values() if record.value is not None]
+    return {statistics.line: statistics for statistics in read}

@@ -17,7 +17,7 @@ from combee.publish.decide.basis import Basis
 from combee.publish.decide.decision import Decision
 from combee.publish.decide.update import next_version
 from combee.scan.answered import Answered
-from combee.shuffle import shuffler
+from combee.shuffle.attempts import Attempts
 from combee.shuffle.manifests import Manifests
 from combee.shuffle.partition import COMMANDS, REFLECTIONS, PartitionState
 from combee_schemas import topics
@@ -208,11 +208,11 @@ def apply_whatever_comes(patch: pytest.MonkeyPatch) -> None:
 
 
 def believe_every_claim(patch: pytest.MonkeyPatch) -> None:
-    async def claimed(_log: object, record: Record, reflection: Reflection) -> tuple[int, str]:
+    async def claimed(_self: Attempts, record: Record, reflection: Reflection) -> tuple[int, str]:
         claim = claimed_attempt(record.headers)
         return claim.number if claim else 0, reflection.playbook
 
-    patch.setattr(shuffler, "attempt_of", claimed)
+    patch.setattr(Attempts, "attempt_of", claimed)
 
 
 PROTECTIONS: dict[str, tuple[Story, Switch, str]] = {

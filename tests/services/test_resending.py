@@ -15,7 +15,7 @@ from combee.core.ledger import LedgerReport
 from combee.inspection import audit
 from combee.inspection.dead_letters import StoredLetter, letters, resolutions
 from combee.ports import Outgoing, PoisonError
-from combee.shuffle import shuffler
+from combee.shuffle.attempts import Attempts
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
@@ -209,11 +209,11 @@ async def test_a_forged_header_makes_nothing_count_twice() -> None:
 async def test_without_the_proof_the_ledger_names_the_attempts_that_nothing_proves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def believed(_log: object, record: Any, reflection: Reflection) -> tuple[int, str]:
+    async def believed(_self: Attempts, record: Any, reflection: Reflection) -> tuple[int, str]:
         claim = claimed_attempt(record.headers)
         return claim.number if claim else 0, reflection.playbook
 
-    monkeypatch.setattr(shuffler, "attempt_of", believed)
+    monkeypatch.setattr(Attempts, "attempt_of", believed)
     report = await judged(await applied_then_forged())
     assert report.double
     assert any(one.startswith("attempt:") and "no dead letter" in one for one in report.violations)
@@ -342,7 +342,7 @@ async def test_a_retry_that_had_no_effect_is_lost_and_named(monkeypatch: pytest.
     deployment = broken()
     await buried(deployment)
     await retry(deployment, await open_letters(deployment))
-    monkeypatch.setattr(shuffler, "attempt_of", nothing_proven)
+    monkeypatch.setattr(Attempts, "attempt_of", nothing_proven)
     async with deployment.running():
         await settled(deployment, lambda: True)
         deployment.advance(60)

@@ -123,6 +123,9 @@ NOT_A_FIELD: Mapping[str, object] = {
     "bytes": b"\xff\xfe",
     "huge": 2**64 - 1,
     "negative": -(2**63),
+    "digits": "9" * 40,
+    "negative digits": "-" + "9" * 40,
+    "far beyond": 1.7e308,
 }
 """Values that are put in the place of every field."""
 

@@ -117,6 +117,9 @@ class OutcomeFolder:
             if canary is not None:
                 canaries[canary.playbook] = canary
                 continue
+            if record.value is None:
+                known.pop(topics.key_of(record), None)
+                continue
             # What cannot be read is not ours: only this service writes here, and it writes what it can read.
             statistics = own_message(topics.OUTCOME_STATISTICS, record)
             if statistics is not None:
@@ -183,6 +186,10 @@ class OutcomeFolder:
             *(
                 topics.OUTCOME_STATISTICS.record(statistics, partition=source.partition)
                 for statistics in changed
+            ),
+            *(
+                topics.OUTCOME_STATISTICS.tombstone(line, partition=source.partition)
+                for line in partition.fold.gone()
             ),
             *(topics.CANARY_STATISTICS.record(canary, partition=source.partition) for canary in tried),
             *(topics.VERDICTS.record(verdict, partition=source.partition) for verdict in verdicts),

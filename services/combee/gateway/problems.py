@@ -107,9 +107,11 @@ def wrongs(
     return tuple(_wrong(detail["loc"], _advice(detail, kind)) for detail in errors)
 
 
-def unknowns(kind: type[BaseModel], given: Mapping[str, Any]) -> tuple[Wrong, ...]:
+def unknowns(
+    kind: type[BaseModel], given: Mapping[str, Any], *, are_compared: bool = True
+) -> tuple[Wrong, ...]:
     """Return the fields that ``kind`` does not have."""
-    unknown = islice(unknown_fields(kind, given), MOST_ERRORS)
+    unknown = islice(unknown_fields(kind, given, are_compared=are_compared), MOST_ERRORS)
     return tuple(_wrong((field.place,), field.advice) for field in unknown)
 
 

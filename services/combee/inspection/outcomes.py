@@ -18,7 +18,8 @@ KEPT_S = 2.0
 
 async def outcomes_by_line(log: Log) -> dict[str, OutcomeStatistics]:
     """Return the newest statistics of each playbook and branch."""
-    read = map(topics.OUTCOME_STATISTICS.read_or_none, await whole(log, topics.OUTCOME_STATISTICS))
+    newest = {topics.key_of(record): record for record in await whole(log, topics.OUTCOME_STATISTICS)}
+    read = map(topics.OUTCOME_STATISTICS.read_or_none, newest.values())
     return {statistics.line: statistics for statistics in read if statistics is not None}
 
 

@@ -1,44 +1,88 @@
 """Which attempt a record is: its headers claim a number, a dead letter proves it.
 
 The dead letter is read where the headers say it stands. It never changes, so the answer is the same whenever the
-record is read again. This is a module of its own because it is the one look-up in shuffle that needs no state.
+record is read again.
 """
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import aclosing
 
 from combee.core.dead_letters.resending import is_proven
 from combee.ports import Log, PoisonError, Record, TopicPartition
 from combee_schemas import topics
-from combee_schemas.dead_letter import Attempt, DeadLetter, claimed_attempt
+from combee_schemas.dead_letter import DeadLetter, LetterId, claimed_attempt
 from combee_schemas.errors import NewerVersionError
 from combee_schemas.reflection import Reflection
 
 LETTERS = topics.DEAD_LETTERS.name
+REMEMBERED = 4_096
+READ_AT_ONCE, BYTES_AT_ONCE = 500, 4 << 20
+"""Letters from a named one on, which is how they are sent again: each reading opens a reader."""
 
 
-async def attempt_of(log: Log, record: Record, reflection: Reflection) -> tuple[int, str | None]:
-    """Return which attempt a reflection is, and on which line; 0 for the first, and for a claim that nothing proves.
+class Attempts:
+    """Looks letters up; anybody can write claims, so most of them cost neither a reader nor a request."""
 
-    A first attempt is one on every line that learns from the playbook (None), a repeat on the line that it failed on.
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: OrderedDict[LetterId, DeadLetter | NewerVersionError | None] = OrderedDict()
+        """What stands at a place, without its bytes; None: no letter about a reflection."""
+        self._ends: Mapping[int, int] = {}
+        self._asked_after: Mapping[int, int] = {}
+        """Ends of ``reflections`` before ``_ends`` were asked for: letters of records before these were written."""
 
-    Raises
-    ------
-    PoisonError
-        If a newer service wrote what stands where the headers say: whoever wrote them must not stop this one.
-    """
-    claim = claimed_attempt(record.headers)
-    if claim is None:
-        return 0, None
-    letter = await _letter(log, claim)
-    if letter is None or not is_proven(claim, letter, reflection, record.value or b""):
-        return 0, None
-    return claim.number, letter.playbook
+    async def attempt_of(self, record: Record, reflection: Reflection) -> tuple[int, str | None]:
+        """Return which attempt a reflection is, and on which line; 0 for the first, and for an unproven claim.
+
+        A first attempt is one on every line that learns from the playbook (None), a repeat on the line that it failed
+        on.
+
+        Raises
+        ------
+        PoisonError
+            If a newer service wrote what stands where the headers say: whoever wrote them must not stop this one.
+        """
+        claim = claimed_attempt(record.headers)
+        if claim is None or not await self._is_there(claim.letter, record):
+            return 0, None
+        if claim.letter not in self._known:
+            await self._read_from(claim.letter)
+        letter = self._known[claim.letter]
+        if isinstance(letter, NewerVersionError):
+            raise PoisonError(f"whether it is a repeat cannot be read: {letter}") from letter
+        if letter is None or not is_proven(claim, letter, reflection, record.value or b""):
+            return 0, None
+        return claim.number, letter.playbook
+
+    async def _is_there(self, place: LetterId, record: Record) -> bool:
+        """Return whether there can be a letter: who sends one again has read it."""
+        if place.offset >= self._ends.get(place.partition, 0) and record.offset >= self._asked_after.get(
+            record.partition, 0
+        ):
+            self._asked_after = await self._log.ends(topics.REFLECTIONS.name)
+            self._ends = await self._log.ends(LETTERS)
+        return place.offset < self._ends.get(place.partition, 0)
+
+    async def _read_from(self, first: LetterId) -> None:
+        source = TopicPartition(topic=LETTERS, partition=first.partition)
+        end, size = min(first.offset + READ_AT_ONCE, self._ends[first.partition]), 0
+        self._known[first] = None  # where it has expired, or a marker stands
+        async with aclosing(self._log.read(source, first.offset, end)) as records:
+            async for record in records:
+                self._known[LetterId(partition=record.partition, offset=record.offset)] = _letter(record)
+                size += len(record.value or b"")
+                if size > BYTES_AT_ONCE:
+                    break
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
 
 
-async def _letter(log: Log, claim: Attempt) -> DeadLetter | None:
-    if claim.letter.partition >= await log.partitions(LETTERS):
-        return None
-    source = TopicPartition(topic=LETTERS, partition=claim.letter.partition)
-    record = (await log.read_at(source, [claim.letter.offset])).get(claim.letter.offset)
+def _letter(record: Record) -> DeadLetter | NewerVersionError | None:
     try:
-        return topics.DEAD_LETTERS.read_or_none(record)
+        letter = topics.DEAD_LETTERS.read_or_none(record)
     except NewerVersionError as error:
-        raise PoisonError(f"whether it is a repeat cannot be read: {error}") from error
+        return error
+    if letter is None or letter.origin_topic != topics.REFLECTIONS.name:
+        return None
+    return letter.model_copy(update={"key": None, "value": None, "proof": None, "reason": ""})

@@ -22,8 +22,6 @@ REFLECTIONS = topics.REFLECTIONS.name
 COMMANDS = topics.COMMANDS.name
 WINDOW_KEPT = 100
 """Reflections of one playbook kept in memory, or a whole batch; of the others only their offsets."""
-DROPPED_LISTED = 1000
-"""Repeats a manifest lists: a storm of them must not make it too large to write."""
 EMPTY = Window()
 
 
@@ -158,8 +156,7 @@ class PartitionState:
                 self.note(line)
             return
         if self._is_repeat(line, reflection, member.attempt):
-            if len(window.dropped) < DROPPED_LISTED:
-                window.dropped.append(member)
+            window.add_repeat(member)
             return
         self._waiting.add((line, member.reflection_id))
         keep = self.body_bytes + size <= self.memory_bytes

@@ -32,7 +32,7 @@ from combee.ports import (
     TransientError,
 )
 from combee.settings.batch import BatchSettings
-from combee.shuffle.attempts import attempt_of
+from combee.shuffle.attempts import Attempts
 from combee.shuffle.closing import Closer
 from combee.shuffle.cutting import Cutter
 from combee.shuffle.gates import Gates
@@ -118,6 +118,7 @@ class Shuffler:
         self._settings = settings
         self._states: dict[int, PartitionState] = {}
         self._news: dict[int, _News] = {}
+        self._attempts = Attempts(log)
         self._homes: dict[str, int] = {}
         """The partitions of the playbooks that there were at an assignment."""
         self._appeared: set[str] = set()
@@ -434,7 +435,7 @@ class Shuffler:
             return
         if reflection.usage.calls:
             self._overdue.model_heartbeat()
-        attempt, failed_on = await attempt_of(self._log, record, reflection)
+        attempt, failed_on = await self._attempts.attempt_of(record, reflection)
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
         lack = nothing_said(reflection)
         if lack and not state.manifests.covers(reflection.playbook, record.offset):

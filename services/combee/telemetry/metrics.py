@@ -1,7 +1,9 @@
 """The metrics of a process, for Prometheus; docs/reference/metrics.txt lists them with these texts."""
 
 from collections import Counter as Tally
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from platform import python_version
 
@@ -38,10 +40,12 @@ MOST_TENANTS = 100
 OTHERS = "(others)"
 """The tenant under which these are; no playbook's name begins so."""
 MOST_PLAYBOOKS = 100
-"""Playbooks with a retention of their own; those that come later show in the histogram alone."""
+"""Playbooks with labels of their own: those heard of last, for anybody can invent names."""
 
 ARMS, EVIDENCE = ("candidate", "control"), ("acceptance", "worse")
 """Of a canary."""
+RESULTS, BOUNDS = ("successes", "failures", "unscored"), ("mean", "low", "high")
+"""Of outcomes."""
 
 CALL_SECONDS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300)
 BATCH_SECONDS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600)
@@ -56,6 +60,33 @@ Family = Metric
 def new_registry() -> CollectorRegistry:
     """Return an empty registry: one per process, never the library's global one."""
     return CollectorRegistry()
+
+
+class _Labelled:
+    """The playbooks that have labels; ``forget`` removes those of one that has to go."""
+
+    def __init__(self, forget: Callable[[str], None]) -> None:
+        self._names: OrderedDict[str, bool] = OrderedDict()
+        self._forget = forget
+
+    def add(self, name: str, *, is_kept: bool = False) -> None:
+        """Give a playbook labels; those of ``is_kept`` go last."""
+        self._names.pop(name, None)
+        self._names[name] = is_kept
+        if len(self._names) > MOST_PLAYBOOKS:
+            self.drop(next((old for old, kept in self._names.items() if not kept), next(iter(self._names))))
+
+    def drop(self, name: str) -> None:
+        """Remove a playbook's labels, if it has any."""
+        if self._names.pop(name, None) is not None:
+            self._forget(name)
+
+
+def _remove(gauge: Gauge, name: str, *values: str) -> None:
+    labelled: list[tuple[str, ...]] = [(name, value) for value in values]
+    for labels in labelled or [(name,)]:
+        with suppress(KeyError):  # before prometheus-client 0.22, where it is not there
+            gauge.remove(*labels)
 
 
 class Metrics:
@@ -74,13 +105,11 @@ class Metrics:
         self._clock = clock
         self._service = service
         self._cost_of = cost
-        self._named: set[str] = set()
+        self._named = _Labelled(self._forget_retention)
         self._tenants: set[str] = set()
-        self._outcomes_of: set[str] = set()
-        self._canaries_of: set[str] = set()
-        self._gates_of: set[str] = set()
-        self._judged: set[str] = set()
-        """Playbooks that have a candidate."""
+        self._outcomes_of = _Labelled(self._forget_outcomes)
+        self._canaries_of = _Labelled(self._forget_canary)
+        self._gates_of = _Labelled(self._forget_gate)
         self._oldest_ms: dict[str, int | None] = {}
         self._batch_closed_ms: int | None = None
         self._looked_at = clock.monotonic()
@@ -330,14 +359,17 @@ class Metrics:
         self._batch_seconds.observe(max(0, playbook.created_at_ms - batch.plan.closed_at_ms) / 1000)
         if batch.retention:
             self._retentions.observe(batch.retention[-1])
-            if playbook.name in self._named or len(self._named) < MOST_PLAYBOOKS:
-                self._named.add(playbook.name)
-                self._retention.labels(playbook.name).set(batch.retention[-1])
-                if playbook.lost_recent:
-                    self._lost.labels(playbook.name).set(playbook.lost_recent[-1])
-                    self._losing.labels(playbook.name).set(is_losing(playbook))
+            self._retention.labels(playbook.name).set(batch.retention[-1])
+            if playbook.lost_recent:
+                self._lost.labels(playbook.name).set(playbook.lost_recent[-1])
+                self._losing.labels(playbook.name).set(is_losing(playbook))
+            self._named.add(playbook.name, is_kept=bool(playbook.lost_recent) and is_losing(playbook))
         for fate, count in batch.audit[-1].model_dump().items() if batch.audit else ():
             self._fates.labels(fate).inc(count)
+
+    def _forget_retention(self, name: str) -> None:
+        for gauge in (self._retention, self._lost, self._losing):
+            _remove(gauge, name)
 
     def _count_for_tenant(self, name: str, batch: AppliedBatch) -> None:
         tenant = tenant_of(name)
@@ -352,47 +384,49 @@ class Metrics:
 
     def outcomes(self, statistics: OutcomeStatistics) -> None:
         """The outcomes of a line are these now."""
-        if statistics.line not in self._outcomes_of and len(self._outcomes_of) >= MOST_PLAYBOOKS:
-            return
         newest = newest_outcomes(statistics)
         if newest is None:
             return
-        self._outcomes_of.add(statistics.line)
         figures = newest.figures
-        for result in ("successes", "failures", "unscored"):
+        for result in RESULTS:
             self._outcomes.labels(statistics.line, result).set(getattr(figures, result))
         if (success := success_of(figures)) is not None:
-            for bound in ("mean", "low", "high"):
+            for bound in BOUNDS:
                 self._success.labels(statistics.line, bound).set(getattr(success, bound))
+        self._outcomes_of.add(statistics.line)
+
+    def _forget_outcomes(self, line: str) -> None:
+        _remove(self._outcomes, line, *RESULTS)
+        _remove(self._success, line, *BOUNDS)
 
     def canary(self, playbook: str, report: CanaryReport | None) -> None:
         """So far is a playbook's canary now; None: it is over."""
-        is_known = playbook in self._canaries_of
-        if report is None and is_known:
-            self._canaries_of.discard(playbook)
-            for gauge, names in ((self._canary_callers, ARMS), (self._canary_evidence, EVIDENCE)):
-                for name in names:
-                    gauge.remove(playbook, name)
-        if report is None or not (is_known or len(self._canaries_of) < MOST_PLAYBOOKS):
+        if report is None:
+            self._canaries_of.drop(playbook)
             return
-        self._canaries_of.add(playbook)
         for arm, figures in zip(ARMS, (report.candidate, report.control), strict=True):
             self._canary_callers.labels(playbook, arm).set(figures.counted)
         for name, value in zip(EVIDENCE, (report.e_acceptance, report.e_worse), strict=True):
             self._canary_evidence.labels(playbook, name).set(value)
+        self._canaries_of.add(playbook)
+
+    def _forget_canary(self, playbook: str) -> None:
+        _remove(self._canary_callers, playbook, *ARMS)
+        _remove(self._canary_evidence, playbook, *EVIDENCE)
 
     def gate(self, gate: Gate) -> None:
         """The gate of a playbook stands so now."""
         name = gate.production.playbook
-        if name not in self._gates_of and len(self._gates_of) >= MOST_PLAYBOOKS:
-            return
-        self._gates_of.add(name)
         self._production.labels(name).set(gate.production.version)
         if gate.candidate is not None:
             self._candidate.labels(name).set(gate.candidate.moved_at_ms / 1000)
-        elif name in self._judged:
-            self._candidate.remove(name)
-        self._judged = self._judged | {name} if gate.candidate else self._judged - {name}
+        else:
+            _remove(self._candidate, name)
+        self._gates_of.add(name)
+
+    def _forget_gate(self, name: str) -> None:
+        _remove(self._production, name)
+        _remove(self._candidate, name)
 
     def decided(self, decision: Decision) -> None:
         """It was decided about which version agents read."""

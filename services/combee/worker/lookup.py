@@ -6,6 +6,9 @@ from contextlib import aclosing
 
 from combee.ports import CombeeError, Log, Record, TopicPartition
 
+CLOCKS_ASKED = 1_000
+"""Records per partition whose times are compared: producers give them, and one clock may be far ahead."""
+
 # Partitions and topics are read side by side, for a restart waits for all of them.
 
 
@@ -26,16 +29,19 @@ async def read_since(log: Log, topic: str, since_ms: int, take: Callable[[Record
 
 
 async def oldest_timestamp(log: Log, starts: Mapping[TopicPartition, int]) -> int | None:
-    """Return the time of the oldest record at or after ``starts``; None if there is none."""
+    """Return the earliest time of the first records at or after ``starts``; None if there is none."""
     names = sorted({tp.topic for tp in starts})
     ends = dict(zip(names, await asyncio.gather(*map(log.ends, names)), strict=True))
     waiting = {tp: at for tp, at in starts.items() if at < ends[tp.topic][tp.partition]}
-    times = await asyncio.gather(*(_first_timestamp(log, tp, at) for tp, at in waiting.items()))
+    times = await asyncio.gather(*(_earliest(log, tp, at) for tp, at in waiting.items()))
     return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
 
-async def _first_timestamp(log: Log, source: TopicPartition, start: int) -> int | None:
+async def _earliest(log: Log, source: TopicPartition, start: int) -> int | None:
+    times: list[int] = []
     async with aclosing(log.read(source, start)) as records:
         async for record in records:
-            return record.timestamp_ms
-    return None
+            times.append(record.timestamp_ms)
+            if len(times) == CLOCKS_ASKED:
+                break
+    return min(times, default=None)

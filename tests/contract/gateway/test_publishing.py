@@ -444,3 +444,17 @@ async def test_a_text_too_large_for_a_record_is_refused_before_any_pattern_sees_
         answer = await gateway.client.post("/v1/reflections", json=large)
         assert answer.status_code == 413
         assert not seen
+
+
+async def test_a_batch_of_many_unknown_fields_compares_few_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def counted(name: str, *_: Any, **__: Any) -> list[str]:
+        compared.append(name)
+        return []
+
+    monkeypatch.setattr("combee.core.formats.intake.get_close_matches", counted)
+    async with asked() as gateway:
+        found = await refused(gateway, "/v1/traces", [{f"field-{n}": 1 for n in range(20)}] * 100)
+    assert len(compared) <= 200
+    assert found["errors"]

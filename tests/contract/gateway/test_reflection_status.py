@@ -17,7 +17,7 @@ from combee.worker import loop
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment
-from support.gateway import KEYS, READER, Asked, asked, bearer, served, version
+from support.gateway import ADMIN, KEYS, READER, Asked, asked, bearer, served, version
 from support.ledger import NAME, outgoing, reflection
 from support.shuffling import shuffling
 from support.waiting import until
@@ -255,3 +255,35 @@ async def test_a_look_up_that_takes_too_long_is_given_up(monkeypatch: pytest.Mon
         answer = await gateway.client.get("/v1/reflections/r-1", params={"playbook": NAME})
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "1"
+
+
+async def test_the_look_ups_of_one_key_leave_room_for_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = 0
+
+    async def slow_for_some(topic: str, key: bytes) -> int:
+        if key == b"slow":
+            nonlocal begun
+            begun += 1
+            await asyncio.Event().wait()
+        return await partition_for(topic, key)
+
+    async with asked(gateway_keys=json.dumps(KEYS)) as gateway:
+        partition_for = gateway.context.log.partition_for
+        monkeypatch.setattr(gateway.context.log, "partition_for", slow_for_some)
+        slow = [
+            asyncio.create_task(
+                gateway.client.get("/v1/reflections/r-1", params={"playbook": "slow"}, headers=bearer(ADMIN))
+            )
+            for _ in range(40)
+        ]
+        await until(lambda: begun == 4)
+        async with asyncio.timeout(5):
+            answer = await gateway.client.get(
+                "/v1/reflections/r-1", params={"playbook": NAME}, headers=bearer(READER)
+            )
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+    assert answer.status_code == 404

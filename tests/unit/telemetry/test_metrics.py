@@ -120,7 +120,9 @@ def test_a_gate_says_since_when_a_candidate_waits_and_nothing_where_none_does(ri
     assert rig.value("combee_gate_production_version", playbook="one") == 4
     for number in range(MOST_PLAYBOOKS + 1):
         rig.metrics.gate(gate(5, f"p{number}"))
-    assert rig.value("combee_gate_production_version", playbook=f"p{MOST_PLAYBOOKS}") is None
+    assert rig.value("combee_gate_production_version", playbook="p0") is None
+    assert rig.value("combee_gate_candidate_since_seconds", playbook="p0") is None
+    assert rig.value("combee_gate_production_version", playbook=f"p{MOST_PLAYBOOKS}") == 4
 
 
 def tried() -> CanaryReport:
@@ -136,7 +138,8 @@ def test_a_canary_says_how_far_it_is_and_nothing_when_it_is_over(rig: Rig) -> No
     assert rig.value("combee_canary_callers", playbook="one", arm="candidate") is None
     for number in range(MOST_PLAYBOOKS + 1):
         rig.metrics.canary(f"p{number}", tried())
-    assert rig.value("combee_canary_callers", playbook=f"p{MOST_PLAYBOOKS}", arm="control") is None
+    assert rig.value("combee_canary_callers", playbook="p0", arm="control") is None
+    assert rig.value("combee_canary_callers", playbook=f"p{MOST_PLAYBOOKS}", arm="control") == 0
 
 
 def of_runs(line: str, *versions: int) -> OutcomeStatistics:
@@ -157,11 +160,12 @@ def test_success_is_that_of_the_newest_version_with_its_interval(rig: Rig) -> No
     assert rig.value("combee_outcome_runs", playbook="none", result="unscored") is None
 
 
-def test_outcomes_have_labels_for_so_many_playbooks_and_no_more(rig: Rig) -> None:
+def test_outcomes_have_labels_for_so_many_playbooks_those_heard_of_last(rig: Rig) -> None:
     for number in range(MOST_PLAYBOOKS + 1):
         rig.metrics.outcomes(of_runs(f"p{number}", 1))
-    assert rig.value("combee_outcome_runs", playbook=f"p{MOST_PLAYBOOKS - 1}", result="successes") == 3
-    assert rig.value("combee_outcome_runs", playbook=f"p{MOST_PLAYBOOKS}", result="successes") is None
+    assert rig.value("combee_outcome_runs", playbook=f"p{MOST_PLAYBOOKS}", result="successes") == 3
+    assert rig.value("combee_outcome_runs", playbook="p0", result="successes") is None
+    assert rig.value("combee_outcome_success_ratio", playbook="p0", bound="mean") is None
 
 
 async def one_look(rig: Rig) -> None:
@@ -394,7 +398,7 @@ def test_a_version_counts_for_its_tenant_and_tenants_beyond_the_limit_count_toge
     assert rig.value("combee_tenant_tokens_total", tenant="third") is None
 
 
-def test_playbooks_beyond_the_limit_have_no_label_of_their_own(
+def test_beyond_the_limit_the_playbooks_heard_of_last_have_labels(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_PLAYBOOKS", 2)
@@ -402,8 +406,8 @@ def test_playbooks_beyond_the_limit_have_no_label_of_their_own(
         rig.metrics.published(version(f"p{number}"))
     rig.metrics.published(version("p0", retention=0.3))
     assert rig.value("combee_retention_ratio", playbook="p0") == 0.3
-    assert rig.value("combee_retention_ratio", playbook="p1") == 0.9
-    assert rig.value("combee_retention_ratio", playbook="p2") is None
+    assert rig.value("combee_retention_ratio", playbook="p4") == 0.9
+    assert rig.value("combee_retention_ratio", playbook="p3") is None
     assert rig.value("combee_batch_retention_ratio_count") == 6
 
 
@@ -492,3 +496,16 @@ def test_open_records_are_summed_by_topic(rig: Rig) -> None:
     rig.metrics.open(found)
     assert rig.value("combee_open_records", topic="scan.0") == 5
     assert rig.value("combee_open_records", topic="scan.1") == 0
+
+
+def test_no_number_of_invented_playbooks_hides_one_that_is_losing(rig: Rig) -> None:
+    audit = (LevelAudit(new=1),)
+    for number in range(MOST_PLAYBOOKS):
+        rig.metrics.published(changed(version(f"before-{number}"), audit=audit, lost_recent=(0.0,)))
+    losing = changed(version("honest"), audit=audit, lost_recent=(0.6,), lost_count=6)
+    rig.metrics.published(losing)
+    for number in range(2 * MOST_PLAYBOOKS):
+        rig.metrics.published(changed(version(f"after-{number}"), audit=audit, lost_recent=(0.0,)))
+    assert rig.value("combee_losing", playbook="honest") == 1
+    assert rig.value("combee_losing", playbook="before-0") is None
+    assert rig.value("combee_losing", playbook="after-0") is None

@@ -11,6 +11,11 @@ from combee_schemas.plan import CloseReason
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace_context import TraceContext
 
+ID_BYTES, REPEAT_BYTES = 256 << 10, 128 << 10
+"""What the ids of a batch take at most, and the repeats that it lists, so that its manifest fits a record."""
+MEMBER_BYTES = 66
+"""What a repeat takes in a manifest beside its id."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPolicy:
@@ -60,6 +65,7 @@ class Window:
     counts: Counter[str] = field(default_factory=Counter)
     """By source, how many of ``waiting`` are its, where sources have shares."""
     dropped: list[Member] = field(default_factory=list)
+    dropped_bytes: int = 0
     flush_through: int = -1
     """Everything up to this offset goes without waiting for the batch to be full."""
     left_out: tuple[int, ...] | None = None
@@ -91,6 +97,13 @@ class Window:
             self.waiting.append(item)
         if item.source:
             self.counts[item.source] += 1
+
+    def add_repeat(self, member: Member) -> None:
+        """Note a repeat for the next manifest, as long as it finds room there."""
+        size = MEMBER_BYTES + _id_bytes(member)
+        if self.dropped_bytes + size <= REPEAT_BYTES:
+            self.dropped.append(member)
+            self.dropped_bytes += size
 
     def hold_over(self, share: Share) -> list[Waiting]:
         """Take out and return what sources have here beyond their share, the newest; it waits for later batches.
@@ -129,7 +142,7 @@ class Window:
     def take(self, count: int) -> tuple[list[Waiting], list[Member]]:
         """Remove and return the oldest ``count`` reflections and the duplicates noted so far."""
         taken, self.waiting = self.waiting[:count], self.waiting[count:]
-        dropped, self.dropped = self.dropped, []
+        dropped, self.dropped, self.dropped_bytes = self.dropped, [], 0
         if self.counts:
             self.counts -= Counter(item.source for item in taken)
         return taken, dropped
@@ -137,6 +150,10 @@ class Window:
 
 def _offset(item: Waiting) -> int:
     return item.member.offset
+
+
+def _id_bytes(member: Member) -> int:
+    return len(member.reflection_id.encode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +187,10 @@ def due(window: Window, policy: WindowPolicy, *, now: float, newest_offset: int)
 
 
 def _within_bytes(waiting: Sequence[Waiting], max_bytes: int) -> int:
-    total = 0
+    total = ids = 0
     for count, item in enumerate(waiting):
         total += item.size
-        if total > max_bytes and count:
+        ids += _id_bytes(item.member)
+        if count and (total > max_bytes or ids > ID_BYTES):
             return count
     return len(waiting)

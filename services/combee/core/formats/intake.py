@@ -75,26 +75,29 @@ class Unknown:
         return f"unknown field; {meant}"
 
     @classmethod
-    def named(cls, name: str, known: Iterable[str], place: str = "") -> "Unknown":
+    def named(
+        cls, name: str, known: Iterable[str], place: str = "", *, is_compared: bool = True
+    ) -> "Unknown":
         """Return what there is to say of a name that is not among the known ones."""
         names = tuple(known)
-        near = get_close_matches(name[:MAX_NAME].lower(), names, n=1)
+        near = get_close_matches(name[:MAX_NAME].lower(), names, n=1) if is_compared else []
         return cls(place=place or name, near=near[0] if near else "", known=names)
 
 
-def unknown_fields(kind: type[BaseModel], given: Mapping[str, Any], below: str = "") -> Iterator[Unknown]:
-    """Yield each field that ``kind``, or a part of it, does not have."""
+def unknown_fields(
+    kind: type[BaseModel], given: Mapping[str, Any], below: str = "", *, are_compared: bool = True
+) -> Iterator[Unknown]:
+    """Yield each field that ``kind``, or a part of it, does not have; to compare it with those it has takes time."""
     for name, value in given.items():
         if name not in kind.model_fields:
-            yield Unknown.named(name, kind.model_fields, below + name)
+            yield Unknown.named(name, kind.model_fields, below + name, is_compared=are_compared)
             continue
         part = _part(kind.model_fields[name].annotation)
         items = enumerate(value) if isinstance(value, list) else ((None, value),)
         for at, item in items if part else ():
             if part is not None and isinstance(item, dict):
-                yield from unknown_fields(
-                    part, item, f"{below}{name}." if at is None else f"{below}{name}.{at}."
-                )
+                place = f"{below}{name}." if at is None else f"{below}{name}.{at}."
+                yield from unknown_fields(part, item, place, are_compared=are_compared)
 
 
 def ignored_text(ignored: Mapping[str, Unknown]) -> str:

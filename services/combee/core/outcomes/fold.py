@@ -8,6 +8,7 @@ the work is interrupted.
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -28,8 +29,12 @@ from combee_schemas.trace import Trace
 HORIZON = 10_000
 """What is said of a run within so many records of its partition after the last word on it belongs to that run."""
 MOST_VERSIONS, MOST_ENTRIES, MOST_MEASURES = 200, 500, 10
-"""Kept per line, so that its statistics fit a record whatever comes."""
+"""Kept per line."""
+VERSION_BYTES, ENTRY_BYTES = 300 << 10, 560 << 10
+"""Kept per line, so that its statistics fit a record however long the names in them are."""
 MOST_SHOWN = 500
+MOST_LINES = 10_000
+"""Kept per partition. Beyond that an eighth goes, those with the fewest runs first: anybody can invent names."""
 
 _LINE: TypeAdapter[str] = TypeAdapter(LineName)
 
@@ -154,6 +159,44 @@ def merged(first: Figures, second: Figures) -> Figures:
     )
 
 
+# ---- what is kept, and how much it takes
+
+K = TypeVar("K")
+V = TypeVar("V", VersionOutcomes, EntryOutcomes)
+
+
+class _Kept(Generic[K, V]):
+    """Outcomes by version or entry, the newest last, and about how many bytes they take in a record: no fewer."""
+
+    def __init__(self, known: Iterable[tuple[K, V]] = ()) -> None:
+        self.by_key: OrderedDict[K, V] = OrderedDict()
+        self.bytes = 0
+        for key, outcomes in known:
+            self.put(key, outcomes)
+
+    def put(self, key: K, outcomes: V) -> None:
+        """Keep outcomes in the place of those that are known."""
+        self.take(key)
+        self.by_key[key] = outcomes
+        self.bytes += _bytes(outcomes)
+
+    def take(self, key: K) -> V | None:
+        """Remove and return what is known of a key."""
+        known = self.by_key.pop(key, None)
+        self.bytes -= _bytes(known) if known else 0
+        return known
+
+
+def _bytes(outcomes: VersionOutcomes | EntryOutcomes) -> int:
+    if isinstance(outcomes, VersionOutcomes):
+        return 50 + _figures_bytes(outcomes.figures)
+    return 40 + len(outcomes.entry_id.encode()) + _figures_bytes(outcomes.used)
+
+
+def _figures_bytes(figures: Figures) -> int:
+    return 90 + sum(50 + len(measure.name.encode()) for measure in figures.scores)
+
+
 # ---- one line
 
 
@@ -162,50 +205,61 @@ class _Line:
     """The statistics of a playbook or a branch while they change."""
 
     name: str
-    versions: dict[int, VersionOutcomes] = field(default_factory=dict)
+    versions: _Kept[int, VersionOutcomes] = field(default_factory=_Kept)
     earlier: Figures = field(default_factory=Figures)
-    entries: OrderedDict[str, EntryOutcomes] = field(default_factory=OrderedDict)
+    entries: _Kept[str, EntryOutcomes] = field(default_factory=_Kept)
     unplaced: int = 0
     through: int = -1
 
+    @property
+    def weight(self) -> tuple[int, int]:
+        """How many runs it tells of, and the offset of the last word on it."""
+        placed = sum(outcomes.figures.runs for outcomes in self.versions.by_key.values())
+        return self.unplaced + self.earlier.runs + placed, self.through
+
     def count(self, version: int, before: Run | None, after: Run, at_ms: int) -> None:
         """Count a run that was shown a version, or what is news of it."""
-        if version not in self.versions and len(self.versions) == MOST_VERSIONS:
-            oldest = min(self.versions)
+        known = self.versions.take(version)
+        if known is None and len(self.versions.by_key) == MOST_VERSIONS:
+            oldest = min(self.versions.by_key)
             if version < oldest:
                 self.earlier = with_run(self.earlier, before, after)
                 return
-            self.earlier = merged(self.earlier, self.versions.pop(oldest).figures)
-        known = self.versions.get(version)
-        self.versions[version] = VersionOutcomes(
-            version=version,
-            figures=with_run(known.figures if known else Figures(), before, after),
-            last_at_ms=max(at_ms, known.last_at_ms if known else 0),
-        )
+            self._merge(oldest)
+        figures = with_run(known.figures if known else Figures(), before, after)
+        last_at_ms = max(at_ms, known.last_at_ms if known else 0)
+        self.versions.put(version, VersionOutcomes(version=version, figures=figures, last_at_ms=last_at_ms))
+        while self.versions.bytes > VERSION_BYTES:
+            self._merge(min(self.versions.by_key))
+
+    def _merge(self, oldest: int) -> None:
+        """Count a version with those before it."""
+        merges = self.versions.take(oldest)
+        self.earlier = merged(self.earlier, merges.figures) if merges else self.earlier
 
     def count_entries(self, shown: Iterable[str], before: Run | None, after: Run) -> None:
         """Count the entries that a run was shown, and what is news of those that it used."""
         for entry_id in shown:
             entry = self._entry(entry_id)
-            self.entries[entry_id] = entry.model_copy(update={"shown": entry.shown + 1})
+            self.entries.put(entry_id, entry.model_copy(update={"shown": entry.shown + 1}))
         for entry_id in after.used:
             entry = self._entry(entry_id)
             counted = before if before and entry_id in before.used and entry.used.runs else None
-            self.entries[entry_id] = entry.model_copy(update={"used": with_run(entry.used, counted, after)})
-        while len(self.entries) > MOST_ENTRIES:
-            self.entries.popitem(last=False)
+            self.entries.put(
+                entry_id, entry.model_copy(update={"used": with_run(entry.used, counted, after)})
+            )
+        while len(self.entries.by_key) > MOST_ENTRIES or self.entries.bytes > ENTRY_BYTES:
+            self.entries.take(next(iter(self.entries.by_key)))
 
     def _entry(self, entry_id: str) -> EntryOutcomes:
-        entry = self.entries.pop(entry_id, None) or EntryOutcomes(entry_id=entry_id)
-        self.entries[entry_id] = entry  # the newest stand last
-        return entry
+        return self.entries.by_key.get(entry_id) or EntryOutcomes(entry_id=entry_id)
 
     def statistics(self, now_ms: int) -> OutcomeStatistics:
         return OutcomeStatistics(
             line=self.name,
-            versions=tuple(self.versions[number] for number in sorted(self.versions)),
+            versions=tuple(self.versions.by_key[number] for number in sorted(self.versions.by_key)),
             earlier=self.earlier,
-            entries=tuple(self.entries.values()),
+            entries=tuple(self.entries.by_key.values()),
             unplaced=self.unplaced,
             through_offset=self.through,
             updated_at_ms=now_ms,
@@ -215,9 +269,9 @@ class _Line:
 def _line(known: OutcomeStatistics) -> _Line:
     return _Line(
         name=known.line,
-        versions={outcomes.version: outcomes for outcomes in known.versions},
+        versions=_Kept((outcomes.version, outcomes) for outcomes in known.versions),
         earlier=known.earlier,
-        entries=OrderedDict((entry.entry_id, entry) for entry in known.entries),
+        entries=_Kept((entry.entry_id, entry) for entry in known.entries),
         unplaced=known.unplaced,
         through=known.through_offset,
     )
@@ -239,6 +293,7 @@ class Fold:
         self._runs: OrderedDict[tuple[str, str], tuple[int, Run]] = OrderedDict()
         """With the offset of the last word on each, oldest first."""
         self._changed: set[str] = set()
+        self._gone: set[str] = set()
 
     def take(self, offset: int, outcome: Outcome) -> None:
         """Take the outcome at an offset; it counts unless the statistics know it."""
@@ -253,12 +308,29 @@ class Fold:
         self._note(outcome.playbook, offset)
         if after != before:
             self._count(outcome, before, after, offset)
+        if len(self._lines) > MOST_LINES:
+            self._shed(offset)
 
     def changed(self, now_ms: int) -> Iterator[OutcomeStatistics]:
         """Yield the statistics that are others than at the last call, by name."""
         for name in sorted(self._changed):
             yield self._lines[name].statistics(now_ms)
         self._changed.clear()
+
+    def gone(self) -> list[str]:
+        """Return the lines that are kept no longer since the last call."""
+        gone = sorted(self._gone - self._lines.keys())
+        self._gone.clear()
+        return gone
+
+    def _shed(self, offset: int) -> None:
+        """Drop lines with few runs, but none that was spoken of at this offset: it may be the first of many."""
+        old = (line for line in self._lines.values() if line.through != offset)
+        for line in sorted(old, key=lambda line: line.weight)[: MOST_LINES // 8]:
+            del self._lines[line.name]
+            self._through.pop(line.name, None)
+            self._gone.add(line.name)
+        self._changed &= self._lines.keys()
 
     def _forget(self, before: int) -> None:
         while self._runs and next(iter(self._runs.values()))[0] < before:

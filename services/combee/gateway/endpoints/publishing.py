@@ -36,6 +36,8 @@ from combee_schemas.trace_context import TraceContext, with_trace_context
 JSON_LINES = (
     "these are JSON lines: send a list of objects that each name their playbook, or use 'combee publish FILE'"
 )
+MOST_COMPARED = 10
+"""Refused objects of a batch whose unknown fields are compared with the known ones."""
 REMEMBERED = 50_000
 """Ids of the last objects acknowledged; older repeats are recognised by the services."""
 Place = tuple[str, str, str]
@@ -105,8 +107,12 @@ class Publishing:
         return await self._receipt(kind, caller, self._results(kind, caller, objects), context)
 
     def _results(self, kind: Kind, caller: Caller, objects: Sequence[Any]) -> list[Message | Refusal]:
-        results = self._consistent(kind, [self._checked(kind, caller, given) for given in objects])
-        return self._within_limits(kind, results)
+        compared, results = 0, list[Message | Refusal]()
+        for given in objects:
+            result = self._checked(kind, caller, given, are_compared=compared < MOST_COMPARED)
+            compared += isinstance(result, Refusal)
+            results.append(result)
+        return self._within_limits(kind, self._consistent(kind, results))
 
     async def _receipt(
         self,
@@ -137,11 +143,14 @@ class Publishing:
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"a batch has 1 to {self.most} items")
         return value, False
 
-    def _checked(self, kind: Kind, caller: Caller, given: Any) -> Message | Refusal:
+    def _checked(self, kind: Kind, caller: Caller, given: Any, *, are_compared: bool) -> Message | Refusal:
         """Return one object as a message that fits a record, or why not."""
         if refusal := _unfit(kind, given):
             return refusal
-        what, unknown = f"not a {kind.topic.message.type}", unknowns(kind.topic.message, given)
+        what, unknown = (
+            f"not a {kind.topic.message.type}",
+            unknowns(kind.topic.message, given, are_compared=are_compared),
+        )
         try:
             fields = {name: value if name in NAMES else redacted_deep(value) for name, value in given.items()}
             if caller.has_key:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Literal
+from weakref import WeakValueDictionary
 
 from fastapi import APIRouter, Depends, Path, Query
 
@@ -26,7 +27,8 @@ from combee_schemas.dead_letter import DeadLetter, Resolution, claimed_attempt
 from combee_schemas.playbook import Playbook
 
 LOOKUP_S = 10.0
-AT_ONCE = 4
+AT_ONCE, OF_ONE = 16, 4
+"""Look-ups: of all callers, and of one key."""
 RECENT = 2_000
 """So many offsets back manifests are read first: most who ask have published lately."""
 
@@ -77,6 +79,7 @@ class ReflectionStatusLookup:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._own_slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def reflection(
         self, caller: Reader, reflection_id: ReflectionId, playbook: Where
@@ -85,7 +88,8 @@ class ReflectionStatusLookup:
         check_touch(caller, playbook)
         playbooks.check_current(self._context)
         try:
-            async with asyncio.timeout(LOOKUP_S), self._slots:
+            own = self._own_slots.setdefault(caller.name, asyncio.Semaphore(OF_ONE))
+            async with asyncio.timeout(LOOKUP_S), own, self._slots:
                 status = await self._status_of(playbook, reflection_id, caller)
         except TimeoutError as error:
             raise unavailable(f"the topics could not be read within {LOOKUP_S:.0f} s") from error

@@ -5,9 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.core.batching.plan import Base, plan_batch
 from combee.core.batching.window import Close, Share, Waiting, Window, WindowPolicy, due
 from combee.core.watermark import Watermark
+from combee.settings.batch import LARGEST_BATCH
+from combee_schemas.base import Source
 from combee_schemas.batch import Member
+from combee_schemas.codec import encode
+from combee_schemas.plan import PlanSettings
+from support.rows import each_row
 
 POLICY = WindowPolicy(batch_size=4, max_wait_s=30.0, max_bytes=1000, max_span=100)
 
@@ -243,3 +249,39 @@ def test_nothing_of_a_window_is_lost_and_batches_keep_the_shares(sources: str, m
             member = Member(offset=offset, reflection_id=f"r-{offset}")
             filled.add(Waiting(member=member, size=1, seen_at=0.0, body=None, source=sources[offset]))
     assert sorted(taken) == list(range(len(sources)))
+
+
+# ---- a manifest fits a record
+
+
+BEE = "\N{HONEYBEE}"  # four bytes
+
+
+@each_row("characters", [1, 32, 200])
+def test_the_largest_manifest_fits_a_record(characters: int) -> None:
+    source = Source(name="s" * 80)
+    one = window(*range(LARGEST_BATCH))
+    one.waiting = [
+        replace(item, member=item.member.model_copy(update={"reflection_id": BEE * characters}))
+        for item in one.waiting
+    ]
+    for item in one.waiting:
+        one.add_repeat(item.member)
+    close = due(one, replace(POLICY, batch_size=LARGEST_BATCH, max_bytes=10**9), now=0.0, newest_offset=0)
+    taken, repeats = one.take(close.count if close else 0)
+    members = [item.member.model_copy(update={"source": source, "score": {"s": 0.5}}) for item in taken]
+    batch = plan_batch(
+        "p",
+        2**40,
+        members,
+        [500] * len(members),
+        settings=PlanSettings(method="ace", copies=2, fan_in=8, max_levels=4, group_bytes=100_000),
+        base=Base(version=2**40, sequence=2**40, history_offset=2**40),
+        reason="size",
+        batch_size=LARGEST_BATCH,
+        through_offset=2**40,
+        dropped=repeats,
+    )
+    assert len(taken) >= 300
+    assert repeats
+    assert encode(batch)

@@ -158,3 +158,26 @@ def test_statistics_fit_a_record_whatever_comes() -> None:
     assert len(statistics.entries) == MOST_ENTRIES
     assert max(len(entry.used.scores) for entry in statistics.entries) <= MOST_MEASURES
     assert len(encode(statistics)) < OutcomeStatistics.max_bytes
+
+
+BEE = "\N{HONEYBEE}"  # four bytes
+
+
+def test_statistics_fit_a_record_whatever_characters_names_are_written_in() -> None:
+    fold = Fold()
+    names = [BEE * 38 + f"{at:02}" for at in range(MOST_MEASURES)]
+    for at in range(MOST_VERSIONS + 10):
+        ids = tuple(BEE * 74 + f"{(200 * at + n) % MOST_ENTRIES:06}" for n in range(200))
+        fold.take(at, outcome(f"r{at}", at, bullet_ids=ids, score=dict.fromkeys(names, 0.123456)))
+    (statistics,) = fold.changed(0)
+    assert OutcomeStatistics.max_bytes // 2 < len(encode(statistics)) <= OutcomeStatistics.max_bytes
+    (newest,) = (each for each in statistics.versions if each.version == MOST_VERSIONS + 9)
+    assert newest.figures.runs == 1
+    assert statistics.entries[-1].entry_id == ids[-1]
+    assert (
+        sum(each.figures.runs for each in statistics.versions) + statistics.earlier.runs == MOST_VERSIONS + 10
+    )
+    interrupted = Fold([statistics])
+    for each in (fold, interrupted):
+        each.take(1_000, outcome("last", 1_000, bullet_ids=ids, score={"other": 1.0}))
+    assert list(fold.changed(0)) == list(interrupted.changed(0))

@@ -94,7 +94,7 @@ def test_a_batch_that_got_no_answer_leaves_the_estimate_as_it_was() -> None:
     assert (found.tokens, found.tokens_each) == (7, 10.0)
 
 
-NUMBERS = st.integers(-(2**70), 2**70)
+NUMBERS = st.integers(-(2**63), 2**64 - 1)
 USAGES = st.lists(
     st.builds(Usage, calls=NUMBERS, tokens_in=NUMBERS, tokens_out=NUMBERS, seconds=st.floats(-1e308, 1e308)),
     max_size=5,
