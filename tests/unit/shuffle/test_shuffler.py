@@ -23,6 +23,7 @@ from combee.ports import (
     TransientError,
 )
 from combee.shuffle import closing, shuffler
+from combee.shuffle.partition import LETTER_BYTES, LETTERS_AT_ONCE
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
 from combee_schemas.codec import encode
@@ -32,6 +33,8 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Update
 from support import ledger
 from support.clock import ManualClock
+from support.failpoints.points import CrashError, CrashFailpoint
+from support.failpoints.ports import FaultInjectingLog
 from support.ledger import NAME, batches, dead_letters, outgoing, reflection
 from support.shuffling import Shuffling, shuffling
 
@@ -518,6 +521,51 @@ async def test_poison_is_dead_lettered_with_its_bytes_and_committed(
         (letter.value, letter.key, letter.origin_offset) == (b"\xc1 poison", b"k", 0) for letter in letters
     )
     assert (await committed(log), await committed(log, COMMANDS)) == (1, 1)
+
+
+def letters_by_transaction(log: MemoryLog) -> list[list[Record]]:
+    """Return the dead letters of each transaction, in their order."""
+    (partition,) = log._store.partitions(topics.DEAD_LETTERS.name)
+    transactions: dict[int, list[Record]] = {}
+    for slot in partition.slots:
+        if slot.record is not None:
+            transactions.setdefault(id(slot.pending), []).append(slot.record)
+    return list(transactions.values())
+
+
+@pytest.mark.parametrize("when", ["at the start", "at a turn"])
+@pytest.mark.parametrize(("count", "value"), [(1203, b""), (30, b"x" * 700_000)], ids=["many", "large"])
+async def test_the_dead_letters_of_a_backlog_are_written_in_transactions_of_bounded_size(
+    log: MemoryLog, clock: ManualClock, when: str, count: int, value: bytes
+) -> None:
+    bad = [Outgoing(topic=REFLECTIONS, key=None, value=value, partition=HOME) for _ in range(count)]
+    async with shuffling(log, clock) as rig:
+        if when == "at a turn":
+            await rig.shuffler.turn()
+        await log.produce(*bad)
+        await rig.step()
+    written = letters_by_transaction(log)
+    assert sum(map(len, written)) == count
+    assert max(map(len, written)) <= LETTERS_AT_ONCE
+    assert max(sum(len(letter.value or b"") for letter in letters) for letters in written) <= 2 * LETTER_BYTES
+    assert await committed(log) == count
+
+
+async def test_a_start_that_breaks_off_in_a_backlog_of_bad_records_has_got_further(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    bad = [Outgoing(topic=REFLECTIONS, key=None, value=b"", partition=HOME) for _ in range(1203)]
+    await log.produce(*bad)
+    failpoint = CrashFailpoint(9)
+    with pytest.raises(CrashError):
+        async with shuffling(FaultInjectingLog(log, failpoint), clock) as rig:
+            await rig.step()
+    assert failpoint.points.count("after commit") == 1
+    assert failpoint.points[-1] == "before commit"
+    assert await committed(log) == LETTERS_AT_ONCE
+    async with shuffling(log, clock) as rig:
+        await rig.step()
+    assert [letter.origin_offset for letter in dead_letters(log)] == list(range(1203))
 
 
 @pytest.mark.parametrize(("key", "value"), [(1 << 19, 1 << 18), (1 << 10, 1_000_000), (1_000_000, 1 << 10)])
