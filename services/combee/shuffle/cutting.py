@@ -151,9 +151,12 @@ class Cutter:
         await transaction.commit_offsets(GROUP, offsets)
 
     async def emit_again(self, state: PartitionState, in_flight: InFlight) -> None:
-        """Write a batch's groups again, under the same ids."""
+        """Write a batch's groups again, under the same ids; close it where the log has lost its reflections."""
         batch = in_flight.batch
         bodies = await self._read(state.number, [member.offset for member in batch.members])
+        if len(bodies) < len(batch.members):
+            await self.give_up(state, in_flight, "its reflections have expired")
+            return
         await self._emit(state, in_flight, await self._groups(batch, in_flight.offset, bodies))
 
     async def give_up(self, state: PartitionState, in_flight: InFlight, reason: str) -> None:

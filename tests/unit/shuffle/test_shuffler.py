@@ -667,6 +667,19 @@ async def test_a_batch_without_a_version_is_emitted_again_under_the_same_ids_the
     assert {seen.reflection_id for seen in update.result.seen if not seen.ok} == {f"r-{n}" for n in range(5)}
 
 
+async def test_a_batch_whose_reflections_have_expired_is_closed_degraded(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock, batch_timeout_s=60, batch_retries=3) as rig:
+        await publish(log, *(reflection(n) for n in range(5)))
+        await rig.step()
+        log.expire(SOURCE, 5)
+        await wait_out(log, clock, rig, 61, **ANSWERED)
+    (update,) = ledger.messages(log, topics.UPDATES, Update)
+    assert update.node_id == f"degraded-{update.plan.batch_id}"
+    assert update.result.reason == "its reflections have expired"
+
+
 async def test_a_batch_is_not_given_up_while_the_model_answers_nobody(
     log: MemoryLog, clock: ManualClock
 ) -> None:
