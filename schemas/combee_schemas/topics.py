@@ -35,6 +35,10 @@ FOR_EVER = -1
 SMALL_SEGMENTS = {"segment.bytes": str(16 * 1024 * 1024), "max.compaction.lag.ms": str(10 * 60 * 1000)}
 """A new subscriber of a compacted topic reads little."""
 
+TIMES = "message.timestamp.type"
+"""Whose word a record's timestamp is; retention follows it."""
+BROKERS_TIME, PRODUCERS_TIME = {TIMES: "LogAppendTime"}, {TIMES: "CreateTime"}
+
 Spread = Literal["traces", "playbooks", "scan", "single"]
 """How a topic is partitioned: by trace, by playbook (all of these alike), by scan node, or not at all."""
 
@@ -152,7 +156,8 @@ class Topic(Generic[M]):
     def config(self) -> dict[str, str]:
         """Return the broker's configuration of this topic; ``check`` compares the same keys."""
         kept = {} if self.cleanup == "compact" else {"retention.ms": str(self.retention_ms)}
-        return {"cleanup.policy": self.cleanup, **kept, **self.extra}
+        times = BROKERS_TIME if self.is_open else {}
+        return {"cleanup.policy": self.cleanup, **kept, **times, **self.extra}
 
 
 AnyTopic = Topic[Any]

@@ -21,7 +21,7 @@ from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
 from combee.settings.sources import DeclaredSource, SourceSettings
 from combee_schemas.base import ProvenBy
-from combee_schemas.topics import REFLECTIONS, RESTORING
+from combee_schemas.topics import BROKERS_TIME, REFLECTIONS, RESTORING, TIMES
 
 if TYPE_CHECKING:
     from combee.adapters.openai.embedder import OpenAIEmbedder
@@ -201,7 +201,9 @@ async def _is_being_restored(admin: KafkaAdmin) -> bool:
 
 
 async def create_topics(settings: Settings, connected: Connection) -> list[str]:
-    """Create the topics that are missing; return their names.
+    """Create the topics that are missing, and have the broker set the time in those that agents write.
+
+    Return the names of those created.
 
     Raises
     ------
@@ -224,6 +226,9 @@ async def create_topics(settings: Settings, connected: Connection) -> list[str]:
     await admin.wait_created(
         {wanted.topic.name: wanted.partitions for wanted in want if wanted.topic.name in made}
     )
+    there = await admin.describe(wanted.topic.name for wanted in want if wanted.topic.is_open)
+    others = [name for name, topic in there.items() if topic.config.get(TIMES) != BROKERS_TIME[TIMES]]
+    await admin.configure(dict.fromkeys(others, BROKERS_TIME))
     return made
 
 

@@ -43,6 +43,9 @@ class MemoryTopics:
     async def wait_created(self, topics: Mapping[str, int]) -> None:
         assert {name: len(self._topics[name]) for name in topics} == dict(topics)
 
+    async def configure(self, topics: Mapping[str, Mapping[str, str]]) -> None:
+        """Do nothing: in memory every record keeps the time that it is written with."""
+
     async def delete(self, topic: str) -> None:
         self._topics.pop(topic, None)
 

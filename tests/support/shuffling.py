@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from combee.adapters.memory import MemoryLog
 from combee.ports import Log, Record, TopicPartition
 from combee.settings.batch import BatchSettings
 from combee.shuffle.shuffler import Shuffler
@@ -42,7 +41,7 @@ class Shuffling:
 
 
 @asynccontextmanager
-async def shuffling(log: MemoryLog, clock: ManualClock, **settings: Any) -> AsyncIterator[Shuffling]:
+async def shuffling(log: Log, clock: ManualClock, **settings: Any) -> AsyncIterator[Shuffling]:
     """Yield a shuffler with its views current and every partition assigned; then let it die."""
     rig = Shuffling(log, clock, BatchSettings(**{"batch_size": 5, **settings}))
     views = (rig.shuffler.playbooks.view, rig.shuffler.sizes)

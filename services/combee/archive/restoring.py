@@ -23,7 +23,7 @@ from combee_schemas import topics
 from combee_schemas.archive import ArchiveError, ArchiveHeader, Restoring
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError
-from combee_schemas.topics import BY_NAME, RESTORING, TOPICS, AnyTopic
+from combee_schemas.topics import BROKERS_TIME, BY_NAME, PRODUCERS_TIME, RESTORING, TOPICS, AnyTopic
 
 OnProgress = Callable[[str, int, int], None]
 BeforeOpen = Callable[[], Awaitable[None]]
@@ -49,6 +49,9 @@ class Topics(Protocol):
 
     async def wait_created(self, topics: Mapping[str, int]) -> None:
         """Wait until all partitions of these topics can be written."""
+
+    async def configure(self, topics: Mapping[str, Mapping[str, str]]) -> None:
+        """Set configuration of topics; what else is set on them stays."""
 
     async def delete(self, topic: str) -> None:
         """Delete a topic, if there is one, and wait until it is gone."""
@@ -212,6 +215,7 @@ async def restore(
     work = _Restore(log, path, contents, restoring, prefix=prefix, clock=clock, on_progress=on_progress)
     await work.write()
     await _commit(log, admin, contents.places)
+    await admin.configure(dict.fromkeys(_open(want), BROKERS_TIME))
     await before_open()
     await admin.delete(RESTORING.name)
     return contents
@@ -275,7 +279,13 @@ async def _begin(
         if not await admin.create(wanted.topic.name, wanted.partitions, replication, config):
             await _refuse_other_count(log, wanted, prefix)
     await admin.wait_created({wanted.topic.name: wanted.partitions for wanted in want})
+    # As long as nobody else writes: records keep their times.
+    await admin.configure(dict.fromkeys(_open(want), PRODUCERS_TIME))
     return mark
+
+
+def _open(want: Sequence[Wanted]) -> list[str]:
+    return [wanted.topic.name for wanted in want if wanted.topic.is_open]
 
 
 async def marked(log: Log, admin: Topics) -> Restoring | None:

@@ -29,7 +29,7 @@ def group() -> None:
 
 @topics.command(epilog="Example: combee topics create --bootstrap-servers kafka:9092")
 def create(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
-    """Create the topics that are missing; what is there is not touched."""
+    """Create the topics that are missing, and have the broker set the time in those that agents write."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     created, problems = asyncio.run(_create(settings))
     if as_json:

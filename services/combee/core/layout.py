@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from combee_schemas.topics import REFLECTIONS, TOPICS, AnyTopic
+from combee_schemas.topics import REFLECTIONS, TIMES, TOPICS, AnyTopic
 
-CHECKED = ("cleanup.policy", "retention.ms")
+CHECKED = ("cleanup.policy", "retention.ms", TIMES)
 """Configuration whose wrong value loses data; the rest is the operator's to tune."""
 
 

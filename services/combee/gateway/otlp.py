@@ -74,13 +74,14 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
         what = f"not an ExportTraceServiceRequest as {media}: {type(error).__name__}"
         raise Refusal(HTTPStatus.BAD_REQUEST, what) from error
     given = [
-        (span, resource.resource.attributes)
+        (span, ours)
         for resource in request.resource_spans
+        for ours in [_ours(resource.resource.attributes)]
         for scope in resource.scope_spans
         if scope.scope.name != SCOPE  # a service's: it would learn from its own calls for ever
         for span in scope.spans
     ]
-    spans = [_span(span, resource) for span, resource in given if _is_valid(span)]
+    spans = [_span(span, ours) for span, ours in given if _is_valid(span)]
     return spans, len(given) - len(spans)
 
 
@@ -117,8 +118,12 @@ def _is_valid(span: trace_pb2.Span) -> bool:
     )
 
 
-def _span(span: trace_pb2.Span, resource: Iterable[KeyValue]) -> Span:
-    ours = {name: value for name, value in _attributes(resource) if name.startswith(OWN)}
+def _ours(resource: Iterable[KeyValue]) -> Mapping[str, Any]:
+    """Return what a resource says for all its spans."""
+    return dict(_attributes(pair for pair in resource if pair.key in OWN))
+
+
+def _span(span: trace_pb2.Span, ours: Mapping[str, Any]) -> Span:
     attributes = {**ours, **dict(_attributes(span.attributes))}
     events = tuple(
         Event(name=event.name, attributes=dict(_attributes(event.attributes))) for event in span.events
@@ -135,7 +140,7 @@ def _span(span: trace_pb2.Span, resource: Iterable[KeyValue]) -> Span:
         attributes=attributes,
         events=events,
         error=_error(span, attributes, events),
-        bytes=span.ByteSize(),
+        bytes=span.ByteSize() + sum(len(str(value)) for value in ours.values()),
     )
     return made if made.is_telling else made.only_link()
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import structlog
 
+from combee.core.formats.files import is_name
 from combee.core.live.picture import Picture
 from combee.core.live.values import Snapshot
 from combee.inspection.lag import INPUTS, Lag, Lags
@@ -42,8 +43,6 @@ LOOKED_S = 5.0
 """A look that takes longer is given up."""
 MEMORY_MS = 15 * 60 * 1000
 """How far back results of the scan and dead letters are read when somebody begins to look."""
-NAME_LENGTH = 200
-"""A longer key is no playbook's."""
 TAIL = 200
 """So many offsets back per partition manifests and versions are read then; of results of the scan so many at most, of
 dead letters at least."""
@@ -242,7 +241,7 @@ class Live:
 
     def _arrived(self, record: Record) -> None:
         name = key_of(record)
-        if 0 < len(name) <= NAME_LENGTH:
+        if is_name(name):
             self.picture.arrived(name, record.offset, record.timestamp_ms)
 
     def _taker(self, topic: AnyTopic) -> Take:

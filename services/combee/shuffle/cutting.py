@@ -116,7 +116,7 @@ class Cutter:
                 (offset,) = await transaction.send(topics.BATCHES.record(batch, partition=state.number))
                 await transaction.send(*await self._groups(batch, offset, bodies))
                 await self._commit(state, transaction)
-        _committed(state)
+        state.written()
         state.manifests.add(batch, offset, self._clock.monotonic())
         self._gates.tenant.cut(batch.plan.playbook, len(batch.members))
         logger.info(
@@ -143,7 +143,7 @@ class Cutter:
         if state.outbox or state.low() != state.committed:
             async with state.transactor.transaction() as transaction:
                 await self._commit(state, transaction)
-            _committed(state)
+            state.written()
 
     async def _commit(self, state: PartitionState, transaction: Transaction) -> None:
         await transaction.send(*state.outbox)
@@ -151,9 +151,12 @@ class Cutter:
         await transaction.commit_offsets(GROUP, offsets)
 
     async def emit_again(self, state: PartitionState, in_flight: InFlight) -> None:
-        """Write a batch's groups again, under the same ids."""
+        """Write a batch's groups again, under the same ids; close it where the log has lost its reflections."""
         batch = in_flight.batch
         bodies = await self._read(state.number, [member.offset for member in batch.members])
+        if len(bodies) < len(batch.members):
+            await self.give_up(state, in_flight, "its reflections have expired")
+            return
         await self._emit(state, in_flight, await self._groups(batch, in_flight.offset, bodies))
 
     async def give_up(self, state: PartitionState, in_flight: InFlight, reason: str) -> None:
@@ -205,11 +208,6 @@ def base_of(playbook: Playbook) -> plan.Base:
     return plan.Base(
         version=playbook.version, sequence=playbook.batch_sequence, history_offset=playbook.history_offset
     )
-
-
-def _committed(state: PartitionState) -> None:
-    state.outbox.clear()
-    state.committed = state.low()
 
 
 def _named(batch: Batch) -> Notes:

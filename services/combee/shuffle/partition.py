@@ -22,6 +22,10 @@ REFLECTIONS = topics.REFLECTIONS.name
 COMMANDS = topics.COMMANDS.name
 WINDOW_KEPT = 100
 """Reflections of one playbook kept in memory, or a whole batch; of the others only their offsets."""
+LETTERS_AT_ONCE = 500
+"""Maximum number of dead letters in one transaction: with a whole backlog of them it would outlast its time."""
+LETTER_BYTES = 4 << 20
+"""Maximum bytes of dead letters in one transaction."""
 EMPTY = Window()
 
 
@@ -53,6 +57,7 @@ class PartitionState:
     """Offsets of those that were logged as waiting for a paused playbook."""
     outbox: list[Outgoing] = field(default_factory=list)
     """Dead letters that go out with the next transaction."""
+    outbox_bytes: int = 0
     body_bytes: int = 0
     looked_at: float = 0.0
     """Monotonic seconds of the last look at what nothing tells."""
@@ -68,6 +73,22 @@ class PartitionState:
     _due_by_time: IndexedHeap[str, float] = field(default_factory=IndexedHeap)
     """By line, when that reflection was seen, in monotonic seconds, until it has waited too long."""
     _waiting: set[tuple[str, str]] = field(default_factory=set)
+
+    def bury(self, letter: Outgoing) -> None:
+        """Have a dead letter written with the next transaction."""
+        self.outbox.append(letter)
+        self.outbox_bytes += len(letter.value or b"")
+
+    @property
+    def is_outbox_full(self) -> bool:
+        """Whether a transaction must not get more dead letters than there are now."""
+        return len(self.outbox) >= LETTERS_AT_ONCE or self.outbox_bytes >= LETTER_BYTES
+
+    def written(self) -> None:
+        """Take note that the outbox and the offsets have been committed."""
+        self.outbox.clear()
+        self.outbox_bytes = 0
+        self.committed = self.low()
 
     def window(self, playbook: str) -> Window:
         """Return a playbook's window."""

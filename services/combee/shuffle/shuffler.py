@@ -139,7 +139,7 @@ class Shuffler:
             settings, budget_tokens=budget_tokens, playbooks=self.playbooks, sizes=self.sizes
         )
         self._gates = gates = Gates(spending, self._tenants, rules, self.playbooks, clock)
-        cutter = Cutter(
+        self._cutter = cutter = Cutter(
             log, clock, rules, gates, self.playbooks, provenance=self._provenance, tracing=tracing
         )
         orders = Orders(
@@ -317,8 +317,14 @@ class Shuffler:
                 await asyncio.sleep(0)
 
     async def _work_in(self, state: PartitionState, record: Record) -> None:
-        """Take the next record, and close the windows that it fills: what waits beyond a batch is read twice."""
+        """Take the next record, and close the windows that it fills: what waits beyond a batch is read twice.
+
+        Dead letters that fill a transaction are written at once, with the offsets: however long a backlog is, a
+        start that breaks off has got further.
+        """
         await self._take(state, record)
+        if state.is_outbox_full:
+            await self._cutter.commit(state)
         if record.topic == REFLECTIONS and self._states.get(state.number) is state:
             for line in state.lines(key_of(record)):
                 await self._closer.close_full(state, line)
@@ -413,7 +419,7 @@ class Shuffler:
                 await self._take_reflection(state, record)
         except (CodecError, PoisonError) as error:
             log_dead_letter(record, service=GROUP, reason=str(error))
-            state.outbox.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
+            state.bury(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
         state.seen[record.topic] = record.offset
 
     async def _take_reflection(

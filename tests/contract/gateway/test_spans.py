@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
+from combee.core.spans import gathering
 from combee.gateway.access.keys import ANYBODY
 from combee.gateway.endpoints import spans
 from combee.gateway.endpoints.spans import Receiver
@@ -167,6 +168,29 @@ async def test_spans_of_our_own_services_teach_nothing() -> None:
         answer = await gateway.client.post(PATH, json=spans)
         assert (answer.status_code, answer.json()) == (200, {})
         assert await traces(log) == []
+
+
+def test_what_a_resource_says_is_kept_once_for_all_its_spans() -> None:
+    given = request(*(span(f"{at:016x}", AGENT_ID, "chat") for at in range(1, 51)))
+    said = {"combee.playbook": PLAYBOOK, "combee.other": "x" * 1_000}
+    attributes = [{"key": key, "value": {"stringValue": value}} for key, value in said.items()]
+    given["resourceSpans"][0]["resource"] = {"attributes": attributes}
+    taken, _ = decoded(json.dumps(given).encode(), "application/json")
+    assert all("combee.other" not in span.attributes for span in taken)
+    assert {span.attributes["combee.playbook"] for span in taken} == {PLAYBOOK}
+    assert len({id(span.attributes["combee.playbook"]) for span in taken}) == 1
+
+
+async def test_spans_beyond_those_that_a_trace_may_have_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "MOST_SPANS", 3)
+    async with asked(log := MemoryLog(SystemClock())) as gateway:
+        calls = [span(f"{at:016x}", AGENT_ID, "chat") for at in range(1, 6)]
+        partial = (await send(gateway, CALL, *calls)).json()["partialSuccess"]
+        assert partial["rejectedSpans"] == "3"
+        assert "a trace may have at most" in partial["errorMessage"]
+        assert (await send(gateway, AGENT)).json() == {}
+        (trace,) = await traces(log)
+    assert trace.task == "Refund order 7?"
 
 
 async def test_a_run_without_a_playbook_is_rejected_in_part_and_a_default_takes_it() -> None:

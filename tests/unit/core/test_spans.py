@@ -1,14 +1,19 @@
 """Spans that come in pieces are gathered into runs; a run's spans are read as its task, steps, answer and verdict."""
 
 import json
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from combee.core.spans.gathering import Gathering, SpanRun
+import pytest
+
+from combee.core.spans.gathering import MOST_SPANS, Gathering, SpanRun
 from combee.core.spans.reading import playbook_named, trace_from, trajectory_of
 from combee.core.spans.span import EVALUATION, OPERATION, Event, Span
 
 TRACE = "a" * 32
 WAIT_MS = 1_000
+JUDGED = Event(name=EVALUATION, attributes={"gen_ai.evaluation.explanation": "it is right"})
 
 
 def span(number: int, parent: int = 0, operation: str = "", **more: Any) -> Span:
@@ -111,6 +116,79 @@ def test_a_repeated_span_counts_once_and_a_circle_of_parents_ends() -> None:
     (group,) = gathered.expired(WAIT_MS)
     (run,) = group.runs()
     assert len(run.spans) == 2
+
+
+def test_each_span_is_in_one_group_that_of_the_nearest_entry() -> None:
+    chain = [span(number, number - 1, "chat", is_entry=number % 2 == 1) for number in range(2_000, 0, -1)]
+    circle = [span(2, 3, is_entry=True), span(3, 4, is_entry=True), span(4, 2), span(5, 4, "chat")]
+    for spans, groups in ((chain, 1_000), (circle, 2)):
+        gathered = gathering(most_bytes=1_000_000)
+        gathered.add("shop", spans, 0)
+        complete = gathered.complete("shop", [TRACE])
+        assert len(complete) == groups
+        assert sum(len(group.spans) for group in complete) == len(spans)
+
+
+def test_an_agent_that_another_process_calls_is_a_run_of_its_own_and_knows_what_is_around_it() -> None:
+    called = span(3, 2, "invoke_agent", is_entry=True)
+    here = span(1, attributes={"combee.playbook": "shop/refunds"}), span(2, 1, "invoke_agent")
+    first, second = sorted(runs(*here, called, span(4, 3, "chat")), key=lambda run: run.id)
+    assert [len(first.spans), len(second.spans)] == [1, 2]
+    assert playbook_named(second) == "shop/refunds"
+    assert runs(called, span(4, 3, "chat"))[0].spans == second.spans
+
+
+def test_a_trace_takes_in_so_many_spans_and_then_those_that_complete_it() -> None:
+    gathered = gathering(most_bytes=10**9)
+    spans = [span(number, 1, "chat") for number in range(2, MOST_SPANS + 12)]
+    fitting = gathered.fitting("shop", spans)
+    assert len(fitting) == MOST_SPANS
+    gathered.add("shop", fitting, 0)
+    assert gathered.fitting("shop", spans[-10:]) == []
+    assert gathered.fitting("shop", spans[:5]) == spans[:5], "repeats take no room"
+    assert gathered.fitting("shop", [span(1)]) == [span(1)]
+    assert len(gathered.fitting("thief", spans)) == MOST_SPANS
+
+
+SHAPES: Mapping[str, Callable[[int], list[Span]]] = {
+    "a chain of entries": lambda n: [span(at, at - 1, "chat", is_entry=True) for at in range(1, n)],
+    "a chain of links": lambda n: [span(at, at - 1) for at in range(1, n)],
+    "agents below a chain": lambda n: [
+        *(span(at, at - 1) for at in range(1, n // 2)),
+        *(span(at, n // 2 - 1, "invoke_agent") for at in range(n // 2, n)),
+    ],
+    "agents below much that is ours": lambda n: [
+        span(1, 0, attributes={f"combee.{at}": "x" for at in range(n)}, events=(JUDGED,) * n),
+        *(span(at, 1, "invoke_agent") for at in range(2, n)),
+    ],
+    "calls that each say something else": lambda n: [
+        span(1, 0, "invoke_agent"),
+        *(call(at, [message("user", text(f"question {at}"))], []) for at in range(2, n)),
+    ],
+}
+"""Spans of one trace, about as many as given, that somebody made to be slow to read."""
+
+
+def seconds_to_read(spans: list[Span]) -> float:
+    """Return the processor time that it takes to gather and read spans, the shortest of three."""
+    times = []
+    for _ in range(3):
+        began = time.thread_time()
+        gathered = gathering(most_bytes=10**9)
+        gathered.add("shop", spans, 0)
+        for group in gathered.complete("shop", [TRACE]):
+            for run in group.runs():
+                playbook_named(run)
+                trace_from(run, "shop/refunds")
+            gathered.forget(group)
+        times.append(time.thread_time() - began)
+    return min(times)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_spans_take_processor_time_in_proportion_to_their_number(shape: str) -> None:
+    few, many = (seconds_to_read(SHAPES[shape](count)) for count in (250, 2_000))
+    assert many < 24 * few, "8 times the spans; quadratic is 64 times the time"
 
 
 # ---- reading

@@ -1,6 +1,7 @@
 """The live picture: what an onlooker sees of windows, trees, versions and offsets."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import permutations
@@ -12,6 +13,7 @@ from combee.clock import SystemClock
 from combee.core import identity
 from combee.core.batching.plan import Base, plan_fork
 from combee.core.live.picture import BATCHES_KEPT, Picture
+from combee.core.live.playbooks import MOST_WITHOUT_VERSION
 from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
 from combee.core.live.windows import Rate, Windows
 from combee.inspection import live
@@ -146,6 +148,42 @@ def test_a_window_holds_what_no_manifest_covers() -> None:
     seen.take(MANIFEST, 2_000)
     seen.arrived("a", 2, 100)
     assert (only(seen).waiting, only(seen).waiting_since_ms) == (2, 104)
+
+
+def seconds_for_letters(count: int) -> float:
+    """Return the processor time until so many reflections of a window are dead letters, the shortest of three."""
+    times = []
+    for _ in range(3):
+        windows = Windows()
+        for offset in range(count):
+            windows.arrived("a", offset, 100)
+        began = time.thread_time()
+        for offset in reversed(range(count)):
+            windows.dead_lettered("a", offset)
+        times.append(time.thread_time() - began)
+        assert windows.count("a") == 0
+    return min(times)
+
+
+def test_letters_take_processor_time_in_proportion_to_their_number() -> None:
+    assert seconds_for_letters(8_000) < 24 * seconds_for_letters(1_000), (
+        "8 times as many; quadratic is 64 times"
+    )
+
+
+def test_lines_without_a_version_are_bounded_and_the_newest_stay() -> None:
+    seen = picture(VERSION)
+    for number in range(MOST_WITHOUT_VERSION + 100):
+        seen.arrived(f"invented-{number}", number, 100)
+        seen.arrived("waits", number, 100)
+    assert seen.snapshot(0).playbooks_total == MOST_WITHOUT_VERSION + 1
+    assert seen.windows.count("invented-0") == 0
+    assert seen.windows.count("waits") == MOST_WITHOUT_VERSION + 100
+    seen.take(VERSION.model_copy(update={"name": "waits"}), 2_000)
+    for number in range(MOST_WITHOUT_VERSION + 1):
+        seen.arrived(f"other-{number}", number, 100)
+    assert seen.snapshot(0).playbooks_total == MOST_WITHOUT_VERSION + 2
+    assert seen.windows.count("waits")
 
 
 FORKED = Branch(of="a", version=1, sequence=1, settings=BranchSettings(batch_size=5))
@@ -442,6 +480,16 @@ async def test_who_looks_after_a_quiet_time_sees_what_happened_meanwhile(
     assert {one.name for one in seen.snapshot(0).playbooks} == {NAME, "a"}
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_keys_that_are_no_playbooks_names_are_no_lines(deployment: Deployment) -> None:
+    async with watching(deployment) as looking:
+        for key in (b"two words", b"a//b", b"\xff", b"x" * 201):
+            await deployment.log.produce(Outgoing(topic=topics.REFLECTIONS.name, key=key, value=b"-"))
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(2)))
+        await deployment.until(lambda: NAME in {one.name for one in looking.picture.snapshot(0).playbooks})
+        await deployment.until(lambda: looking.picture.windows.count(NAME) == 2)
+        assert looking.picture.snapshot(0).playbooks_total == 1
 
 
 async def test_what_cannot_be_read_is_passed_over(deployment: Deployment) -> None:

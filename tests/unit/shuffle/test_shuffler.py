@@ -24,6 +24,7 @@ from combee.ports import (
     TransientError,
 )
 from combee.shuffle import closing, shuffler
+from combee.shuffle.partition import LETTER_BYTES, LETTERS_AT_ONCE
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
 from combee_schemas.codec import encode
@@ -33,6 +34,8 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Update
 from support import ledger
 from support.clock import ManualClock
+from support.failpoints.points import CrashError, CrashFailpoint
+from support.failpoints.ports import FaultInjectingLog
 from support.ledger import NAME, batches, dead_letters, outgoing, reflection
 from support.shuffling import Shuffling, shuffling
 
@@ -523,6 +526,51 @@ async def test_poison_is_dead_lettered_with_its_bytes_and_committed(
     assert (await committed(log), await committed(log, COMMANDS)) == (1, 1)
 
 
+def letters_by_transaction(log: MemoryLog) -> list[list[Record]]:
+    """Return the dead letters of each transaction, in their order."""
+    (partition,) = log._store.partitions(topics.DEAD_LETTERS.name)
+    transactions: dict[int, list[Record]] = {}
+    for slot in partition.slots:
+        if slot.record is not None:
+            transactions.setdefault(id(slot.pending), []).append(slot.record)
+    return list(transactions.values())
+
+
+@pytest.mark.parametrize("when", ["at the start", "at a turn"])
+@pytest.mark.parametrize(("count", "value"), [(1203, b""), (30, b"x" * 700_000)], ids=["many", "large"])
+async def test_the_dead_letters_of_a_backlog_are_written_in_transactions_of_bounded_size(
+    log: MemoryLog, clock: ManualClock, when: str, count: int, value: bytes
+) -> None:
+    bad = [Outgoing(topic=REFLECTIONS, key=None, value=value, partition=HOME) for _ in range(count)]
+    async with shuffling(log, clock) as rig:
+        if when == "at a turn":
+            await rig.shuffler.turn()
+        await log.produce(*bad)
+        await rig.step()
+    written = letters_by_transaction(log)
+    assert sum(map(len, written)) == count
+    assert max(map(len, written)) <= LETTERS_AT_ONCE
+    assert max(sum(len(letter.value or b"") for letter in letters) for letters in written) <= 2 * LETTER_BYTES
+    assert await committed(log) == count
+
+
+async def test_a_start_that_breaks_off_in_a_backlog_of_bad_records_has_got_further(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    bad = [Outgoing(topic=REFLECTIONS, key=None, value=b"", partition=HOME) for _ in range(1203)]
+    await log.produce(*bad)
+    failpoint = CrashFailpoint(9)
+    with pytest.raises(CrashError):
+        async with shuffling(FaultInjectingLog(log, failpoint), clock) as rig:
+            await rig.step()
+    assert failpoint.points.count("after commit") == 1
+    assert failpoint.points[-1] == "before commit"
+    assert await committed(log) == LETTERS_AT_ONCE
+    async with shuffling(log, clock) as rig:
+        await rig.step()
+    assert [letter.origin_offset for letter in dead_letters(log)] == list(range(1203))
+
+
 @pytest.mark.parametrize(("key", "value"), [(1 << 19, 1 << 18), (1 << 10, 1_000_000), (1_000_000, 1 << 10)])
 async def test_poison_too_large_to_wrap_is_dead_lettered_all_the_same(
     log: MemoryLog, clock: ManualClock, key: int, value: int
@@ -620,6 +668,19 @@ async def test_a_batch_without_a_version_is_emitted_again_under_the_same_ids_the
     (update,) = ledger.messages(log, topics.UPDATES, Update)
     assert update.result.status == "failed"
     assert {seen.reflection_id for seen in update.result.seen if not seen.ok} == {f"r-{n}" for n in range(5)}
+
+
+async def test_a_batch_whose_reflections_have_expired_is_closed_degraded(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock, batch_timeout_s=60, batch_retries=3) as rig:
+        await publish(log, *(reflection(n) for n in range(5)))
+        await rig.step()
+        log.expire(SOURCE, 5)
+        await wait_out(log, clock, rig, 61, **ANSWERED)
+    (update,) = ledger.messages(log, topics.UPDATES, Update)
+    assert update.node_id == f"degraded-{update.plan.batch_id}"
+    assert update.result.reason == "its reflections have expired"
 
 
 async def test_a_batch_is_not_given_up_while_the_model_answers_nobody(

@@ -22,7 +22,10 @@ TOPIC_ALREADY_EXISTS = 36
 UNKNOWN_TOPIC = 3
 CREATE_TIMEOUT_MS = 10_000
 DELETE_TIMEOUT_MS = 10_000
+CONFIGURE_TIMEOUT_S = 30.0
 LOOK_AGAIN_S = 0.2
+SET_ON_TOPIC = 1
+"""Where a value of a configuration comes from: it is the topic's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,14 +128,46 @@ class KafkaAdmin:
             for t in there
         }
 
-    async def _configs(self, client: Any, names: list[str]) -> dict[str, dict[str, str]]:
+    async def _configs(
+        self, client: Any, names: list[str], *, only_own: bool = False
+    ) -> dict[str, dict[str, str]]:
+        """Return the configuration of topics by their whole names; ``only_own``: what is set on the topic itself."""
         if not names:
             return {}
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         answers = await client.describe_configs(resources)
         described = [resource for answer in answers for resource in answer.resources]
         self._refuse("DescribeConfigs", [name for code, _, _, name, _ in described if is_denied(code)])
-        return {name: {str(item[0]): str(item[1]) for item in items} for _, _, _, name, items in described}
+        return {
+            name: {str(item[0]): str(item[1]) for item in items if not only_own or item[3] == SET_ON_TOPIC}
+            for _, _, _, name, items in described
+        }
+
+    async def configure(
+        self, topics: Mapping[str, Mapping[str, str]], timeout_s: float = CONFIGURE_TIMEOUT_S
+    ) -> None:
+        """Set configuration of topics, and wait until a broker says so; what else is set on them stays."""
+        if not topics:
+            return
+        wanted = {self._connection.full(topic): dict(config) for topic, config in topics.items()}
+        need = self._connection.need("AlterConfigs", *topics)
+        async with asyncio.timeout(timeout_s), self._client() as client:
+            with translated("configuring topics", need):
+                own = await self._configs(client, list(wanted), only_own=True)
+                resources = [
+                    ConfigResource(ConfigResourceType.TOPIC, name, own.get(name, {}) | config)
+                    for name, config in wanted.items()
+                ]
+                for answer in await client.alter_configs(resources):
+                    for code, *_ in answer.resources:
+                        if code:
+                            raise for_code(code)
+                while not await self._has_configs(client, wanted):  # noqa: ASYNC110 - Kafka tells nobody
+                    await asyncio.sleep(0.05)
+
+    async def _has_configs(self, client: Any, wanted: Mapping[str, Mapping[str, str]]) -> bool:
+        have = await self._configs(client, list(wanted))
+        return all(config.items() <= have.get(name, {}).items() for name, config in wanted.items())
 
     def _refuse(self, operation: str, topics: Sequence[str]) -> None:
         if topics:

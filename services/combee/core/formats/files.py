@@ -34,6 +34,8 @@ FORMATS: tuple[Format, ...] = ("ace", "gepa", "json", "kayba", "md", "skill")
 CANDIDATE = TypeAdapter(dict[str, str])
 """What GEPA calls a candidate: component → text."""
 OBJECT = TypeAdapter(dict[str, Any])
+NAME: TypeAdapter[str] = TypeAdapter(PlaybookName)
+LINE: TypeAdapter[str] = TypeAdapter(LineName)
 SUFFIXES: Mapping[str, Format] = {".json": "json", ".md": "md", ".markdown": "md"}
 
 
@@ -140,7 +142,7 @@ def _read_candidate(source: str, name: str) -> Playbook:
 def is_name(text: str, *, line: bool = False) -> bool:
     """Return whether a playbook may have this name; with ``line`` a branch, too."""
     try:
-        TypeAdapter(LineName if line else PlaybookName).validate_python(text)
+        (LINE if line else NAME).validate_python(text)
     except ValidationError:
         return False
     return True

@@ -24,7 +24,7 @@ DEAD_LETTERS_KEPT = 100
 
 
 class Picture:
-    """What a deployment does; memory is bounded but for one short summary per playbook."""
+    """What a deployment does; memory is bounded but for one short summary per playbook with a version."""
 
     def __init__(self, *, batch_size: int) -> None:
         self.revision = 0
@@ -43,13 +43,13 @@ class Picture:
     def arrived(self, playbook: str, offset: int, at_ms: int) -> None:
         """Take a reflection by its key and place alone."""
         self.windows.arrived(playbook, offset, at_ms)
-        self._playbooks.touch(playbook, at_ms)
+        self._touch(playbook, at_ms)
         self.revision += 1
 
     def acknowledged(self, playbook: str, offset: int, at_ms: int) -> None:
         """Take a reflection that was just written, before it is read."""
         self.windows.acknowledged(playbook, offset, at_ms)
-        self._playbooks.touch(playbook, at_ms)
+        self._touch(playbook, at_ms)
         self.revision += 1
 
     def take(self, message: Message, at_ms: int) -> None:
@@ -160,6 +160,11 @@ class Picture:
 
     # ---- how
 
+    def _touch(self, line: str, at_ms: int) -> None:
+        let_go = self._playbooks.touch(line, at_ms)
+        if let_go is not None:
+            self.windows.let_go(let_go)
+
     def _manifest(self, manifest: Batch) -> None:
         plan = manifest.plan
         if plan.branch is not None:
@@ -167,7 +172,7 @@ class Picture:
         self.windows.closed(
             plan.playbook, plan.through_offset, (member.offset for member in manifest.members)
         )
-        self._playbooks.touch(manifest.plan.playbook, manifest.plan.closed_at_ms)
+        self._touch(manifest.plan.playbook, manifest.plan.closed_at_ms)
         if tree := self._tree(manifest.plan):
             tree.describe(manifest)
 

@@ -1,6 +1,6 @@
 """Summaries of all playbooks: the newest version, the last versions without entries, the batch size."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +16,8 @@ from combee_schemas.playbook import AppliedBatch, Playbook, Spend
 
 KEPT = 200
 """Versions and decisions per playbook."""
+MOST_WITHOUT_VERSION = 2_000
+"""Lines without a version that are kept, those that changed last: anybody can invent a name."""
 
 
 @dataclass(slots=True)
@@ -30,6 +32,8 @@ class PlaybookSummaries:
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
         self._rows: dict[str, _Row] = {}
+        self._without_version: OrderedDict[str, None] = OrderedDict()
+        """The lines among them that have none, the one that changed last at the end."""
         self._spent: dict[str, dict[str, Spend]] = {}
         """By playbook what each of its lines spent, deleted ones too: they have one cap."""
         self._versions: dict[str, dict[int, LiveVersion]] = {}
@@ -42,10 +46,19 @@ class PlaybookSummaries:
         """Return at how many reflections a playbook's window closes."""
         return self._rows[name].newest.batch_size if name in self._rows else self._batch_size
 
-    def touch(self, name: str, at_ms: int) -> None:
-        """Note that something about a playbook happened."""
+    def touch(self, name: str, at_ms: int) -> str | None:
+        """Note that something about a playbook happened; return the line that is let go for it, if one is."""
         row = self._row(name)
         row.newest = row.newest.model_copy(update={"changed_at_ms": max(at_ms, row.newest.changed_at_ms)})
+        if row.newest.version:
+            return None
+        self._without_version[name] = None
+        self._without_version.move_to_end(name)
+        if len(self._without_version) <= MOST_WITHOUT_VERSION:
+            return None
+        oldest = next(iter(self._without_version))
+        self.forget(oldest)
+        return oldest
 
     def newest(self, playbook: Playbook) -> None:
         """Take the newest version, from ``playbooks``; a deleted one leaves its bookkeeping there."""
@@ -69,6 +82,7 @@ class PlaybookSummaries:
                     "batch_size": batch_size_of(playbook, None, row.newest.batch_size),
                 }
             )
+            self._without_version.pop(playbook.name, None)
         self.touch(playbook.name, playbook.created_at_ms)
 
     def past(self, playbook: Playbook) -> None:
@@ -96,8 +110,9 @@ class PlaybookSummaries:
         return next((version for version in versions if batch_id and version.batch_id == batch_id), None)
 
     def forget(self, name: str) -> None:
-        """Forget a deleted playbook."""
+        """Forget a playbook that was deleted, or may never have been one."""
         self._rows.pop(name, None)
+        self._without_version.pop(name, None)
         self._versions.pop(name, None)
 
     def shown(

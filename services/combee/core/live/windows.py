@@ -1,12 +1,16 @@
 """What offsets say about an open window and about speed."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 
 from combee_schemas.base import playbook_of
 
 MOST_AHEAD = 10_000
 """So many per playbook are known before they are read; it is read again soon, or the broker is away."""
+
+
+Times = OrderedDict[int, int]
+"""Offset → time: a plain dictionary is slow to find its first key where many before it were taken out."""
 
 
 class Windows:
@@ -17,9 +21,9 @@ class Windows:
         """The open ones, by playbook."""
         self._ended: dict[str, int] = {}
         """By branch the last batch that it had when it ended."""
-        self._waiting: dict[str, deque[tuple[int, int]]] = {}
-        self._ahead: dict[str, dict[int, int]] = {}
-        """Offset → time of what is known to be in the log and has not been read there yet."""
+        self._waiting: dict[str, Times] = {}
+        self._ahead: dict[str, Times] = {}
+        """What is known to be in the log and has not been read there yet."""
         self._through: dict[str, int] = {}
         self._beyond: dict[str, frozenset[int]] = {}
         """By line, what is in batches beyond ``_through``: one before it waits still."""
@@ -30,14 +34,18 @@ class Windows:
         if line in branches or sequence <= self._ended.get(line, -1):
             return
         branches.add(line)
-        self._waiting[line] = self._waiting.get(playbook_of(line), deque()).copy()
-        self._ahead[line] = dict(self._ahead.get(playbook_of(line), {}))
+        self._waiting[line] = self._waiting.get(playbook_of(line), Times()).copy()
+        self._ahead[line] = self._ahead.get(playbook_of(line), Times()).copy()
         self.closed(line, through_offset)
 
     def ended(self, line: str, sequence: int) -> None:
         """Note that a line is no branch any more, as it stands after a batch."""
         self._ended[line] = max(sequence, self._ended.get(line, -1))
         self._branches.get(playbook_of(line), set()).discard(line)
+        self.let_go(line)
+
+    def let_go(self, line: str) -> None:
+        """Forget what waits on a line."""
         self._waiting.pop(line, None)
         self._ahead.pop(line, None)
 
@@ -48,8 +56,8 @@ class Windows:
         """Note a reflection that was just written; it is read from the log later, or has been already."""
         for line in self._lines(playbook):
             waiting = self._waiting.get(line)
-            read = waiting[-1][0] if waiting else -1
-            ahead = self._ahead.setdefault(line, {})
+            read = next(reversed(waiting)) if waiting else -1
+            ahead = self._ahead.setdefault(line, Times())
             if offset > max(read, self._through.get(line, -1)) and len(ahead) < MOST_AHEAD:
                 ahead[offset] = at_ms
 
@@ -58,29 +66,26 @@ class Windows:
         for line in self._lines(playbook):
             self._forget_ahead(line, offset)
             if offset > self._through.get(line, -1) and offset not in self._beyond.get(line, ()):
-                self._waiting.setdefault(line, deque()).append((offset, at_ms))
+                self._waiting.setdefault(line, Times())[offset] = at_ms
 
     def dead_lettered(self, playbook: str, offset: int) -> None:
         """Note that a reflection became a dead letter before it was in a batch."""
         for line in self._lines(playbook):
-            self._ahead.get(line, {}).pop(offset, None)
-            waiting = self._waiting.get(line)
-            if waiting and waiting[0][0] <= offset <= waiting[-1][0]:
-                self._waiting[line] = deque(reflection for reflection in waiting if reflection[0] != offset)
+            for known in (self._ahead, self._waiting):
+                known.get(line, Times()).pop(offset, None)
 
     def closed(self, playbook: str, through_offset: int, members: Iterable[int] = ()) -> None:
         """Note a manifest: everything up to this offset is in a batch, and its members are."""
         through = self._through[playbook] = max(through_offset, self._through.get(playbook, -1))
         self._forget_ahead(playbook, through)
-        waiting = self._waiting.get(playbook, ())
-        while waiting and waiting[0][0] <= through:
-            waiting.popleft()
+        waiting = self._waiting.get(playbook, Times())
+        while waiting and next(iter(waiting)) <= through:
+            waiting.popitem(last=False)
         known = self._beyond.pop(playbook, frozenset()).union(members)
         if beyond := frozenset(offset for offset in known if offset > through):
             self._beyond[playbook] = beyond
-            self._waiting[playbook] = deque(
-                reflection for reflection in waiting if reflection[0] not in beyond
-            )
+            for offset in beyond:
+                waiting.pop(offset, None)
 
     def forget(self) -> None:
         """Forget what waits; up to where batches have everything stays known."""
@@ -88,9 +93,9 @@ class Windows:
         self._ahead.clear()
 
     def _forget_ahead(self, playbook: str, through: int) -> None:
-        ahead = self._ahead.get(playbook, {})
-        while ahead and (first := next(iter(ahead))) <= through:
-            del ahead[first]
+        ahead = self._ahead.get(playbook, Times())
+        while ahead and next(iter(ahead)) <= through:
+            ahead.popitem(last=False)
         if not ahead:
             self._ahead.pop(playbook, None)
 
@@ -101,12 +106,14 @@ class Windows:
     def since_ms(self, playbook: str) -> int | None:
         """Return when the oldest that waits was written."""
         waiting = self._waiting.get(playbook)
-        return waiting[0][1] if waiting else min(self._ahead.get(playbook, {}).values(), default=None)
+        if waiting:
+            return next(iter(waiting.values()))
+        return min(self._ahead.get(playbook, Times()).values(), default=None)
 
     def newest(self, playbook: str) -> int:
         """Return the offset up to which this playbook's reflections are known; −1: there are none."""
         waiting = self._waiting.get(playbook)
-        read = waiting[-1][0] if waiting else self._through.get(playbook, -1)
+        read = next(reversed(waiting)) if waiting else self._through.get(playbook, -1)
         return max(self._ahead.get(playbook, ()), default=read)
 
 

@@ -10,6 +10,11 @@ from combee_schemas.trace_context import TRACEPARENT, TraceContext, trace_contex
 
 Owner = TypeVar("Owner", bound=Hashable)
 
+MOST_SPANS = 10_000
+"""Of one trace that wait at a time."""
+MOST_ABOVE = 100
+"""Spans around an agent that are looked at: each agent has its own way up."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanRun:
@@ -18,7 +23,7 @@ class SpanRun:
     root: Span | None
     """The agent's own; None: there is none, and these are the calls that were made."""
     above: tuple[Span, ...]
-    """The spans around it, from the inside out."""
+    """The nearest spans around it, from the inside out."""
     spans: tuple[Span, ...]
     """The root and all below, in the order in which they began."""
     id: str
@@ -38,21 +43,26 @@ class Group(Generic[Owner]):
     owner: Owner
     trace_id: str
     spans: tuple[Span, ...]
+    above: tuple[Span, ...] = ()
+    """The nearest spans around them, from the inside out, as far as these wait, too."""
 
     def runs(self) -> list[SpanRun]:
         """Return the runs in it: that of each outermost agent, else one of all its calls."""
-        below, known = _children(self.spans), {span.span_id for span in self.spans}
+        below, known = _children(self.spans), {span.span_id: span for span in self.spans}
         tops = sorted((span for span in self.spans if span.parent_id not in known), key=_began)
-        agents = (agent for top in tops for agent in _agents(top, below))
-        roots = sorted(agents, key=lambda agent: _began(agent[0]))
+        roots = sorted((agent for top in tops for agent in _agents(top, below)), key=_began)
         if roots:
-            return [self._run(root, above, below) for root, above in roots]
+            return [
+                self._run(root, (*_above(root, known), *self.above)[:MOST_ABOVE], below) for root in roots
+            ]
         if not any(span.is_telling for span in self.spans):
             return []
         first = tops[0] if tops else self.spans[0]
         place = first.span_id if first.is_entry else first.parent_id
         ordered = tuple(sorted(self.spans, key=_began))
-        return [SpanRun(root=None, above=tuple(tops), spans=ordered, id=f"otel-{self.trace_id}-{place}")]
+        return [
+            SpanRun(root=None, above=(*tops, *self.above), spans=ordered, id=f"otel-{self.trace_id}-{place}")
+        ]
 
     def _run(self, root: Span, above: tuple[Span, ...], below: Mapping[str, Sequence[Span]]) -> SpanRun:
         spans = tuple(sorted(_descent(root, below), key=_began))
@@ -81,19 +91,25 @@ def _descent(root: Span, below: Mapping[str, Sequence[Span]]) -> Iterator[Span]:
         waiting += new
 
 
-def _agents(top: Span, below: Mapping[str, Sequence[Span]]) -> Iterator[tuple[Span, tuple[Span, ...]]]:
-    """Yield the outermost agents at or below a span, each with what is around it."""
-    waiting: list[tuple[Span, tuple[Span, ...]]] = [(top, ())]
-    seen = {top.span_id}
+def _agents(top: Span, below: Mapping[str, Sequence[Span]]) -> Iterator[Span]:
+    """Yield the outermost agents at or below a span that has nothing above it."""
+    waiting = [top]
     while waiting:
-        span, around = waiting.pop()
+        span = waiting.pop()
         if span.operation in AGENTS:
-            yield span, around
-            continue
-        for child in below.get(span.span_id, ()):
-            if child.span_id not in seen:
-                seen.add(child.span_id)
-                waiting.append((child, (span, *around)))
+            yield span
+        else:
+            waiting += below.get(span.span_id, ())
+
+
+def _above(root: Span, known: Mapping[str, Span]) -> tuple[Span, ...]:
+    """Return the spans around one, the nearest first: so many that a circle of parents ends."""
+    above: list[Span] = []
+    span = known.get(root.parent_id)
+    while span is not None and len(above) < MOST_ABOVE:
+        above.append(span)
+        span = known.get(span.parent_id)
+    return tuple(above)
 
 
 @dataclass(slots=True)
@@ -102,6 +118,11 @@ class _Waiting:
 
     spans: dict[str, Span] = field(default_factory=dict)
     last_ms: int = 0
+    entries: int = 0
+    """How many of them begin the trace, or its part in a process."""
+
+
+_NOTHING = _Waiting()
 
 
 class Gathering(Generic[Owner]):
@@ -115,6 +136,21 @@ class Gathering(Generic[Owner]):
 
     def __len__(self) -> int:
         return sum(len(waiting.spans) for waiting in self._traces.values())
+
+    def fitting(self, owner: Owner, spans: Iterable[Span]) -> list[Span]:
+        """Return the spans that their traces have room for; for what completes a trace there is twice the room."""
+        new: defaultdict[str, set[str]] = defaultdict(set)
+        fitting = []
+        for span in spans:
+            waiting = self._traces.get((owner, span.trace_id), _NOTHING).spans
+            added = new[span.trace_id]
+            is_new = span.span_id not in waiting and span.span_id not in added
+            if is_new and len(waiting) + len(added) >= MOST_SPANS * (2 if span.is_entry else 1):
+                continue
+            if is_new:
+                added.add(span.span_id)
+            fitting.append(span)
+        return fitting
 
     def add(self, owner: Owner, spans: Sequence[Span], now_ms: int) -> bool:
         """Take spans in, a repeated one once; False: there is no room for all, and none was taken.
@@ -131,19 +167,28 @@ class Gathering(Generic[Owner]):
             waiting.last_ms = now_ms
             if span.span_id not in waiting.spans:
                 waiting.spans[span.span_id] = span
+                waiting.entries += span.is_entry
                 self._bytes[owner] += span.bytes
         return True
 
     def complete(self, owner: Owner, trace_ids: Iterable[str]) -> list[Group[Owner]]:
-        """Return what is complete of these traces: each entry that has come, with all below it."""
+        """Return what is complete of these traces: each entry that has come, with all below it up to the next one."""
         groups = []
         for trace_id in dict.fromkeys(trace_ids):
-            waiting = self._traces.get((owner, trace_id), _Waiting())
-            below = _children(waiting.spans.values())
-            for entry in waiting.spans.values():
-                if entry.is_entry:
-                    spans = tuple(_descent(entry, below))
-                    groups.append(Group(owner=owner, trace_id=trace_id, spans=spans))
+            waiting = self._traces.get((owner, trace_id), _NOTHING)
+            if not waiting.entries:
+                continue
+            below = _children(span for span in waiting.spans.values() if not span.is_entry)
+            groups += [
+                Group(
+                    owner=owner,
+                    trace_id=trace_id,
+                    spans=tuple(_descent(entry, below)),
+                    above=_above(entry, waiting.spans),
+                )
+                for entry in waiting.spans.values()
+                if entry.is_entry
+            ]
         return groups
 
     def expired(self, now_ms: int) -> list[Group[Owner]]:
@@ -156,10 +201,11 @@ class Gathering(Generic[Owner]):
 
     def forget(self, group: Group[Owner]) -> None:
         """Drop what was made a run of, or never will be."""
-        waiting = self._traces.get((group.owner, group.trace_id), _Waiting())
+        waiting = self._traces.get((group.owner, group.trace_id), _NOTHING)
         for span in group.spans:
             if waiting.spans.pop(span.span_id, None) is not None:
                 self._bytes[group.owner] -= span.bytes
+                waiting.entries -= span.is_entry
         if not waiting.spans:
             self._traces.pop((group.owner, group.trace_id), None)
         if not self._bytes[group.owner]:

@@ -8,6 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from combee.core.condensing import Step
@@ -15,18 +16,21 @@ from combee.core.formats.intake import MAX_TRACE_BYTES
 from combee.core.formats.trajectories.trajectory import Trajectory, call_text, text_of, trace_of, verdict_text
 from combee.core.redact import redacted
 from combee.core.spans.gathering import SpanRun
-from combee.core.spans.span import CALLS, EVALUATION, TOOL, Span
+from combee.core.spans.span import CALLS, EVALUATION, FEEDBACK, PLAYBOOK, SUCCESS, TOOL, Event, Span
 from combee_schemas.base import MOST_SCORES
 from combee_schemas.trace import Trace
 
 DETAILS = "gen_ai.client.inference.operation.details"
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 CALL_ID = "gen_ai.tool.call.id"
-PLAYBOOK = "combee.playbook"
 MODEL = "gen_ai.request.model"
 TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens")
 LARGEST_SCORE, LONGEST_SCORE_NAME = 1e15, 40
 NS_PER_MS = 1_000_000
+AROUND_CHARS = 2_000
+"""Of a text that a span around an agent has: every agent below it gets it."""
+AROUND_EVENTS = 100
+"""Of spans around an agent: every agent below them looks at these."""
 
 
 def playbook_named(run: SpanRun) -> str:
@@ -61,15 +65,14 @@ def trajectory_of(run: SpanRun) -> Trajectory:
     root = run.root
     asked = conversation.said_in(root, INPUT, "user") if root else []
     answered = conversation.said_in(root, OUTPUT, "assistant") if root else []
-    ours = {name: value for span in reversed(_judging(run)) for name, value in span.attributes.items()}
-    success = ours.get("combee.success")
+    success = _told(run, SUCCESS)
     scores, judged = _evaluations(run)
     failed = f"The run failed: {root.error}" if root and root.error is not None else ""
     return Trajectory(
         task=(asked or conversation.asked or [""])[-1],
         steps=steps,
         answer=(answered or conversation.answered or [""])[-1],
-        feedback=verdict_text(failed, str(ours.get("combee.feedback") or ""), *judged),
+        feedback=verdict_text(failed, str(_told(run, FEEDBACK) or ""), *judged),
         success=success if isinstance(success, bool) else False if failed else None,
         score=scores,
         agent=str(root.attributes.get("gen_ai.agent.name") or "") if root else "",
@@ -77,9 +80,12 @@ def trajectory_of(run: SpanRun) -> Trajectory:
     )
 
 
-def _judging(run: SpanRun) -> tuple[Span, ...]:
-    """Return the spans whose attributes say how the run went, the most telling first."""
-    return (*([run.root] if run.root else ()), *run.above)
+def _told(run: SpanRun, name: str) -> Any:
+    """Return what the agent's span says of how the run went, or the nearest one around it; None: none does."""
+    if run.root and name in run.root.attributes:
+        return run.root.attributes[name]
+    told = next((span.attributes[name] for span in run.above if name in span.attributes), None)
+    return told[:AROUND_CHARS] if isinstance(told, str) else told
 
 
 class _Conversation:
@@ -119,18 +125,19 @@ class _Conversation:
     def _messages(
         self, span: Span, name: str, repeated: Counter[tuple[str, str]], *, is_new: bool = False
     ) -> Iterator[Step]:
-        before = Counter() if is_new else repeated.copy()
+        known, new = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         for who, text, is_plain in self._said(span, name):
-            if before[who, text]:
-                before[who, text] -= 1
+            if not is_new and known[who, text] < repeated[who, text]:
+                known[who, text] += 1
                 continue
-            repeated[who, text] += 1
+            new[who, text] += 1
             if is_plain and text and who == "user":
                 self.asked.append(text)
             if is_plain and text and who == "assistant":
                 self.answered.append(text)
             if text:
                 yield Step(who, text)
+        repeated.update(new)
 
     def _said(self, span: Span, name: str) -> Iterator[tuple[str, str, bool]]:
         """Yield role, text, and whether somebody said it.
@@ -202,19 +209,25 @@ def _evaluations(run: SpanRun) -> tuple[dict[str, float], list[str]]:
     """Return the scores that events say, and in words what they found."""
     scores: dict[str, float] = {}
     words = []
-    for span in (*run.spans, *run.above):
-        for event in span.events:
-            if event.name != EVALUATION:
-                continue
-            attributes = event.attributes
-            name = str(attributes.get("gen_ai.evaluation.name") or "score")[:LONGEST_SCORE_NAME]
-            value = _score(attributes.get("gen_ai.evaluation.score.value"))
-            if value is not None and (name in scores or len(scores) < MOST_SCORES):
-                scores[name] = value
-            said = [attributes.get(f"gen_ai.evaluation.{part}") for part in ("score.label", "explanation")]
-            if any(said):
-                words.append(f"{name}: {', '.join(str(part) for part in said if part)}")
+    for event, most_chars in _judgements(run):
+        attributes = event.attributes
+        name = str(attributes.get("gen_ai.evaluation.name") or "score")[:LONGEST_SCORE_NAME]
+        value = _score(attributes.get("gen_ai.evaluation.score.value"))
+        if value is not None and (name in scores or len(scores) < MOST_SCORES):
+            scores[name] = value
+        said = [attributes.get(f"gen_ai.evaluation.{part}") for part in ("score.label", "explanation")]
+        if any(said):
+            words.append(f"{name}: {', '.join(str(part) for part in said if part)}"[:most_chars])
     return scores, words
+
+
+def _judgements(run: SpanRun) -> Iterator[tuple[Event, int | None]]:
+    """Yield the events that judge a run, each with how much of its words counts; None: all."""
+    inside = (event for span in run.spans for event in span.events)
+    yield from ((event, None) for event in inside if event.name == EVALUATION)
+    around = islice((event for span in run.above for event in span.events), AROUND_EVENTS)
+    judging = (event for event in around if event.name == EVALUATION)
+    yield from ((event, AROUND_CHARS) for event in islice(judging, MOST_SCORES))
 
 
 def _score(value: Any) -> float | None:

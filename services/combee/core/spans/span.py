@@ -9,8 +9,9 @@ AGENTS = frozenset({"invoke_agent", "invoke_workflow"})
 CALLS = frozenset({"chat", "generate_content", "text_completion"})
 TOOL = "execute_tool"
 EVALUATION = "gen_ai.evaluation.result"
-OWN = "combee."
-"""Our attributes begin with it."""
+PLAYBOOK, SUCCESS, FEEDBACK = "combee.playbook", "combee.success", "combee.feedback"
+OWN = frozenset({PLAYBOOK, SUCCESS, FEEDBACK})
+"""Our attributes: which playbook a run is of, and how it went."""
 LINK_BYTES = 200
 """What a span takes that only says who is whose parent."""
 
@@ -54,6 +55,8 @@ class Span:
 
     def only_link(self) -> "Span":
         """Return a span of something else: it says who is whose parent, what is ours, and how a run was judged."""
+        attributes = {name: value for name, value in self.attributes.items() if name in OWN}
+        events = tuple(event for event in self.events if event.name == EVALUATION)
         return Span(
             trace_id=self.trace_id,
             span_id=self.span_id,
@@ -61,7 +64,7 @@ class Span:
             is_entry=self.is_entry,
             started_ns=self.started_ns,
             ended_ns=self.ended_ns,
-            attributes={name: value for name, value in self.attributes.items() if name.startswith(OWN)},
-            events=tuple(event for event in self.events if event.name == EVALUATION),
-            bytes=LINK_BYTES,
+            attributes=attributes,
+            events=events,
+            bytes=max(LINK_BYTES, self.bytes) if attributes or events else LINK_BYTES,
         )

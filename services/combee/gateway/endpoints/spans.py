@@ -16,7 +16,7 @@ import structlog
 from fastapi import APIRouter, Depends, Request, Response
 
 from combee.core.formats.files import is_name
-from combee.core.spans.gathering import Gathering, Group, SpanRun
+from combee.core.spans.gathering import MOST_SPANS, Gathering, Group, SpanRun
 from combee.core.spans.reading import playbook_named, trace_from
 from combee.core.spans.span import Span
 from combee.gateway.access.access import allowed
@@ -32,6 +32,7 @@ PATH = "/v1/otlp/v1/traces"
 """A client's OTLP endpoint is the part before ``/v1/traces``, which exporters add."""
 MEDIA = ("application/x-protobuf", "application/json")
 TURN_S = 1.0
+TOO_MANY = f"a trace may have at most {MOST_SPANS} spans that wait for the rest"
 NO_PLAYBOOK = (
     "no span at or around the agent's has the attribute combee.playbook, and COMBEE_OTLP_PLAYBOOK is not set"
 )
@@ -59,9 +60,10 @@ class Receiver:
         Refusal
             If there is no room for them now, or for their runs.
         """
-        if not self._gathering.add(caller, spans, self._context.clock.now_ms()):
+        fitting = self._gathering.fitting(caller, spans)
+        if not self._gathering.add(caller, fitting, self._context.clock.now_ms()):
             raise busy("too many spans of this key wait for the rest of their traces")
-        rejected: Counter[str] = Counter()
+        rejected = Counter({TOO_MANY: len(spans) - len(fitting)})
         for group in self._gathering.complete(caller, (span.trace_id for span in spans)):
             rejected += await self._publish(group)
         if len(self._gathering) and (self._watching is None or self._watching.done()):
@@ -71,7 +73,8 @@ class Receiver:
     async def _publish(self, group: Group[Caller]) -> Counter[str]:
         """Write the runs of a group; until Kafka has them, it waits to be sent again."""
         rejected: Counter[str] = Counter()
-        for run in group.runs():
+        # In a thread: a group may be large, and nobody else must wait for it.
+        for run in await asyncio.to_thread(group.runs):
             if reason := await self._published(group.owner, run):
                 rejected[reason] += len(run.spans)
         self._gathering.forget(group)
@@ -82,7 +85,7 @@ class Receiver:
         playbook = playbook_named(run) or self._default
         if not is_name(playbook):
             return f"no playbook's name: {playbook[:100]}" if playbook else NO_PLAYBOOK
-        trace = trace_from(run, playbook)
+        trace = await asyncio.to_thread(trace_from, run, playbook)
         if trace is None:
             return "the spans hold no messages: let your instrumentation record contents"
         objects = [trace.model_dump(mode="json")]
