@@ -111,5 +111,5 @@ async def test_the_list_names_all_of_them(tmp_path: Path) -> None:
     ended = await combee("experiment", "list", "--json", data_dir=tmp_path)
     assert {one["name"] for one in json.loads(ended.out)} == {
         *("overload", "speed", "shuffle", "small", "scale", "baselines", "async", "stragglers", "controller"),
-        *("robustness", "arrivals", "scope", "probation", "reduce", "canary", "attacks"),
+        *("robustness", "arrivals", "scope", "probation", "canary", "attacks"),
     }

@@ -22,7 +22,6 @@ from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
 from combee_experiments.data.samples import Data, family
 from combee_experiments.overload import experiment as overload
-from combee_experiments.reduce import experiment as reduce
 from combee_experiments.robustness import experiment as robustness
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, Verdict
@@ -66,9 +65,6 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canary, "MOST_RUNS", 1_000)
     monkeypatch.setattr(attacks, "ATTACKS", ("none", "slow drip"))
     monkeypatch.setattr(attacks_run, "ROUNDS", 5)
-    monkeypatch.setattr(reduce, "SIZES", {40: 1})
-    monkeypatch.setattr(reduce, "SMALLEST", 40)
-    monkeypatch.setattr(reduce, "START_TOKENS", 1_500)
 
 
 @pytest.mark.usefixtures("smaller")
