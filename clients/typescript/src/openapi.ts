@@ -677,7 +677,6 @@ export interface components {
             /** Scope */
             scope?: number | null;
             /** Combine Tokens */
-            combine_tokens?: number | null;
         };
         /**
          * CanaryReport

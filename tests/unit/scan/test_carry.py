@@ -40,9 +40,7 @@ class Combine:
         cuts = range(0, len(found), per_child)
         self.children = [child(n, found[at : at + per_child]) for n, at in enumerate(cuts)]
 
-    async def outcome(
-        self, answer: Answer = echo, *, carry: bool = True
-    ) -> NodeResult:
+    async def outcome(self, answer: Answer = echo, *, carry: bool = True) -> NodeResult:
         self.model.answer = answer
         aggregator = Aggregator(ModelClient(self.model), carry=carry)
         return await aggregator.combine(empty(NAME), 1, self.children)
