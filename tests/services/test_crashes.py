@@ -6,9 +6,7 @@ from contextlib import suppress
 import pytest
 
 from combee.inspection.audit import audit
-from combee_schemas import topics
 from combee_schemas.command import Command
-from combee_schemas.scan import Update
 from support import ledger
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint

@@ -21,6 +21,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "schemas": set(),
     "core": {"schemas"},
     "ports": {"schemas"},
+    "attempts": set(),
     "clock": {"ports"},
     "server": {"ports"},
     # The SDK reads it too: no more than it may.
@@ -29,7 +30,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "adapters/kafka": {"ports", "schemas"},
     "adapters/memory": {"ports", "schemas"},
     # How any model is asked, whichever client asks.
-    "asking": {"ports", "schemas"},
+    "asking": {"attempts", "ports", "schemas"},
     "adapters/openai": {"asking", "ports", "schemas"},
     "adapters/embedded_kafka": {"ports", "schemas"},
     "adapters/http": {"ports", "schemas"},
@@ -38,7 +39,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "evidence": {"core", "history", "ports", "schemas"},
     # Thin shells around pure decisions.
     "settings": {"core", "ports", "schemas", "secret_files"},
-    "worker": {"core", "history", "ports", "schemas"},
+    "worker": {"attempts", "core", "history", "ports", "schemas"},
     "inspection": {"core", "evidence", "history", "ports", "schemas"},
     "archive": {"core", "inspection", "ports", "schemas"},
     "telemetry": {"clock", "core", "ports", "schemas", "settings", "worker"},
@@ -89,7 +90,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "wiring",
             "worker",
         ),
-        *("reflect", "scan", "shuffle", "gateway", "dashboard", "adapters/kafka", "adapters/opentelemetry"),
+        *("control", "publish", "reflect", "scan", "shuffle"),
+        *("gateway", "dashboard", "adapters/kafka", "adapters/opentelemetry"),
     },
     # What runs on this machine. It says nothing by itself: the command line tells people.
     "local": {
@@ -120,12 +122,16 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "experiments": {
         *(
             "backends",
+            "control",
             "core",
             "evaluation",
             "ports",
+            "publish",
+            "reflect",
             "scan",
             "schemas",
             "settings",
+            "shuffle",
             "sim",
             "wiring",
             "worker",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from combee.core.batching import shuffle, tree
-from combee.core.prompt import CHARS_PER_TOKEN
+from combee_schemas.model import CHARS_PER_TOKEN
 from combee_schemas.plan import SmallBatches
 
 PAPER_LEVELS = 2

@@ -76,4 +76,3 @@ class Updates:
         children = plan.widths[-2] if len(plan.widths) > 1 else 0
         if len(set(left_out)) < len(left_out) or any(not 0 <= index < children for index in left_out):
             self.findings.add("left out", f"{where} left out nodes that there are not: {left_out[:5]}")
-
