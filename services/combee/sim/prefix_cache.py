@@ -12,7 +12,7 @@ from hashlib import blake2b
 from itertools import takewhile
 from typing import Any
 
-from combee.core.prompt import CHARS_PER_TOKEN
+from combee_schemas.model import CHARS_PER_TOKEN
 
 LEAST_TOKENS = 1_024
 STEP_TOKENS = 128
