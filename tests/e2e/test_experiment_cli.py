@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.sim.inprocess import SimulatedModel
 from combee_schemas.model import Prompt
+from combee_sim.inprocess import SimulatedModel
 from support.cli import combee, start_anew
 from support.fake_openai import Exchange, completion, fake_openai
 

@@ -9,8 +9,6 @@ import pytest
 
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import FatalError
-from combee.sim.law.rules import RULES
-from combee.sim.modes import Modes
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN
 from combee_experiments.arrivals import experiment as arrivals
 from combee_experiments.asynchronous import experiment as asynchronous
@@ -35,6 +33,8 @@ from combee_experiments.shuffling import experiment as shuffling
 from combee_experiments.small import experiment as small
 from combee_experiments.stragglers import choice
 from combee_experiments.stragglers import experiment as stragglers
+from combee_sim.law.rules import RULES
+from combee_sim.modes import Modes
 
 SMALL = Setup(data=(family(60, quantities=12),), seeds=(0,), samples=160)
 SMALLEST = Setup(data=(family(40, quantities=8),), seeds=(0,), samples=80)

@@ -7,14 +7,14 @@ from random import Random
 
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
-from combee.sim.family.family import latent, questions
-from combee.sim.family.lessons import key
-from combee.sim.family.quantities import Quantity
-from combee.sim.law.naive import reflections_on, task_traces
-from combee.sim.modes import NO_MODES, Modes
 from combee_experiments.data.samples import PLAYBOOK
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import Reflection
+from combee_sim.family.family import latent, questions
+from combee_sim.family.lessons import key
+from combee_sim.family.quantities import Quantity
+from combee_sim.law.samples import reflections_on, task_traces
+from combee_sim.modes import NO_MODES, Modes
 
 SITES = (
     "amber",

@@ -13,8 +13,8 @@ import uvicorn
 
 from combee.ports import Clock, FatalError
 from combee.server import STOP_WITHIN_S, Server, bind, write_ready_file
-from combee.sim.server.standin import CallLog, SimOptions, StandIn
-from combee.sim.server.web import Web
+from combee_sim.server.standin import CallLog, SimOptions, StandIn
+from combee_sim.server.web import Web
 
 
 class WallClock:

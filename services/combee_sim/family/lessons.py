@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from combee.sim.family.conventions import read_convention
-from combee.sim.family.wordings import NO_TAG, TAGGING, fields_of, plain
+from combee_sim.family.conventions import read_convention
+from combee_sim.family.wordings import NO_TAG, TAGGING, fields_of, plain
 
 SECTIONS = (
     (re.compile(r"\b(tag|entity|sentence)\b", re.IGNORECASE), "CONTEXT CLUES & INDICATORS"),

@@ -4,13 +4,13 @@ import asyncio
 from typing import Any
 
 from combee.ports import DrainingError
-from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
-from combee.sim.law.law import LAW, Law
-from combee.sim.modes import NO_MODES, Modes
-from combee.sim.prefix_cache import PrefixCache
-from combee.sim.roles.respond import MODEL, respond
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply, request_hash
+from combee_sim.family.knowledge import NOTHING_KNOWN, Knowledge
+from combee_sim.law.law import LAW, Law
+from combee_sim.modes import NO_MODES, Modes
+from combee_sim.prefix_cache import PrefixCache
+from combee_sim.roles.respond import MODEL, respond
 
 
 def as_request(prompt: Prompt) -> dict[str, Any]:

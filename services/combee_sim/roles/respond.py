@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from combee.core.prompt import estimate_tokens
-from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
-from combee.sim.law.law import LAW, Law
-from combee.sim.modes import NO_MODES, Modes
-from combee.sim.roles.agent import answer, judge
-from combee.sim.roles.aggregator import aggregate, summarise, write
-from combee.sim.roles.reading import Reading, Role, read
-from combee.sim.roles.reflector import reflect
-from combee.sim.roles.tools import ToolCall, tool_call
+from combee_sim.family.knowledge import NOTHING_KNOWN, Knowledge
+from combee_sim.law.law import LAW, Law
+from combee_sim.modes import NO_MODES, Modes
+from combee_sim.roles.agent import answer, judge
+from combee_sim.roles.aggregator import aggregate, summarise, write
+from combee_sim.roles.reading import Reading, Role, read
+from combee_sim.roles.reflector import reflect
+from combee_sim.roles.tools import ToolCall, tool_call
 
 MODEL = "simulated"
 RECORD_INPUTS = "Inputs"

@@ -12,12 +12,12 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from combee.sim.embeddings import EMBEDDING, embeddings
-from combee.sim.roles.reading import NotAChatError
-from combee.sim.roles.respond import MODEL
-from combee.sim.server.faults import fault_rates
-from combee.sim.server.standin import Call, Outcome, StandIn
-from combee.sim.server.wire import as_bytes, chunks, completion, error, models
+from combee_sim.embeddings import EMBEDDING, embeddings
+from combee_sim.roles.reading import NotAChatError
+from combee_sim.roles.respond import MODEL
+from combee_sim.server.faults import fault_rates
+from combee_sim.server.standin import Call, Outcome, StandIn
+from combee_sim.server.wire import as_bytes, chunks, completion, error, models
 
 TRANSPORT = "combee.transport"
 Waited = Literal["elapsed", "gone", "stopping"]

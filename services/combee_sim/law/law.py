@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from combee.sim.family.lessons import key
 from combee_schemas.model import CHARS_PER_TOKEN
+from combee_sim.family.lessons import key
 
 Counting = Callable[[Sequence[str], Sequence[str], int], float]
 """Playbook entries, the data's lessons (repeats included), characters of text in the data → tokens."""

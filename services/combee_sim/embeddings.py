@@ -10,9 +10,9 @@ from typing import Any
 
 from combee.core.prompt import estimate_tokens
 from combee.ports import Embedded
-from combee.sim.chance import draw
-from combee.sim.family.lessons import key
 from combee_schemas.base import Usage
+from combee_sim.chance import draw
+from combee_sim.family.lessons import key
 
 EMBEDDING = "simulated-embedding"
 DIMENSIONS = 64

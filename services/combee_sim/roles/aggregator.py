@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from combee.sim.chance import draw
-from combee.sim.family.lessons import Item, ShownEntry, entries_in, key, section_of, subject
-from combee.sim.family.wordings import plain
-from combee.sim.law.law import LAW, Law
-from combee.sim.modes import NO_MODES, Modes
-from combee.sim.roles.failing import Failing
-from combee.sim.roles.reading import NO_RULES, Reading
 from combee_schemas.digests import digest
+from combee_sim.chance import draw
+from combee_sim.family.lessons import Item, ShownEntry, entries_in, key, section_of, subject
+from combee_sim.family.wordings import plain
+from combee_sim.law.law import LAW, Law
+from combee_sim.modes import NO_MODES, Modes
+from combee_sim.roles.failing import Failing
+from combee_sim.roles.reading import NO_RULES, Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from combee.sim.chance import draw
-from combee.sim.family.falsehoods import invented, opposite
-from combee.sim.family.lessons import Item
-from combee.sim.family.wordings import in_words
-from combee.sim.modes import NO_MODES, NOTICED, Modes
+from combee_sim.chance import draw
+from combee_sim.family.falsehoods import invented, opposite
+from combee_sim.family.lessons import Item
+from combee_sim.family.wordings import in_words
+from combee_sim.modes import NO_MODES, NOTICED, Modes
 
 CORRELATED_LESSONS = 8
 """So many invented lessons recur, others with each seed."""

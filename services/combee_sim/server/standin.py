@@ -9,14 +9,14 @@ from types import TracebackType
 from typing import Any, Literal, Self, TextIO
 
 from combee.ports import Clock
-from combee.sim.chance import draw
-from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
-from combee.sim.law.law import LAW, Law
-from combee.sim.modes import NO_MODES, Modes
-from combee.sim.prefix_cache import PrefixCache
-from combee.sim.roles.respond import Simulated, respond
-from combee.sim.server.faults import Fault, FaultRates, TimesSeen
-from combee.sim.server.latency import Latency
+from combee_sim.chance import draw
+from combee_sim.family.knowledge import NOTHING_KNOWN, Knowledge
+from combee_sim.law.law import LAW, Law
+from combee_sim.modes import NO_MODES, Modes
+from combee_sim.prefix_cache import PrefixCache
+from combee_sim.roles.respond import Simulated, respond
+from combee_sim.server.faults import Fault, FaultRates, TimesSeen
+from combee_sim.server.latency import Latency
 
 Outcome = Literal["ok", "down", "too_long", "abandoned", "stopped"] | Fault
 

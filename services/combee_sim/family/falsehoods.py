@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from combee.sim.chance import draw
-from combee.sim.family.conventions import possible, read_convention
-from combee.sim.family.family import latent
-from combee.sim.family.insights import PERCENT, PLAIN, shape_of
-from combee.sim.family.lessons import key
-from combee.sim.family.quantities import QUANTITIES
-from combee.sim.family.wordings import FORMULA, NO_TAG, TAGGING, fields_of
+from combee_sim.chance import draw
+from combee_sim.family.conventions import possible, read_convention
+from combee_sim.family.family import latent
+from combee_sim.family.insights import PERCENT, PLAIN, shape_of
+from combee_sim.family.lessons import key
+from combee_sim.family.quantities import QUANTITIES
+from combee_sim.family.wordings import FORMULA, NO_TAG, TAGGING, fields_of
 
 _SYLLABLES = (
     "bra",

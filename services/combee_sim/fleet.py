@@ -11,11 +11,11 @@ from combee.core.playbook import probation
 from combee.core.playbook.lines import shown_to
 from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel, PoisonError
-from combee.sim.family.family import Question, right
 from combee_schemas.base import Shown
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
 from combee_schemas.trace import Trace
+from combee_sim.family.family import Question, right
 
 AGENTS = 20
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from combee.sim.law.law import LAW, Law, exact_text, lessons_only, without_playbook
+from combee_sim.law.law import LAW, Law, exact_text, lessons_only, without_playbook
 
 IN_FORCE = "in_steps"
 RULES: Mapping[str, Law] = {

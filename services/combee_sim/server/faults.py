@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from combee.sim.chance import draw
+from combee_sim.chance import draw
 
 Fault = Literal["429", "500", "reset", "hang", "truncated", "malformed", "huge", "empty"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from combee.sim.family.conventions import Convention, possible
-from combee.sim.family.quantities import QUANTITIES, Quantity
 from combee_schemas.digests import spread
+from combee_sim.family.conventions import Convention, possible
+from combee_sim.family.quantities import QUANTITIES, Quantity
 
 PLACES = ("Aldra", "Brenth", "Corvay", "Dunmere", "Eskell", "Farrow", "Gilden", "Hathe")
 _DECIMALS = {"fractions of one": (3, 4), "percent": (1, 2), "per mille": (0, 1), "basis points": (0, 1)}

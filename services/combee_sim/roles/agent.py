@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from combee.sim.family.conventions import Convention, read_convention
-from combee.sim.family.family import Asked, read_question
-from combee.sim.family.insights import needed
-from combee.sim.family.knowledge import Knowledge, Row
-from combee.sim.family.lessons import ShownEntry, key
-from combee.sim.roles.reading import Reading
+from combee_sim.family.conventions import Convention, read_convention
+from combee_sim.family.family import Asked, read_question
+from combee_sim.family.insights import needed
+from combee_sim.family.knowledge import Knowledge, Row
+from combee_sim.family.lessons import ShownEntry, key
+from combee_sim.roles.reading import Reading
 
 _QUESTION_FIELDS = ("question", "task", "prompt", "input")
 UNKNOWN = "unknown"

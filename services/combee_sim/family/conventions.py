@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Literal
 
-from combee.sim.family.wordings import plain
+from combee_sim.family.wordings import plain
 
 Form = Literal["quotient", "complement", "change", "share"]
 UNITS = {"fractions of one": 1, "percent": 100, "per mille": 1_000, "basis points": 10_000}

@@ -1,6 +1,6 @@
 """How the stand-in reads a chat request: its texts, its data, its playbook, the role it asks for.
 
-Data are lines of JSON, or fields (``name: text``) between a marked fence; ``sim/roles/fences.py`` reads the latter.
+Data are lines of JSON, or fields (``name: text``) between a marked fence; ``roles/fences.py`` reads the latter.
 """
 
 import json
@@ -11,10 +11,10 @@ from itertools import dropwhile, islice, takewhile
 from typing import Any, Literal
 
 from combee.core.prompt import estimate_tokens
-from combee.sim.family.insights import of_record
-from combee.sim.family.lessons import Item, ShownEntry, entries_in
-from combee.sim.roles.fences import unfenced
 from combee_schemas.digests import digest
+from combee_sim.family.insights import of_record
+from combee_sim.family.lessons import Item, ShownEntry, entries_in
+from combee_sim.roles.fences import unfenced
 
 Role = Literal["agent", "reflector", "aggregator", "summariser", "writer", "judge"]
 _ASKS_FOR: tuple[tuple[str, Role], ...] = (

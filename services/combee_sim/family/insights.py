@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from combee.core.formats.ace_protocol import FORMULA_NAME, TAGGING
-from combee.sim.family.conventions import infer
-from combee.sim.family.family import read_question
+from combee_sim.family.conventions import infer
+from combee_sim.family.family import read_question
 
 _FORMULA_TEXT = re.compile(r"formula: (?P<text>.{1,400}?),? explanation:", re.IGNORECASE | re.DOTALL)
 _TIMES_HUNDRED = re.compile(r"[×*x]\s*100\b")

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from combee.sim.embeddings import EMBEDDING
-from combee.sim.roles.respond import MODEL, Simulated
-from combee.sim.server.standin import Outcome
+from combee_sim.embeddings import EMBEDDING
+from combee_sim.roles.respond import MODEL, Simulated
+from combee_sim.server.standin import Outcome
 
 NO_JSON = "Well, about that: [[ the curator's notes are not } in any form a parser would like ::"
 _FILLER = "and so on "

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from combee.sim.family.insights import insight
-from combee.sim.family.knowledge import Knowledge
-from combee.sim.family.lessons import key, subject
-from combee.sim.modes import NO_MODES, Modes
-from combee.sim.roles.failing import Failing
-from combee.sim.roles.reading import Reading
+from combee_sim.family.insights import insight
+from combee_sim.family.knowledge import Knowledge
+from combee_sim.family.lessons import key, subject
+from combee_sim.modes import NO_MODES, Modes
+from combee_sim.roles.failing import Failing
+from combee_sim.roles.reading import Reading
 
 _FAILED = re.compile(r"\b(wrong|incorrect|fail\w*|errors?|not (correct|right))\b", re.IGNORECASE)
 _PASSED = re.compile(r"\b(right|correct|pass(ed)?|success\w*|solved)\b", re.IGNORECASE)
