@@ -306,8 +306,8 @@ TOKENS_HEAD = """
 
 Estimated at four characters a token, for the first run (a curator's: for all three), with {tokens:,} tokens of
 entries, five added in each version. The agent was shown everything and does not say what it used. Cached tokens are
-simulated (`combee_sim/prefix_cache.py`, reply schema included): the mean over the {sections} sections that an addition
-may go to.
+simulated (`combee_sim/prefix_cache.py`, reply schema included): the mean over the {sections} sections that an
+addition may go to.
 
 prompt | tokens
 ---|---
