@@ -101,7 +101,7 @@ async def _confirm(log: Log, name: str, lines: Sequence[Playbook], *, yes: bool)
 
 async def _delete_line(commands: Commands, name: str, timeout_s: float) -> None:
     command = (await commands.delete(name)).command
-    if command is not None and await commands.outcome(await commands.send(command), timeout_s) is None:
+    if command is not None and await commands.carried_out(command, timeout_s) is None:
         raise FatalError(
             f"{name} is not deleted after {timeout_s:.0f} s: the command is in the log and takes effect when publish"
             " gets to it; run this again for what is left"

@@ -81,7 +81,7 @@ async def carry_out(
                 return Change(decision=decision, made=None)
             forkers = ("shuffle",) if command.kind == "branch" else ()
             async with publisher.ensure_publisher(settings, known_servers, remark, (*forkers, "publish")):
-                made = await commands.outcome(await commands.send(command), timeout_s)
+                made = await commands.carried_out(command, timeout_s)
         except RefusedError as error:
             if error.reason == "absent":
                 raise await missing_playbook(log, name) from error
