@@ -1,6 +1,6 @@
 """Check, or fit anew, the stand-in's context-overload law against naive ACE (docs/design/simulation.md).
 
-Run as: python benchmarks/fit_overload.py [formula_train.jsonl] [--law RULE] [--refit] [--sensitivity] [--seeds N]
+Run as: python -m benchmarks.fit_overload [formula_train.jsonl] [--law RULE] [--refit] [--sensitivity] [--seeds N]
 """
 
 import argparse
@@ -11,18 +11,21 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
-from combee.sim.family.knowledge import read_knowledge
-from combee.sim.law.fit import MEAN_ALLOWED, WORST_ALLOWED, Point, fit, points, run_all, within_bounds
-from combee.sim.law.naive import (
-    FAMILY_SIZE,
-    family_traces,
-    reflections_on,
+from benchmarks.law_fit import (
+    MEAN_ALLOWED,
+    WORST_ALLOWED,
+    Point,
+    fit,
+    points,
+    run_all,
     run_naive,
     run_two_levels,
-    task_traces,
+    within_bounds,
 )
-from combee.sim.law.rules import IN_FORCE, RULES
 from combee_schemas.reflection import Reflection
+from combee_sim.family.knowledge import read_knowledge
+from combee_sim.law.rules import IN_FORCE, RULES
+from combee_sim.law.samples import FAMILY_SIZE, family_traces, reflections_on, task_traces
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "formula_train.jsonl"
 SAMPLES = 500

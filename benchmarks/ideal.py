@@ -15,14 +15,14 @@ from pathlib import Path
 
 from combee.asking.limits import PrioritySlots
 from combee.core.playbook.versions import empty
-from combee.sim.inprocess import SimulatedModel, as_request
-from combee.sim.roles.respond import respond
 from combee_experiments.arms.arms import ADAPTIVE
 from combee_experiments.arms.scanning import Scan
 from combee_experiments.running.virtual_time import run_virtual
 from combee_schemas.batch import Batch
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.reflection import Reflection
+from combee_sim.inprocess import SimulatedModel, as_request
+from combee_sim.roles.respond import respond
 
 UNLIMITED = 1_000_000
 

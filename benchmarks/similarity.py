@@ -20,14 +20,14 @@ from combee.core.similarity.embeddings import near_pairs
 from combee.core.similarity.lessons import same_lesson
 from combee.core.similarity.overlap import Overlap
 from combee.core.similarity.wording import wording
-from combee.sim.embeddings import vector
-from combee.sim.family.conventions import possible
-from combee.sim.family.family import lessons
-from combee.sim.family.insights import insight
-from combee.sim.family.quantities import QUANTITIES
-from combee.sim.family.wordings import all_wordings
 from combee_schemas.playbook import ACE_SECTIONS, Entry
 from combee_schemas.scan import Operation, OperationKind
+from combee_sim.embeddings import vector
+from combee_sim.family.conventions import possible
+from combee_sim.family.family import lessons
+from combee_sim.family.insights import insight
+from combee_sim.family.quantities import QUANTITIES
+from combee_sim.family.wordings import all_wordings
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 RATIOS = (88, 92, 96)

@@ -35,20 +35,20 @@ from combee.settings.batch import BatchSettings
 from combee.settings.group import Group
 from combee.settings.loading import GROUPS, load_settings
 from combee.settings.playbook import PlaybookSettings
-from combee.sim.family.family import lessons
-from combee.sim.inprocess import as_request
-from combee.sim.prefix_cache import PrefixCache
-from combee.sim.roles.respond import respond
 from combee.telemetry.metrics import Metrics, new_registry
-from combee_schemas.base import Message
+from combee_schemas.base import DAY_MS, Message
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation
-from combee_schemas.topics import DAY_MS, FOR_EVER, TOPICS, AnyTopic
+from combee_schemas.topics import FOR_EVER, TOPICS, AnyTopic
 from combee_schemas.trace import Trace
+from combee_sim.family.family import lessons
+from combee_sim.inprocess import as_request
+from combee_sim.prefix_cache import PrefixCache
+from combee_sim.roles.respond import respond
 
 DOCS = Path(__file__).parent
 EXAMPLES = DOCS.parent / "examples"
@@ -306,8 +306,8 @@ TOKENS_HEAD = """
 
 Estimated at four characters a token, for the first run (a curator's: for all three), with {tokens:,} tokens of
 entries, five added in each version. The agent was shown everything and does not say what it used. Cached tokens are
-simulated (`sim/prefix_cache.py`, reply schema included): the mean over the {sections} sections that an addition may
-go to.
+simulated (`combee_sim/prefix_cache.py`, reply schema included): the mean over the {sections} sections that an
+addition may go to.
 
 prompt | tokens
 ---|---

@@ -13,11 +13,11 @@ from pathlib import Path
 from random import Random
 
 from combee.core.batching import plan
-from combee.core.prompt import CHARS_PER_TOKEN
 from combee.settings.playbook import PlaybookSettings
 from combee_experiments.arms.arms import PRODUCT
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
+from combee_schemas.model import CHARS_PER_TOKEN
 from combee_schemas.reflection import Reflection
 
 TABLES = Path(__file__).parents[2] / "docs" / "results" / "tables"

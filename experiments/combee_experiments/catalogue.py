@@ -48,11 +48,6 @@ _LISTED = (
         module="scope",
     ),
     Listed(
-        name="reduce",
-        about="one batch of 100 to 2,000: proposals combined by topic, with and without carry, or all in one call",
-        module="reduce",
-    ),
-    Listed(
         name="scale",
         about="one batch of 40 to 10,000: two fixed levels against the adaptive tree",
         module="scale",

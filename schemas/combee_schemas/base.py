@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 KIB = 1024
+DAY_MS = 24 * 3600 * 1000
 
 _PART = "[A-Za-z0-9][A-Za-z0-9._-]*"
 _NAME = f"{_PART}(/{_PART})*"

@@ -8,6 +8,9 @@ from typing import Any
 
 from combee_schemas.base import Usage
 
+CHARS_PER_TOKEN = 4
+"""A rough measure, good enough to bound prompts before a tokenizer has seen them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:

@@ -44,8 +44,7 @@ class PlanSettings(Sparse):
     """
 
     UNWRITTEN = (
-        *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope"),
-        *("combine_tokens", "carry_guesses", "groups"),
+        *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope", "groups"),
         *("sources", "source_share", "source_operations", "new_source_batches", "propose_flagged"),
     )
 
@@ -59,8 +58,6 @@ class PlanSettings(Sparse):
     """k as it was asked for, at most one group per reflection; 0: the paper's ⌊√n⌋."""
     carry: bool = True
     """Pass on by code what a combine neither used nor dropped by name."""
-    carry_guesses: bool = True
-    """Also proposals that rest on guesses alone."""
     fan_in: int = 0
     """Children per node above level 0."""
     max_levels: int = 0
@@ -81,8 +78,6 @@ class PlanSettings(Sparse):
     """The playbook's token budget, which prompts name."""
     scope: int = 0
     """Of a larger playbook a call reads so many entries, the nearest to its items; 0: every call reads all of it."""
-    combine_tokens: int = 0
-    """A combine asks by topic: one call for each part of about so many tokens of proposals; 0: one call for all."""
     sources: SourceNames = "declared"
     source_share: float = 1.0
     """Beside other sources one may fill this part of a batch; the rest waits for the next batches."""
@@ -106,7 +101,6 @@ class BranchSettings(Value):
     stragglers: bool | None = None
     prompts: Prompts | None = None
     scope: int | None = Field(None, ge=0)
-    combine_tokens: int | None = Field(None, ge=0)
 
     def own(self) -> dict[str, Any]:
         """Return what differs, by the names of the configuration."""

@@ -119,9 +119,6 @@ class NodeResult(Value):
     """Proposals that no combine mentioned and that code passed on."""
     left_out: tuple[int, ...] = ()
     """Of the root: its children (by index in their level) that it did not wait for; others hold their reflections."""
-    parts: tuple[tuple[int, ...], ...] = ()
-    """Of a combine by topic: what each call read, as places among the operations of all children in their order,
-    those left out that no call reads."""
     usage: Usage = Usage()
     requests: tuple[Sha256, ...] = ()
     """SHA-256 of each model request that this node's result rests on (model, messages, schema, options)."""

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from combee_schemas.answer import Answer
 from combee_schemas.archive import Restoring
-from combee_schemas.base import Message
+from combee_schemas.base import DAY_MS, Message
 from combee_schemas.batch import Batch
 from combee_schemas.canary import CanaryStatistics
 from combee_schemas.codec import CodecError, decode, encode
@@ -30,7 +30,6 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial, Update
 from combee_schemas.trace import Trace
 
-DAY_MS = 24 * 3600 * 1000
 FOR_EVER = -1
 SMALL_SEGMENTS = {"segment.bytes": str(16 * 1024 * 1024), "max.compaction.lag.ms": str(10 * 60 * 1000)}
 """A new subscriber of a compacted topic reads little."""

@@ -19,17 +19,22 @@ from combee.adapters.kafka.connection import Connection
 from combee.answerers import answerer, evaluation_caps, evaluation_model, held_out
 from combee.backends import check_topics, connection, embedder, known_sources, language_model
 from combee.clock import SystemClock
+from combee.control.controller import Controller
+from combee.control.outcomes import OutcomeFolder
 from combee.core.redact import redacted
+from combee.core.tenants import IN_BATCHES_S, Tenants
 from combee.evaluation.evaluator import Evaluator
 from combee.evaluation.judge import EvaluationJudge
 from combee.inspection.lag import INPUTS, Lags
 from combee.ports import NO_TRACING, Clock, ConfigurationError, LanguageModel, Log
+from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.scan.recorded import HashOf, RecordedAnswers, RecordedModel
 from combee.settings.loading import Settings
 from combee.settings.worker import SERVICES, WorkerSettings
 from combee.shuffle.neighbours import Neighbours
+from combee.shuffle.shuffler import Shuffler
 from combee.telemetry.telemetry import Telemetry
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.outage import OutageMonitor
@@ -73,7 +78,7 @@ async def _reflect(worker: Worker) -> None:
     verifying = _provenance(worker)
 
     def build(log: Log, model: LanguageModel, clock: Clock, limiter: DeadLetterLimiter) -> ReflectHandler:
-        return wiring.build_reflect(log, model, clock, worker.settings.batch, limiter, verifying)
+        return ReflectHandler(log, model, clock, worker.settings.batch, limiter, provenance=verifying)
 
     await _ask(worker, build)
 
@@ -82,7 +87,7 @@ async def _scan(worker: Worker) -> None:
     async with _recorded_answers(worker) as known:
         await _ask(
             worker,
-            wiring.build_scan,
+            lambda log, model, clock, limiter: ScanHandler(log, model, clock, limiter=limiter),
             lambda model, hash_of: RecordedModel(model, hash_of, worker.log, worker.clock, known=known),
         )
 
@@ -155,7 +160,7 @@ async def _shuffle(worker: Worker) -> None:
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
         embeds = embedder(settings.model, telemetry.called)
-        shuffler = wiring.build_shuffle(
+        shuffler = Shuffler(
             worker.log,
             worker.clock,
             settings.batch,
@@ -166,7 +171,7 @@ async def _shuffle(worker: Worker) -> None:
                 model=settings.model.embedding_model or "",
                 similarity=settings.model.embedding_similarity,
             ),
-            limits=settings.tenants.limits(),
+            tenants=Tenants(settings.tenants.limits(), burst_s=IN_BATCHES_S),
             provenance=_provenance(worker),
             tracing=telemetry.tracing,
         )
@@ -185,7 +190,7 @@ async def _shuffle(worker: Worker) -> None:
 async def _publish(worker: Worker) -> None:
     settings = worker.settings
     spending = settings.spend.policy(settings.model.model)
-    publisher = wiring.build_publish(
+    publisher = Publisher(
         worker.log,
         worker.clock,
         budget_tokens=settings.playbook.playbook_tokens,
@@ -198,8 +203,8 @@ async def _publish(worker: Worker) -> None:
 
 
 async def _control(worker: Worker) -> None:
-    controller = wiring.build_control(worker.log, worker.clock, worker.settings.sizing.policy())
-    outcomes = wiring.build_outcomes(
+    controller = Controller(worker.log, worker.clock, worker.settings.sizing.policy())
+    outcomes = OutcomeFolder(
         worker.log,
         worker.clock,
         worker.telemetry.outcomes,

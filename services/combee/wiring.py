@@ -1,7 +1,7 @@
-"""The services, put together from ports and settings: the same on Kafka, in experiments and in tests.
+"""How each service runs, with the views that it reads: the same on Kafka, in experiments and in tests.
 
-Nothing here knows Kafka, Faust or a server: ``compose`` brings them. A service is built first, so that its views can
-be watched, and then run; whatever runs beside it ends with it.
+Nothing here knows Kafka, Faust or a server: ``compose`` brings them. A service is constructed first, so that its
+views can be watched, and then run; its views end with it.
 """
 
 import asyncio
@@ -9,29 +9,18 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import closing, suppress
 from typing import Any
 
-from combee.control.canaries import OnCanary
 from combee.control.controller import Controller
 from combee.control.outcomes import OutcomeFolder
-from combee.core.gate.policy import NO_GATE, GatePolicy
-from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.core.sizing.policy import SizingPolicy
-from combee.core.tenants import IN_BATCHES_S, NO_LIMITS, Limits, Tenants
 from combee.evaluation.judge import EvaluationJudge
-from combee.ports import NO_TRACING, Clock, LanguageModel, Log, TopicPartition, Tracing
-from combee.publish.publisher import OnGate, Publisher
+from combee.ports import NO_TRACING, Clock, Log, TopicPartition, Tracing
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
-from combee.settings.batch import BatchSettings
-from combee.settings.methods import reflecting_method
-from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.shuffler import Shuffler
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.loop import Loop
-from combee.worker.provenance import Provenance
 from combee.worker.session import first_of, together, unless
 from combee.worker.views import View
 from combee_schemas import topics
-from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.playbook import Label
 
 CURRENT_S = 60.0
@@ -48,34 +37,6 @@ def no_hook(*_: object) -> None:
 
 
 # ---- reflect and scan: they ask a model
-
-
-def build_reflect(
-    log: Log,
-    model: LanguageModel,
-    clock: Clock,
-    batch: BatchSettings,
-    limiter: DeadLetterLimiter | None = None,
-    provenance: Provenance | None = None,
-) -> ReflectHandler:
-    """Return the reflect service; ``provenance`` verifies the sources of traces."""
-    return ReflectHandler(
-        log,
-        model,
-        clock,
-        reflecting_method(batch),
-        limiter,
-        entry_tokens=batch.reflect_entry_tokens,
-        trace_tokens=batch.reflect_trace_tokens,
-        provenance=provenance,
-    )
-
-
-def build_scan(
-    log: Log, model: LanguageModel, clock: Clock, limiter: DeadLetterLimiter | None = None
-) -> ScanHandler:
-    """Return the scan service; what shapes its prompts stands in the manifests."""
-    return ScanHandler(log, model, clock, limiter=limiter)
 
 
 async def run_handler(
@@ -114,35 +75,6 @@ async def run_handler(
 # ---- shuffle: something delivers to it
 
 
-def build_shuffle(
-    log: Log,
-    clock: Clock,
-    batch: BatchSettings,
-    spending: SpendPolicy = UNCAPPED,
-    *,
-    budget_tokens: int = 0,
-    neighbours: Neighbours | None = None,
-    limits: Mapping[str, Limits] = NO_LIMITS,
-    provenance: Provenance | None = None,
-    tracing: Tracing = NO_TRACING,
-) -> Shuffler:
-    """Return the shuffle service; its manifests name the playbook's budget, and what ``neighbours`` found.
-
-    ``limits`` are those of tenants, by name; ``provenance`` verifies the sources of reflections.
-    """
-    return Shuffler(
-        log,
-        clock,
-        batch,
-        spending,
-        budget_tokens=budget_tokens,
-        neighbours=neighbours,
-        tenants=Tenants(limits, burst_s=IN_BATCHES_S),
-        provenance=provenance,
-        tracing=tracing,
-    )
-
-
 async def run_shuffle(shuffler: Shuffler, delivery: Coroutine[Any, Any, None]) -> None:
     """Run the shuffle service with what delivers its records: a Faust app, or ``delivery_without_faust``."""
     views = (shuffler.playbooks.view.run(), shuffler.sizes.run())
@@ -169,31 +101,6 @@ async def delivery_without_faust(
                     await shuffler.wake.wait()
 
     await together(turn(), *map(deliver, DELIVERED))
-
-
-# ---- publish
-
-
-def build_publish(
-    log: Log,
-    clock: Clock,
-    *,
-    budget_tokens: int,
-    spending: SpendPolicy = UNCAPPED,
-    gates: GatePolicy = NO_GATE,
-    on_gate: OnGate = no_hook,
-    tracing: Tracing = NO_TRACING,
-) -> Publisher:
-    """Return the publish service; its ``session`` runs it. ``on_gate`` gets each gate as it is written."""
-    return Publisher(
-        log,
-        clock,
-        budget_tokens=budget_tokens,
-        spending=spending,
-        gates=gates,
-        on_gate=on_gate,
-        tracing=tracing,
-    )
 
 
 # ---- evaluate
@@ -226,26 +133,6 @@ async def run_evaluate(
 
 
 # ---- control
-
-
-def build_control(log: Log, clock: Clock, policy: SizingPolicy) -> Controller:
-    """Return what decides about batch sizes."""
-    return Controller(log, clock, policy)
-
-
-def build_outcomes(
-    log: Log,
-    clock: Clock,
-    on_statistics: Callable[[OutcomeStatistics], None] = no_hook,
-    on_canary: OnCanary = no_hook,
-    provenance: Provenance | None = None,
-    tracing: Tracing = NO_TRACING,
-) -> OutcomeFolder:
-    """Return what makes statistics of outcomes, and verdicts of canaries; both are told as they change.
-
-    ``provenance`` verifies the sources of outcomes.
-    """
-    return OutcomeFolder(log, clock, on_statistics, on_canary, provenance, tracing)
 
 
 async def run_outcomes(outcomes: OutcomeFolder, stop: asyncio.Event) -> None:

@@ -20,7 +20,6 @@ from combee.compose import FRONTS, ROLES
 from combee.core.formats.items import outgoing
 from combee.core.gate.policy import GatePolicy
 from combee.core.identity import batch_id
-from combee.core.playbook.spend import DAY_MS
 from combee.dashboard import mount
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
@@ -28,6 +27,7 @@ from combee.gateway.server import serve
 from combee.local.admin_key import admin_key, dashboard_link
 from combee.ports import Outgoing, TransientError
 from combee.settings.loading import load_settings
+from combee_schemas.base import DAY_MS
 from combee_schemas.gate import Verdict
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
 from combee_schemas.plan import Branch, BranchSettings

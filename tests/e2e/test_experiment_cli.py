@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.sim.inprocess import SimulatedModel
 from combee_schemas.model import Prompt
+from combee_sim.inprocess import SimulatedModel
 from support.cli import combee, start_anew
 from support.fake_openai import Exchange, completion, fake_openai
 
@@ -111,5 +111,5 @@ async def test_the_list_names_all_of_them(tmp_path: Path) -> None:
     ended = await combee("experiment", "list", "--json", data_dir=tmp_path)
     assert {one["name"] for one in json.loads(ended.out)} == {
         *("overload", "speed", "shuffle", "small", "scale", "baselines", "async", "stragglers", "controller"),
-        *("robustness", "arrivals", "scope", "probation", "reduce", "canary", "attacks"),
+        *("robustness", "arrivals", "scope", "probation", "canary", "attacks"),
     }

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from combee.sim.server.server import running
-from combee.sim.server.standin import SimOptions
+from combee_sim.server.server import running
+from combee_sim.server.standin import SimOptions
 from support.broker import Broker
 from support.forked import typed
 from support.shown import ROOT, blocks, command_lines

@@ -7,9 +7,6 @@ from dataclasses import replace
 import pytest
 
 from combee.settings.model import ModelSettings
-from combee.sim.inprocess import SimulatedModel
-from combee.sim.law.naive import reflections_on, task_traces
-from combee.sim.server.latency import Latency
 from combee_experiments.arms.services import batch_settings, learn
 from combee_experiments.arms.tails import Pace, SlowModel
 from combee_experiments.asynchronous import experiment as asynchronous
@@ -24,6 +21,9 @@ from combee_experiments.running.virtual_time import LoopClock, NothingLeftError,
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.reflection import Reflection
+from combee_sim.inprocess import SimulatedModel
+from combee_sim.law.samples import reflections_on, task_traces
+from combee_sim.server.latency import Latency
 
 FIXED = Times(agent=Latency(median_s=4), call=Latency(median_s=1))
 PARETO = Times(agent=Latency(median_s=4, shape=1.5), call=Latency(median_s=1, shape=1.5))

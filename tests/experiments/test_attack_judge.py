@@ -3,11 +3,11 @@
 import pytest
 
 from combee.core.playbook.versions import empty
-from combee.sim.family.lessons import key
-from combee.sim.family.wordings import all_wordings
 from combee_experiments.attacks.producers import FALSE, LESSONS, riding, true_lesson
 from combee_experiments.attacks.run import harmful
 from combee_schemas.playbook import Entry
+from combee_sim.family.lessons import key
+from combee_sim.family.wordings import all_wordings
 
 LESSON = LESSONS[0]
 MORE = ("skip the fraud screening", "not so", "überspringe die Prüfung", "跳过检查", "5", "\u200bx")

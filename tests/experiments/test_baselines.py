@@ -9,12 +9,6 @@ from hypothesis import strategies as st
 from combee.core.methods.ace import aggregate_prompt
 from combee.core.playbook.versions import empty
 from combee.ports import PoisonError
-from combee.sim.family.lessons import key
-from combee.sim.inprocess import SimulatedModel, as_request
-from combee.sim.law.naive import reflections_on, task_traces
-from combee.sim.roles.aggregator import aggregate
-from combee.sim.roles.reading import read
-from combee.sim.roles.respond import respond
 from combee_experiments.arms.arms import ADAPTIVE
 from combee_experiments.baselines import experiment as baselines
 from combee_experiments.baselines.approaches import (
@@ -36,6 +30,12 @@ from combee_experiments.running.virtual_time import run_virtual
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.reflection import Reflection
+from combee_sim.family.lessons import key
+from combee_sim.inprocess import SimulatedModel, as_request
+from combee_sim.law.samples import reflections_on, task_traces
+from combee_sim.roles.aggregator import aggregate
+from combee_sim.roles.reading import read
+from combee_sim.roles.respond import respond
 
 DATA = family(60, seed=1)
 SETUP = Setup(data=(DATA,), seeds=(0,))

@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import FatalError
 from combee.settings.model import ModelSettings
-from combee.sim.inprocess import SimulatedModel
-from combee.sim.law.naive import reflections_on, task_traces
-from combee.sim.server.latency import Latency
 from combee_experiments.arms.tails import SlowModel
 from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
@@ -33,6 +30,9 @@ from combee_experiments.running.report import Report, Verdict
 from combee_experiments.running.setup import Setup
 from combee_experiments.running.virtual_time import run_virtual
 from combee_schemas.reflection import Reflection
+from combee_sim.inprocess import SimulatedModel
+from combee_sim.law.samples import reflections_on, task_traces
+from combee_sim.server.latency import Latency
 
 POLICY = SizingPolicy(kind="plateau", candidates=(2, 4), most=8)
 

@@ -9,8 +9,6 @@ import pytest
 
 from combee.ports import FatalError
 from combee.settings.model import ModelSettings
-from combee.sim.modes import parse_modes
-from combee.sim.server.latency import Latency
 from combee_experiments.data.samples import family
 from combee_experiments.running import plot, results
 from combee_experiments.running.cells import Cell, Measured, Numbers, Spread
@@ -18,6 +16,8 @@ from combee_experiments.running.report import Panel, Report, Series, Table, Verd
 from combee_experiments.running.run import Progress, run
 from combee_experiments.running.setup import Setup, parse_seeds, summary
 from combee_experiments.running.store import Store
+from combee_sim.modes import parse_modes
+from combee_sim.server.latency import Latency
 
 SETUP = Setup(data=(family(10),), seeds=(0, 1))
 

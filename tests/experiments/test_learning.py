@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benchmarks.law_fit import run_naive
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,11 +17,6 @@ from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel, PoisonError
 from combee.settings.batch import BatchSettings
 from combee.settings.model import ModelSettings
-from combee.sim.family.knowledge import Knowledge
-from combee.sim.family.lessons import key
-from combee.sim.inprocess import SimulatedModel
-from combee.sim.law.naive import run_naive
-from combee.sim.modes import parse_modes
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, PRODUCT, Arm, bounded, shuffled, unshuffled
 from combee_experiments.arms.learning import Learnt, learn
@@ -41,6 +37,10 @@ from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.scan import Update
+from combee_sim.family.knowledge import Knowledge
+from combee_sim.family.lessons import key
+from combee_sim.inprocess import SimulatedModel
+from combee_sim.modes import parse_modes
 from support.ledger import batch_of
 
 DATA = family(120)

@@ -2,14 +2,11 @@
 
 import csv
 from pathlib import Path
-from statistics import fmean
 
 import pytest
 from benchmarks.scale_out import costs, tables
 
 from combee_experiments.data.samples import load
-from combee_experiments.reduce import experiment as reduce
-from combee_experiments.reduce.report import EMPTY, SURE
 from combee_experiments.running.cells import Cell, Measured
 from combee_experiments.running.setup import Setup
 from combee_experiments.small import experiment as small
@@ -18,41 +15,12 @@ TABLES = Path(__file__).parents[2] / "docs" / "results" / "experiments" / "table
 SEEDS = tuple(range(20))
 MOST_PER_S = 10_000
 """Runs of the scale model that take less than a second."""
-ARMS = tuple(arm for arm in reduce.ARMS if arm != SURE)
 
 
 def published(name: str, *first: str) -> list[list[str]]:
     """Return the rows of a table that begin like this."""
     with (TABLES / name).open(encoding="utf-8", newline="") as file:
         return [row for row in csv.reader(file) if row[: len(first)] == list(first)]
-
-
-def test_reduce_one_place() -> None:
-    setup, place = Setup(data=(), seeds=SEEDS), ("100", "exact_text", "invented")
-    named = {"given": EMPTY, "reflections": 100, "law": "exact_text", "mode": "invented"}
-    cells = {
-        Cell.of(arm, seed, **named): reduce.measure(setup, Cell.of(arm, seed, **named))  # type: ignore[arg-type]
-        for seed in SEEDS
-        for arm in ARMS
-    }
-
-    def means(name: str, digits: int, factor: float = 1) -> list[str]:
-        return [
-            f"{fmean(Measured(cells).where(arm).by_seed(name).values()) * factor:,.{digits}f}" for arm in ARMS
-        ]
-
-    assert published("reduce-lessons.csv", *place) == [[*place, *means("lessons", 1)]]
-    columns = zip(
-        ARMS,
-        means("wordings_per_lesson", 2),
-        means("invented", 0),
-        means("wrong", 0),
-        means("calls", 0),
-        means("tokens_in", 0, 1e-3),
-        means("seconds", 0),
-        strict=True,
-    )
-    assert published("reduce-costs.csv", *place) == [[*place, *row] for row in columns]
 
 
 @pytest.mark.shared

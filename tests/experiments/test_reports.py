@@ -9,8 +9,6 @@ import pytest
 
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import FatalError
-from combee.sim.law.rules import RULES
-from combee.sim.modes import Modes
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN
 from combee_experiments.arrivals import experiment as arrivals
 from combee_experiments.asynchronous import experiment as asynchronous
@@ -22,7 +20,6 @@ from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
 from combee_experiments.data.samples import Data, family
 from combee_experiments.overload import experiment as overload
-from combee_experiments.reduce import experiment as reduce
 from combee_experiments.robustness import experiment as robustness
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, Verdict
@@ -36,6 +33,8 @@ from combee_experiments.shuffling import experiment as shuffling
 from combee_experiments.small import experiment as small
 from combee_experiments.stragglers import choice
 from combee_experiments.stragglers import experiment as stragglers
+from combee_sim.law.rules import RULES
+from combee_sim.modes import Modes
 
 SMALL = Setup(data=(family(60, quantities=12),), seeds=(0,), samples=160)
 SMALLEST = Setup(data=(family(40, quantities=8),), seeds=(0,), samples=80)
@@ -66,9 +65,6 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canary, "MOST_RUNS", 1_000)
     monkeypatch.setattr(attacks, "ATTACKS", ("none", "slow drip"))
     monkeypatch.setattr(attacks_run, "ROUNDS", 5)
-    monkeypatch.setattr(reduce, "SIZES", {40: 1})
-    monkeypatch.setattr(reduce, "SMALLEST", 40)
-    monkeypatch.setattr(reduce, "START_TOKENS", 1_500)
 
 
 @pytest.mark.usefixtures("smaller")

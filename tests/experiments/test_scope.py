@@ -8,8 +8,6 @@ import pytest
 
 from combee.core.prompt import entry_tokens
 from combee.ports import FatalError
-from combee.sim.law.rules import IN_FORCE, RULES
-from combee.sim.modes import Modes
 from combee_experiments.arms.material import reflections
 from combee_experiments.data.samples import family
 from combee_experiments.running.cells import Cell, Measured, Numbers
@@ -19,6 +17,8 @@ from combee_experiments.scope import experiment
 from combee_experiments.scope.experiment import MODES, START_TOKENS, large_playbook
 from combee_experiments.scope.report import AGENTS, NONE, PARAPHRASE, WHOLE
 from combee_experiments.scoring.lessons import lessons_of
+from combee_sim.law.rules import IN_FORCE, RULES
+from combee_sim.modes import Modes
 
 DATA = family(120)
 SETUP = Setup(data=(DATA,), seeds=(0, 1))

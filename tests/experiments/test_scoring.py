@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from combee.core.formats.ace_protocol import Score
 from combee.core.formats.ace_protocol import score as sample_score
-from combee.sim.family.falsehoods import invented, opposite
-from combee.sim.family.family import lessons
-from combee.sim.family.knowledge import NOTHING_KNOWN
-from combee.sim.family.quantities import QUANTITIES
-from combee.sim.family.wordings import all_wordings
-from combee.sim.law.naive import reflections_on, task_traces
 from combee_experiments.data.samples import Kind, family, load
 from combee_experiments.scoring.answers import score
 from combee_experiments.scoring.lessons import Lessons, lessons_of
+from combee_sim.family.falsehoods import invented, opposite
+from combee_sim.family.family import lessons
+from combee_sim.family.knowledge import NOTHING_KNOWN
+from combee_sim.family.quantities import QUANTITIES
+from combee_sim.family.wordings import all_wordings
+from combee_sim.law.samples import reflections_on, task_traces
 
 KINDS: tuple[Kind, ...] = ("family", "formula", "finer", "text")
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from combee.sim.server.latency import Latency
 from combee_experiments.data.samples import family
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.setup import Setup
@@ -10,6 +9,7 @@ from combee_experiments.stragglers import experiment
 from combee_experiments.stragglers.choice import GROUPS, Rule, p95, simulate
 from combee_experiments.stragglers.experiment import ARMS, HEAVY, TIMED
 from combee_experiments.stragglers.report import ON, PLAIN
+from combee_sim.server.latency import Latency
 
 SETUP = Setup(data=(family(10),), seeds=tuple(range(3)))
 HEAVY_TAIL = Latency(median_s=1, sigma=1.0)

@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from combee.adapters.embedded_kafka import EmbeddedKafka
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.ports import CombeeError, Outgoing, TransientError
 from support.faults.actions import How
 from support.faults.brokers import Fronted, fronted_broker, own_broker
 from support.faults.injected import broker_killed, partition, random_kills
+from support.faults.kafka import FragileKafka
 from support.faults.plugin import Survives
 
 pytestmark = pytest.mark.timeout(300)
@@ -24,7 +24,7 @@ SETTLED_S, POLL_S = 90.0, 0.2
 
 
 @pytest.fixture
-async def own(tmp_path: Path, machine_env: dict[str, str]) -> AsyncIterator[EmbeddedKafka]:
+async def own(tmp_path: Path, machine_env: dict[str, str]) -> AsyncIterator[FragileKafka]:
     async with own_broker(tmp_path, machine_env) as kafka:
         yield kafka
 
@@ -35,16 +35,16 @@ async def fronted(tmp_path: Path, machine_env: dict[str, str]) -> AsyncIterator[
         yield broker
 
 
-async def test_kill_9_of_the_broker(own: EmbeddedKafka, survives: Survives) -> None:
+async def test_kill_9_of_the_broker(own: FragileKafka, survives: Survives) -> None:
     await survives(own.bootstrap_servers, "kill -9 broker", broker_killed(own))
 
 
-async def test_kills_of_broker_and_services_at_random_moments(own: EmbeddedKafka, survives: Survives) -> None:
+async def test_kills_of_broker_and_services_at_random_moments(own: FragileKafka, survives: Survives) -> None:
     await survives(own.bootstrap_servers, "kill -9 of broker and services at random", random_kills(own))
 
 
 async def test_no_transaction_stays_open_when_a_killed_broker_is_back(
-    own: EmbeddedKafka, tmp_path: Path
+    own: FragileKafka, tmp_path: Path
 ) -> None:
     connection = Connection(bootstrap_servers=own.bootstrap_servers, prefix="open")
     await KafkaAdmin(connection).create(TOPIC, PARTITIONS, 1, {})
@@ -62,7 +62,7 @@ async def test_no_transaction_stays_open_when_a_killed_broker_is_back(
         await log.close()
 
 
-async def _die_under(own: EmbeddedKafka, log: KafkaLog, names: Sequence[str]) -> None:
+async def _die_under(own: FragileKafka, log: KafkaLog, names: Sequence[str]) -> None:
     """Kill the broker while these write, and start it again."""
     counts = dict.fromkeys(names, 0)
     async with asyncio.TaskGroup() as writers:

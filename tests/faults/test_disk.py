@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from combee.adapters.embedded_kafka import EmbeddedKafka
 from support.faults.brokers import own_broker
 from support.faults.cluster import ROLES
+from support.faults.kafka import FragileKafka
 from support.faults.plugin import Survives
 from support.faults.run import Fault, Run
 
@@ -37,7 +37,7 @@ def fill(path: Path) -> None:
             file.write(BLOCK)
 
 
-def disk_full(kafka: EmbeddedKafka, disk: Path) -> Fault:
+def disk_full(kafka: FragileKafka, disk: Path) -> Fault:
     """Fill the disk until the broker gives up; make room, and start it again."""
 
     async def fault(run: Run) -> None:

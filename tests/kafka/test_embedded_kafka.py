@@ -8,12 +8,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from combee.adapters.embedded_kafka import EmbeddedKafka, open_user_broker
+from combee.adapters.embedded_kafka import open_user_broker
 from combee.adapters.embedded_kafka.data_dir import RunState
 from combee.adapters.embedded_kafka.node import node_process
 from combee.adapters.embedded_kafka.process import BrokerProcess
 from combee.adapters.kafka import is_ready
 from support.broker import Broker
+from support.faults.kafka import FragileKafka
 from support.waiting import until
 
 TOPIC = "lessons"
@@ -36,13 +37,13 @@ async def main():
 asyncio.run(main())
 """
 
-Make = Callable[..., EmbeddedKafka]
+Make = Callable[..., FragileKafka]
 
 
 @pytest.fixture
 def make(tmp_path: Path, machine_env: dict[str, str]) -> Make:
-    def made(nodes: int = 1) -> EmbeddedKafka:
-        return EmbeddedKafka(tmp_path / "data", ready=is_ready, env=machine_env, nodes=nodes)
+    def made(nodes: int = 1) -> FragileKafka:
+        return FragileKafka(tmp_path / "data", ready=is_ready, env=machine_env, nodes=nodes)
 
     return made
 

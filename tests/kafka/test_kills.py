@@ -19,18 +19,6 @@ async def test_killed_services_lose_and_double_nothing(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("target", ["scan", "all"])
-async def test_killed_services_combine_by_topic_and_lose_and_double_nothing(
-    kafka: Broker, topic_prefix: str, tmp_path: Path, target: str
-) -> None:
-    batches, report = await survives_kills(
-        kafka.bootstrap_servers, topic_prefix, tmp_path, target=target, kills=3, seed=3, combine_tokens=100
-    )
-    assert {len(batch.plan.widths) for batch in batches} == {2}
-    assert report.usage.splits >= len(batches), "there was one part: this proves nothing"
-
-
-@pytest.mark.timeout(180)
 async def test_each_growth_of_a_playbook_is_consolidated_once_whoever_is_killed(
     kafka: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:

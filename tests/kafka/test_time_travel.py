@@ -22,12 +22,12 @@ from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
 from combee.local.stack import model_environment
 from combee.settings.loading import load_settings
-from combee.sim.family.falsehoods import opposite
-from combee.sim.family.family import latent, one_each
-from combee.sim.family.quantities import QUANTITIES
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.reflection import Reflection
+from combee_sim.family.falsehoods import opposite
+from combee_sim.family.family import latent, one_each
+from combee_sim.family.quantities import QUANTITIES
 from support.broker import Broker
 from support.cli import Ended, all_gone, combee, descendants, start
 from support.running import Running, running_stack

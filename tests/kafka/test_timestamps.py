@@ -15,8 +15,9 @@ from combee.core.layout import wanted
 from combee.ports import ConfigurationError
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
+from combee_schemas.base import DAY_MS
 from combee_schemas.records import Outgoing, Record, TopicPartition
-from combee_schemas.topics import DAY_MS, PRODUCERS_TIME, TIMES
+from combee_schemas.topics import PRODUCERS_TIME, TIMES
 from support.broker import Broker
 
 OPEN = (topics.TRACES.name, topics.REFLECTIONS.name, topics.OUTCOMES.name)

@@ -15,10 +15,6 @@ from combee.core.sizing.policy import iteration_of
 from combee.inspection.audit import audit
 from combee.inspection.lineage import lineage
 from combee.ports import Embedded, PoisonError, PromptTooLongError, TransientError
-from combee.sim.embeddings import SimulatedEmbedder
-from combee.sim.family.family import lessons
-from combee.sim.family.lessons import entries_in
-from combee.sim.family.wordings import all_wordings
 from combee_schemas import topics
 from combee_schemas.batch import Cluster
 from combee_schemas.command import Command
@@ -26,6 +22,10 @@ from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import NodeResult, Operation, OperationKind, Update
+from combee_sim.embeddings import SimulatedEmbedder
+from combee_sim.family.family import lessons
+from combee_sim.family.lessons import entries_in
+from combee_sim.family.wordings import all_wordings
 from support import ledger
 from support.deployment import Deployment
 from support.gateway import asked, published, version

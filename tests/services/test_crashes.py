@@ -6,9 +6,7 @@ from contextlib import suppress
 import pytest
 
 from combee.inspection.audit import audit
-from combee_schemas import topics
 from combee_schemas.command import Command
-from combee_schemas.scan import Update
 from support import ledger
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
@@ -28,7 +26,6 @@ async def loaded(
     *,
     stragglers: bool = False,
     model: ScriptedModel | None = None,
-    combine_tokens: int = 0,
 ) -> Deployment:
     """Return work for two batches, one after the other, or for three at once; the last is what a flush closes."""
     deployment = Deployment(
@@ -37,7 +34,6 @@ async def loaded(
         fan_in=32 if stragglers else 2,
         max_inflight_batches=inflight,
         stragglers=stragglers,
-        combine_tokens=combine_tokens,
     )
     await deployment.log.produce(*map(outgoing, PUBLISHED[NAME]), outgoing(FLUSH))
     return deployment
@@ -123,34 +119,6 @@ async def killed_once(deployment: Deployment, roles: Sequence[str], at: int | No
             await deployment.until(lambda: settled(deployment))
     check(deployment)
     return deployment, len(failpoint.points)
-
-
-# ---- with combines that ask by topic
-
-
-async def by_topic_and_killed(roles: Sequence[str], at: int | None) -> tuple[Deployment, int]:
-    return await killed_once(await loaded(combine_tokens=60), roles, at)
-
-
-@pytest.mark.parametrize("roles", [ROLES, ("scan",)], ids="+".join)
-async def test_a_process_killed_at_any_write_combines_by_topic_as_one_that_lives(
-    roles: Sequence[str],
-) -> None:
-    undisturbed, points = await by_topic_and_killed(roles, None)
-    parts = [update.result.parts for update in ledger.messages(undisturbed.log, topics.UPDATES, Update)]
-    assert len(parts[0]) > 1, "there was one part: this proves nothing"
-    for at in range(1, points + 1):
-        deployment, _ = await by_topic_and_killed(roles, at)
-        report = await audit(deployment.log)
-        assert report.good, report.violations
-        used = report.usage
-        assert used.calls == report.planned_calls - used.skips + used.splits
-        assert deployment.model.most_repeats <= 2, "a call was paid for again and again"
-        found = {
-            update.plan.sequence: update.result.parts
-            for update in ledger.messages(deployment.log, topics.UPDATES, Update)
-        }
-        assert [found[sequence] for sequence in sorted(found)] == parts, f"killed at point {at}"
 
 
 # ---- with groups that may be left out

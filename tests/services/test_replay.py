@@ -106,24 +106,6 @@ async def test_a_replay_that_asks_again_leaves_out_what_was_left_out() -> None:
     assert (await audit(second.log)).good
 
 
-async def test_a_replay_that_asks_again_combines_by_topic_in_the_same_parts_whatever_was_left_out() -> None:
-    first = Deployment(batch_size=10, stragglers=True, combine_tokens=60)
-    flush = Command(command_id="f", playbook=NAME, kind="flush", through_offset=8, left_out=(1,))
-    async with first.running():
-        await first.log.produce(*(outgoing(reflection(n)) for n in range(9)), outgoing(flush))
-        await first.until(lambda: ledger.applied(first.log) == 9)
-    second, found = await again(first, recorded=False, stragglers=True, combine_tokens=60)
-    assert found.plans_differ == []
-    results = [
-        [update.result for update in ledger.messages(each.log, topics.UPDATES, Update)]
-        for each in (first, second)
-    ]
-    assert len(results[0][0].parts) > 1
-    assert [result.parts for result in results[0]] == [result.parts for result in results[1]]
-    assert results[0][0].left_out == results[1][0].left_out == (1,)
-    assert (await audit(second.log)).good
-
-
 async def test_a_replay_that_asks_again_has_the_same_plans() -> None:
     first = await original()
     second, found = await again(first, recorded=False)

@@ -122,8 +122,6 @@ async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
         "prompts": "small",
         "scope": 20,
         "salt": "s",
-        "combine_tokens": 9,
-        "carry_guesses": False,
         "groups": 5,
     }
     found = await learned(outgoing(reflection(0)), **shaping)
@@ -132,7 +130,7 @@ async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
     assert (settings.copies, settings.carry, settings.fan_in) == (3, False, 7)
     assert (settings.prompts, settings.playbook_tokens, settings.scope) == ("small", found.budget_tokens, 20)
     assert settings.salt == "s"
-    assert (settings.combine_tokens, settings.carry_guesses, settings.groups) == (9, False, 5)
+    assert settings.groups == 5
     assert settings.templates == templates_hash(ace, "small", is_scoped=True) != templates_hash(ace, "small")
     assert templates_hash(ace, "small") != templates_hash(ace)
     assert found.settings.model_copy(update=as_configured(settings)) == found.settings

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from combee.core.playbook.spend import DAY_MS
 from combee.core.tenants import IN_BATCHES_S, Limits
 from combee.shuffle.shuffler import HOLDS_BACK
+from combee_schemas.base import DAY_MS
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import outgoing, reflection

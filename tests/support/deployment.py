@@ -8,10 +8,14 @@ from typing import Any
 
 from combee import wiring
 from combee.adapters.memory import MemoryLog
+from combee.control.outcomes import OutcomeFolder
 from combee.core.gate.policy import NO_GATE, GatePolicy
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.core.tenants import NO_LIMITS, Limits
+from combee.core.tenants import IN_BATCHES_S, NO_LIMITS, Limits, Tenants
 from combee.ports import NO_TRACING, Embedder, LanguageModel, Log, Tracing
+from combee.publish.publisher import Publisher
+from combee.reflect.handler import ReflectHandler
+from combee.scan.handler import ScanHandler
 from combee.settings.batch import BatchSettings
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.shuffler import Shuffler
@@ -125,7 +129,7 @@ class Deployment:
         stop = asyncio.Event()
         match role:
             case "publish":
-                publisher = wiring.build_publish(
+                publisher = Publisher(
                     log,
                     self.clock,
                     budget_tokens=self.budget_tokens,
@@ -135,19 +139,17 @@ class Deployment:
                 )
                 await publisher.session(stop, wiring.no_hook)
             case "control":
-                outcomes = wiring.build_outcomes(
-                    log, self.clock, provenance=self.provenance, tracing=self.tracing
-                )
+                outcomes = OutcomeFolder(log, self.clock, provenance=self.provenance, tracing=self.tracing)
                 await wiring.run_outcomes(outcomes, stop)
             case "shuffle":
-                self.shuffler = wiring.build_shuffle(
+                self.shuffler = Shuffler(
                     log,
                     self.clock,
                     self.settings,
                     self.spending,
                     budget_tokens=self.budget_tokens,
                     neighbours=Neighbours(self.embedder, model="embedding", similarity=0.85),
-                    limits=self.limits,
+                    tenants=Tenants(self.limits, burst_s=IN_BATCHES_S),
                     provenance=self.provenance,
                     tracing=self.tracing,
                 )
@@ -155,12 +157,12 @@ class Deployment:
                 delivery = wiring.delivery_without_faust(log, self.shuffler, partitions)
                 await wiring.run_shuffle(self.shuffler, delivery)
             case "scan":
-                scan = wiring.build_scan(log, self._model(role), self.clock)
+                scan = ScanHandler(log, self._model(role), self.clock)
                 await wiring.run_handler(
                     log, scan, self.clock, stop, max_open=16, drain_s=1.0, tracing=self.tracing
                 )
             case "reflect":
-                reflect = wiring.build_reflect(
+                reflect = ReflectHandler(
                     log, self._model(role), self.clock, self.settings, provenance=self.provenance
                 )
                 await wiring.run_handler(

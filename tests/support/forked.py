@@ -36,7 +36,7 @@ CONTEXT.set_forkserver_preload(
         "combee.compose",
         "combee.gateway.server",
         "combee.shuffle.app",
-        "combee.sim.server.server",
+        "combee_sim.server.server",
         *(verb.module for name, verb in VERBS.items() if name != "experiment"),
     ]
 )

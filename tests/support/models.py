@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from combee.ports import DrainingError
-from combee.sim.roles.fences import unfenced
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply, request_hash
+from combee_sim.roles.fences import unfenced
 
 Answer = Callable[[Prompt], Mapping[str, Any]]
 """Returns the reply's body, or raises what the port allows."""

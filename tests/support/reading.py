@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from combee.adapters.memory import MemoryLog
 from combee.cli.__main__ import app
-from combee.cli.shared import sending
 from combee.local import log as local_log
+from combee.local import publisher
 from combee.ports import Outgoing
 from combee.settings.loading import Settings
 from combee_schemas.topics import TOPICS, AnyTopic
@@ -91,7 +91,7 @@ def publish_with(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, *roles
         async with deployment.running(roles or ["publish"]):
             yield
 
-    monkeypatch.setattr(sending, "ensure_publisher", ensure_publisher)
+    monkeypatch.setattr(publisher, "ensure_publisher", ensure_publisher)
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:

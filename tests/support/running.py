@@ -20,10 +20,10 @@ from combee.local.stack import StackOptions, stack
 from combee.local.supervisor import Supervisor
 from combee.ports import TopicPartition
 from combee.settings.loading import Settings, load_settings
-from combee.sim.family.family import questions
 from combee_schemas.base import Message
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
+from combee_sim.family.family import questions
 from support.forked import ForkingSupervisor
 
 PLAYBOOK = "tests/kill"

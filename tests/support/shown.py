@@ -56,7 +56,11 @@ def code_places(text: str) -> list[tuple[str, str]]:
 
 def is_in_code(path: str, name: str) -> bool:
     """Say whether a path of code is there (also one below ``services/combee``) and defines the name."""
-    files = [file for root in (ROOT / "services" / "combee", ROOT) if (file := root / path).is_file()]
+    files = [
+        file
+        for root in (ROOT / "services" / "combee", ROOT / "services", ROOT)
+        if (file := root / path).is_file()
+    ]
     return bool(files) and set(filter(None, name.split("."))) <= _defined(files[0])
 
 

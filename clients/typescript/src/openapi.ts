@@ -676,8 +676,6 @@ export interface components {
             prompts?: ("full" | "small") | null;
             /** Scope */
             scope?: number | null;
-            /** Combine Tokens */
-            combine_tokens?: number | null;
         };
         /**
          * CanaryReport

@@ -12,13 +12,13 @@ from combee.core.shortening import task_excerpt
 from combee.core.similarity.relevance import best_entries, entries_to_judge
 from combee.ports import LanguageModel, PoisonError
 from combee.settings.batch import BatchSettings
-from combee.sim.chance import draw
 from combee_experiments.arms.services import Services
 from combee_experiments.arms.tails import Tail
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
+from combee_sim.chance import draw
 
 ENTRY_TOKENS = int(BatchSettings.model_fields["reflect_entry_tokens"].default)
 

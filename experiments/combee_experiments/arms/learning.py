@@ -12,7 +12,6 @@ from combee.core.playbook.versions import empty
 from combee.core.prompt import estimate_tokens
 from combee.ports import LanguageModel
 from combee.settings.playbook import PlaybookSettings
-from combee.sim.law.naive import entries_stated
 from combee_experiments.arms.arms import Arm
 from combee_experiments.arms.scanning import Scan
 from combee_experiments.data.samples import PLAYBOOK
@@ -23,6 +22,7 @@ from combee_schemas.codec import encode
 from combee_schemas.playbook import AppliedBatch, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
+from combee_sim.law.samples import entries_stated
 
 BUDGET_TOKENS = int(PlaybookSettings.model_fields["playbook_tokens"].default)
 

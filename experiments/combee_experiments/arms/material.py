@@ -11,8 +11,6 @@ from pydantic import ValidationError
 from combee.core.formats.intake import Sample
 from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel
-from combee.sim.inprocess import SimulatedModel
-from combee.sim.modes import NO_MODES, Modes
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import Arm
 from combee_experiments.arms.learning import Learnt, learn
@@ -25,6 +23,8 @@ from combee_experiments.scoring.exam import examine
 from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.digests import digest
 from combee_schemas.reflection import Reflection
+from combee_sim.inprocess import SimulatedModel
+from combee_sim.modes import NO_MODES, Modes
 
 
 def reflections(setup: Setup, data: Data, seed: int) -> tuple[Reflection, ...]:

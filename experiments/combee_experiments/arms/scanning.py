@@ -44,8 +44,6 @@ class Scan:
             model,
             cast("Method", self._method),
             carry=arm.carry,
-            carry_guesses=settings.carry_guesses,
-            part_tokens=settings.combine_tokens,
             apart=settings.propose_flagged,
         )
         first = batch.members[0].offset

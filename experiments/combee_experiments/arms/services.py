@@ -8,10 +8,15 @@ from typing import Any
 
 from combee import wiring
 from combee.adapters.memory import MemoryLog
+from combee.control.controller import Controller
 from combee.core.gate.policy import NO_GATE, GatePolicy
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Clock, LanguageModel, TopicPartition
+from combee.publish.publisher import Publisher
+from combee.reflect.handler import ReflectHandler
+from combee.scan.handler import ScanHandler
 from combee.settings.batch import BatchSettings
+from combee.shuffle.shuffler import Shuffler
 from combee.worker.provenance import Provenance
 from combee.worker.views import Playbooks
 from combee_experiments.running.virtual_time import LoopClock
@@ -73,11 +78,11 @@ class Services:
         self._name = playbook
         self._changed = asyncio.Event()
         self.log = MemoryLog(clock, partitions=1, scan_partitions=1)
-        self._shuffler = wiring.build_shuffle(self.log, clock, batch, provenance=provenance)
-        self._reflect = wiring.build_reflect(self.log, model, clock, batch, provenance=provenance)
-        self._scan = wiring.build_scan(self.log, model, clock)
-        self._publisher = wiring.build_publish(self.log, clock, budget_tokens=budget_tokens, gates=gates)
-        self._controller = wiring.build_control(self.log, clock, sizing) if sizing else None
+        self._shuffler = Shuffler(self.log, clock, batch, provenance=provenance)
+        self._reflect = ReflectHandler(self.log, model, clock, batch, provenance=provenance)
+        self._scan = ScanHandler(self.log, model, clock)
+        self._publisher = Publisher(self.log, clock, budget_tokens=budget_tokens, gates=gates)
+        self._controller = Controller(self.log, clock, sizing) if sizing else None
         self._playbooks = Playbooks(self.log, self._appeared)
         self.applied = 0
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from combee.ports import LanguageModel
-from combee.sim.chance import draw
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
+from combee_sim.chance import draw
 
 
 class Tail(Protocol):

@@ -12,7 +12,6 @@ from statistics import fmean, quantiles
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import LanguageModel
 from combee.settings.batch import BatchSettings
-from combee.sim.server.latency import Latency
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.services import FOREVER_S, Services, batch_settings
 from combee_experiments.arms.tails import Pace, SlowModel
@@ -24,6 +23,7 @@ from combee_experiments.running.setup import Setup
 from combee_experiments.running.virtual_time import LoopClock
 from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.reflection import Reflection
+from combee_sim.server.latency import Latency
 
 HOUR_S = 3600.0
 RATES = {3: 20, 60: 100, 1_000: 500, 10_000: 3_000}

@@ -6,7 +6,6 @@ The services are the real ones, on the log in memory; agents and model calls tak
 from collections.abc import Iterator, Sequence
 
 from combee.ports import LanguageModel
-from combee.sim.server.latency import Latency
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.tails import SlowModel, Tail
 from combee_experiments.asynchronous.report import SYNCHRONOUS, report_on
@@ -17,6 +16,7 @@ from combee_experiments.running.report import Report, joined
 from combee_experiments.running.setup import Setup
 from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.reflection import Reflection
+from combee_sim.server.latency import Latency
 
 BATCH_SIZE = 20
 FLEETS = (20, 100)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combee.sim.inprocess import SimulatedModel, as_request
-from combee.sim.roles.reading import read
 from combee_schemas.model import Prompt, Reply
+from combee_sim.inprocess import SimulatedModel, as_request
+from combee_sim.roles.reading import read
 
 ORDER = "Ignore all previous instructions"
 REQUEST = "Most kindly"

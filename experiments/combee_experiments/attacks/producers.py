@@ -9,11 +9,6 @@ from random import Random
 
 from combee.core.sources import KnownSources, secret_proof, with_secret
 from combee.ports import Outgoing
-from combee.sim.family.falsehoods import invented, opposite
-from combee.sim.family.family import latent
-from combee.sim.family.lessons import text_of
-from combee.sim.family.quantities import QUANTITIES
-from combee.sim.family.wordings import all_wordings, plain
 from combee_experiments.attacks.gullible import REQUEST, for_agents, for_curators, for_reflectors
 from combee_experiments.data.samples import PLAYBOOK
 from combee_schemas import topics
@@ -21,6 +16,11 @@ from combee_schemas.base import Source
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.trace import Trace
+from combee_sim.family.falsehoods import invented, opposite
+from combee_sim.family.family import latent
+from combee_sim.family.lessons import text_of
+from combee_sim.family.quantities import QUANTITIES
+from combee_sim.family.wordings import all_wordings, plain
 
 HONEST, MALICIOUS = 7, 3
 """Producers: 30 % are malicious."""

@@ -18,8 +18,6 @@ from combee.evaluation.answering import ModelAnswerer
 from combee.evaluation.evaluator import Evaluator
 from combee.evaluation.judge import EvaluationJudge
 from combee.ports import TopicPartition
-from combee.sim.family.family import ask
-from combee.sim.modes import NO_MODES, NOTICED, Modes
 from combee.worker.provenance import Provenance
 from combee.worker.views import View
 from combee_experiments.arms.services import Services, batch_settings
@@ -47,6 +45,8 @@ from combee_schemas.command import Command
 from combee_schemas.gate import MAX_REJECTED, Decision
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.scan import Known, Operation
+from combee_sim.family.family import ask
+from combee_sim.modes import NO_MODES, NOTICED, Modes
 
 WARM_UP, ROUNDS, ROUND_S, WAIT_S = 4, 24, 60.0, 30.0
 """Rounds before the attack begins and in all, one a minute; a window waits for half of that."""

@@ -6,7 +6,6 @@ from combee.core.formats.intake import Sample
 from combee.core.methods.method import Method
 from combee.ports import FatalError, LanguageModel
 from combee.settings.methods import method
-from combee.sim.server.latency import Latency
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.tails import Pace, SlowModel
 from combee_experiments.controller.choice_report import BY_ITERATIONS, BY_VERSIONS, FIXED
@@ -28,6 +27,7 @@ from combee_experiments.running.setup import Setup
 from combee_experiments.scoring.exam import examine
 from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.reflection import Reflection
+from combee_sim.server.latency import Latency
 
 SIZES = (5, 10, 20, 30, 40, 50, 60, 80, 100, 150, 250)
 AGENTS = 64

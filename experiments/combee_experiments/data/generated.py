@@ -1,20 +1,20 @@
 """As many quantities as an experiment wants, made of parts: the built-in family has only 64. All invented."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from random import Random
 
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
-from combee.sim.family.family import latent, questions
-from combee.sim.family.lessons import key
-from combee.sim.family.quantities import Quantity
-from combee.sim.law.naive import reflections_on, task_traces
-from combee.sim.modes import NO_MODES, Modes
 from combee_experiments.data.samples import PLAYBOOK
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import Reflection
+from combee_sim.family.family import latent, questions
+from combee_sim.family.lessons import key
+from combee_sim.family.quantities import Quantity
+from combee_sim.law.samples import reflections_on, task_traces
+from combee_sim.modes import NO_MODES, Modes
 
 SITES = (
     "amber",
@@ -98,11 +98,9 @@ def lessons(asked: Sequence[Quantity], texts: Sequence[str]) -> int:
     return sum(key(latent(one).sentence()) in held for one in asked)
 
 
-def filled(
-    contents: Sequence[str], tokens: int, drawing: Random, *, but: Collection[Quantity] = ()
-) -> Playbook:
-    """Return a playbook of about so many tokens: ``contents`` among conventions of quantities, ``but`` some."""
-    others = [one for one in drawing.sample(quantities(MOST), MOST) if one not in but]
+def filled(contents: Sequence[str], tokens: int, drawing: Random) -> Playbook:
+    """Return a playbook of about so many tokens: ``contents`` among conventions of quantities."""
+    others = drawing.sample(quantities(MOST), MOST)
     entries = [_entry(n, content) for n, content in enumerate(contents, 1)]
     size = sum(map(entry_tokens, entries))
     while size < tokens:

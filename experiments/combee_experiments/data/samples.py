@@ -8,10 +8,10 @@ from typing import Literal
 
 from combee.core.formats.ace_protocol import SampleKind
 from combee.core.formats.intake import Sample, read_line
-from combee.sim.family.family import one_each, questions
-from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge, read_knowledge
-from combee.sim.family.quantities import QUANTITIES
-from combee.sim.law.naive import FAMILY_SIZE
+from combee_sim.family.family import one_each, questions
+from combee_sim.family.knowledge import NOTHING_KNOWN, Knowledge, read_knowledge
+from combee_sim.family.quantities import QUANTITIES
+from combee_sim.law.samples import FAMILY_SIZE
 
 Kind = Literal["family"] | SampleKind
 """How answers are scored and lessons counted."""

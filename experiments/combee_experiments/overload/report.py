@@ -2,7 +2,6 @@
 
 from statistics import fmean
 
-from combee.sim.modes import NO_MODES
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN
 from combee_experiments.data import paper
 from combee_experiments.data.samples import Data
@@ -10,6 +9,7 @@ from combee_experiments.running.cells import Measured, Spread
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 from combee_experiments.running.setup import Setup
 from combee_experiments.scoring.lessons import BESIDE
+from combee_sim.modes import NO_MODES
 
 COMBEE = (PLAIN.name, ADAPTIVE.name)
 WORST_OFF, MEAN_OFF = 0.35, 0.20

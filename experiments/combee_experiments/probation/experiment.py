@@ -17,8 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from combee.core.playbook.probation import is_active
-from combee.sim.family.falsehoods import is_invented
-from combee.sim.modes import NO_MODES, Modes, parse_modes
 from combee_experiments.arms.arms import ADAPTIVE, PRODUCT, Arm
 from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import reflections
@@ -32,6 +30,8 @@ from combee_schemas.plan import Probation
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Known, Operation
+from combee_sim.family.falsehoods import is_invented
+from combee_sim.modes import NO_MODES, Modes, parse_modes
 
 BATCH_SIZE = 20
 MODES: Mapping[str, Modes] = {

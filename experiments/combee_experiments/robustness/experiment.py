@@ -5,14 +5,14 @@ from dataclasses import replace
 from itertools import product
 
 from combee.ports import FatalError
-from combee.sim.law.rules import IN_FORCE, RULES
-from combee.sim.modes import NO_MODES, USUAL, Modes, parse_modes
 from combee_experiments.arms.arms import ARMS
 from combee_experiments.arms.material import measure_updates
 from combee_experiments.robustness.report import ALL, NONE, report_on
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, joined
 from combee_experiments.running.setup import Setup
+from combee_sim.law.rules import IN_FORCE, RULES
+from combee_sim.modes import NO_MODES, USUAL, Modes, parse_modes
 
 SIZES = (20, 100)
 MODES: Mapping[str, Modes] = {

@@ -9,12 +9,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from combee.sim.law.rules import IN_FORCE
-from combee.sim.modes import NO_MODES
 from combee_experiments.running.cells import Measured
 from combee_experiments.running.plot import draw
 from combee_experiments.running.report import Report, markdown, told
 from combee_experiments.running.setup import Setup, fingerprint, summary
+from combee_sim.law.rules import IN_FORCE
+from combee_sim.modes import NO_MODES
 
 CELLS, RESULT, TABLE, PLOT = "cells.jsonl", "result.json", "table.md", "plot.png"
 

@@ -15,17 +15,17 @@ import combee_schemas
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import LanguageModel
 from combee.settings.model import ModelSettings
-from combee.sim.family.knowledge import NOTHING_KNOWN
-from combee.sim.inprocess import SimulatedModel
-from combee.sim.law.rules import IN_FORCE, parse_law
-from combee.sim.modes import NO_MODES, Modes
-from combee.sim.prefix_cache import PrefixCache
-from combee.sim.server.latency import Latency
 from combee_experiments.arms.tails import SlowModel
 from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Cell
 from combee_experiments.running.virtual_time import run_virtual
 from combee_schemas.digests import digest
+from combee_sim.family.knowledge import NOTHING_KNOWN
+from combee_sim.inprocess import SimulatedModel
+from combee_sim.law.rules import IN_FORCE, parse_law
+from combee_sim.modes import NO_MODES, Modes
+from combee_sim.prefix_cache import PrefixCache
+from combee_sim.server.latency import Latency
 
 T = TypeVar("T")
 SIMULATED = "simulated"

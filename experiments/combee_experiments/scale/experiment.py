@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from combee.core.playbook.entries import evictions
-from combee.sim.family.quantities import QUANTITIES, Quantity
-from combee.sim.law.naive import FAMILY_SIZE
 from combee_experiments.arms.arms import ADAPTIVE, PLAIN, WIDE, Arm, bounded
 from combee_experiments.arms.learning import BUDGET_TOKENS, Learnt, learn
 from combee_experiments.data.generated import lessons, quantities, reflections
@@ -14,6 +12,8 @@ from combee_experiments.running.report import Report
 from combee_experiments.running.setup import Setup
 from combee_experiments.scale.report import report_on
 from combee_schemas.reflection import Reflection
+from combee_sim.family.quantities import QUANTITIES, Quantity
+from combee_sim.law.samples import FAMILY_SIZE
 
 SIZES = (40, 160, 640, 2_500, 10_000)
 TIGHT_TOKENS = 4_000

@@ -10,8 +10,6 @@ from random import Random
 
 from combee.core.playbook.spend import MILLION, SpendPolicy
 from combee.ports import FatalError, LanguageModel
-from combee.sim.law.rules import IN_FORCE, RULES
-from combee.sim.modes import NO_MODES, Modes, parse_modes
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import ADAPTIVE, PRODUCT, Arm
 from combee_experiments.arms.learning import iterate
@@ -27,6 +25,8 @@ from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
+from combee_sim.law.rules import IN_FORCE, RULES
+from combee_sim.modes import NO_MODES, Modes, parse_modes
 
 BATCH_SIZE = 40
 ITERATIONS = 4

@@ -2,8 +2,8 @@
 
 from combee.core.formats.ace_protocol import Score
 from combee.core.formats.ace_protocol import score as sample_score
-from combee.sim.family.family import right as family_right
 from combee_experiments.data.samples import Kind
+from combee_sim.family.family import right as family_right
 
 MAX_ANSWER_CHARS = 4_000
 """A longer answer is wrong unread: the longest right one has a few hundred characters."""

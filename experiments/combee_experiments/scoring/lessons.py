@@ -9,12 +9,12 @@ from math import comb
 
 from combee.core.formats.ace_protocol import FORMULA_NAME
 from combee.core.formats.intake import Sample
-from combee.sim.family.conventions import read_convention
-from combee.sim.family.falsehoods import is_invented, is_opposite
-from combee.sim.family.family import read_question
-from combee.sim.family.knowledge import Knowledge
-from combee.sim.family.lessons import key, subject
 from combee_experiments.data.samples import Data, Kind
+from combee_sim.family.conventions import read_convention
+from combee_sim.family.falsehoods import is_invented, is_opposite
+from combee_sim.family.family import read_question
+from combee_sim.family.knowledge import Knowledge
+from combee_sim.family.lessons import key, subject
 
 BESIDE = (
     ("wordings per lesson", "wordings_per_lesson", 2),

@@ -7,7 +7,6 @@ from itertools import product
 from math import isqrt
 
 from combee.core.batching import shuffle
-from combee.sim.family.lessons import key
 from combee_experiments.arms.arms import PAPER, PLAIN, Deal, shuffled, unshuffled
 from combee_experiments.arms.material import measure_updates
 from combee_experiments.running.cells import Cell, Measured, Numbers
@@ -15,6 +14,7 @@ from combee_experiments.running.report import Report, joined
 from combee_experiments.running.setup import Setup
 from combee_experiments.shuffling.report import DISTINCT, SHUFFLED, UNSHUFFLED, report_on
 from combee_schemas.reflection import Reflection
+from combee_sim.family.lessons import key
 
 BATCH_SIZE = 100
 COPIES = (1, 2, 3)

@@ -11,9 +11,9 @@ from math import isqrt
 
 from combee.core.batching import shuffle
 from combee.core.stragglers import lateness_in_s
-from combee.sim.chance import draw
 from combee_experiments.arms.tails import Tail
 from combee_experiments.running.cells import Numbers
+from combee_sim.chance import draw
 
 REFLECTIONS = 100
 GROUPS = isqrt(REFLECTIONS)

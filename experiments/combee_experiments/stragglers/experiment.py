@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from combee.ports import LanguageModel
-from combee.sim.server.latency import Latency
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.services import Services, batch_settings
 from combee_experiments.arms.tails import SlowModel, Tail
@@ -24,6 +23,7 @@ from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
+from combee_sim.server.latency import Latency
 
 BATCH_SIZE = 100
 """Ten groups."""

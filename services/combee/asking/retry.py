@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
-import stamina
-
 from combee.asking.errors import CallFailedError
+from combee.attempts import repeated
 
 T = TypeVar("T")
 
@@ -67,30 +66,22 @@ async def tried(
 ) -> T:
     """Return what a call returns, which is told its attempt; one that fails is made again as the policy says."""
     waits = RetryWaits(policy)
-    try:
-        return await call(1)  # nearly always: what counts attempts costs more than the call itself
-    except CallFailedError as failed:
-        waits.failed_at(time.monotonic())
-        on_failure(failed)
-        first = failed
-    async for attempt in stamina.retry_context(
+
+    async def noted(attempt: int) -> T:
+        try:
+            return await call(attempt)
+        except CallFailedError as failed:
+            waits.failed_at(time.monotonic())
+            on_failure(failed)
+            raise
+
+    return await repeated(
+        noted,
         on=waits,
-        attempts=None,
-        timeout=None,
-        wait_initial=policy.first_wait_s,
-        wait_jitter=policy.first_wait_s,
-        wait_max=policy.max_wait_s,
-    ):
-        with attempt:
-            if attempt.num == 1:
-                raise first
-            try:
-                return await call(attempt.num)
-            except CallFailedError as failed:
-                waits.failed_at(time.monotonic())
-                on_failure(failed)
-                raise
-    raise AssertionError("stamina ends with a result or an error")
+        first_wait_s=policy.first_wait_s,
+        max_wait_s=policy.max_wait_s,
+        jitter_s=policy.first_wait_s,
+    )
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

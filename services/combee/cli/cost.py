@@ -12,13 +12,13 @@ from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Servers
 from combee.clock import moment
 from combee.core.playbook.side_by_side import in_order, pause_of, recorded_cap
-from combee.core.playbook.spend import DAY_MS, OtherLine, SpendPolicy, today
+from combee.core.playbook.spend import OtherLine, SpendPolicy, today
 from combee.core.tenants import Tenants, tenant_of
 from combee.history import partition_of
 from combee.ports import FatalError, Log, TopicPartition
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
-from combee_schemas.base import Usage
+from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import key_of
 

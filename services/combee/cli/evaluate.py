@@ -141,8 +141,8 @@ def stand_in(settings: Settings, *, simulated: bool) -> LanguageModel | None:
     if not stands_in(model, simulated=simulated):
         require_model(model)
         return None
-    from combee.sim.family.knowledge import read_knowledge  # noqa: PLC0415 - only for a simulation
-    from combee.sim.inprocess import SimulatedModel  # noqa: PLC0415 - the same
+    from combee_sim.family.knowledge import read_knowledge  # noqa: PLC0415 - only for a simulation
+    from combee_sim.inprocess import SimulatedModel  # noqa: PLC0415 - the same
 
     file = settings.evaluation.eval_questions
     assert file is not None  # noqa: S101 - the questions were read from it

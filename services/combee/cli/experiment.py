@@ -21,10 +21,10 @@ from combee.cli.sim import LAW_HELP, MODE_HELP, parse
 from combee.local.preflight import SIMULATED, model_flag, require_answer, require_model
 from combee.ports import ConfigurationError, FatalError
 from combee.settings.loading import load_settings
-from combee.sim.law.rules import IN_FORCE, parse_law
-from combee.sim.modes import parse_modes
-from combee.sim.server.latency import parse_latency
 from combee.telemetry.logs import configure_logs
+from combee_sim.law.rules import IN_FORCE, parse_law
+from combee_sim.modes import parse_modes
+from combee_sim.server.latency import parse_latency
 
 if TYPE_CHECKING:
     from combee_experiments.data.samples import Data

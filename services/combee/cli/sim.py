@@ -9,13 +9,13 @@ import typer
 
 from combee.local.supervisor import die_with_parent
 from combee.settings.loading import load_settings
-from combee.sim.family.knowledge import NOTHING_KNOWN, read_knowledge
-from combee.sim.law.rules import IN_FORCE, parse_law
-from combee.sim.modes import parse_modes
-from combee.sim.server.faults import parse_faults
-from combee.sim.server.latency import parse_latency
-from combee.sim.server.server import serve as run
-from combee.sim.server.standin import SimOptions
+from combee_sim.family.knowledge import NOTHING_KNOWN, read_knowledge
+from combee_sim.law.rules import IN_FORCE, parse_law
+from combee_sim.modes import parse_modes
+from combee_sim.server.faults import parse_faults
+from combee_sim.server.latency import parse_latency
+from combee_sim.server.server import serve as run
+from combee_sim.server.standin import SimOptions
 
 T = TypeVar("T")
 LAW_HELP = "what an overloaded call is charged for: in_steps, exact_text, without_playbook, lessons_only"

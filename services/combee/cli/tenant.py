@@ -15,11 +15,12 @@ from combee.commands.playbook import Commands
 from combee.core.tenants import tenant_of
 from combee.history import newest_playbooks
 from combee.inspection.batches import newest_batches
+from combee.local import publisher
 from combee.ports import FatalError, Log
 from combee.settings.loading import load_settings
-from combee_schemas.base import playbook_of
+from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.playbook import Playbook
-from combee_schemas.topics import DAY_MS, FOR_EVER, TOPICS, AnyTopic
+from combee_schemas.topics import FOR_EVER, TOPICS, AnyTopic
 
 tenant = typer.Typer(help="Tenants, name spaces of playbooks: delete one.", no_args_is_help=True)
 
@@ -72,7 +73,7 @@ async def _delete(name: str, *, yes: bool, timeout_s: float, servers: str | None
         lines = await _lines(log, name)
         await _confirm(log, name, lines, yes=yes)
         commands = sending.commands_on(log, SystemClock())
-        async with sending.ensure_publisher(settings, known_servers, "publish"):
+        async with publisher.ensure_publisher(settings, known_servers, remark):
             for line in lines:
                 await _delete_line(commands, line.name, timeout_s)
     return [line.name for line in lines]
@@ -100,7 +101,7 @@ async def _confirm(log: Log, name: str, lines: Sequence[Playbook], *, yes: bool)
 
 async def _delete_line(commands: Commands, name: str, timeout_s: float) -> None:
     command = (await commands.delete(name)).command
-    if command is not None and await commands.outcome(await commands.send(command), timeout_s) is None:
+    if command is not None and await commands.carried_out(command, timeout_s) is None:
         raise FatalError(
             f"{name} is not deleted after {timeout_s:.0f} s: the command is in the log and takes effect when publish"
             " gets to it; run this again for what is left"

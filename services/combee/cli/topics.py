@@ -13,6 +13,7 @@ from combee.cli.shared.options import AsJson, Servers
 from combee.core.layout import wanted
 from combee.core.rights import FORMATS, ROLES, granted
 from combee.settings.loading import Settings, load_settings
+from combee_schemas.base import DAY_MS
 
 topics = typer.Typer(help="The topics: create, check, show, rights.", no_args_is_help=True)
 
@@ -139,5 +140,5 @@ def _cell(name: str, value: object) -> str:
     if name == "retention_ms":
         if not isinstance(value, int):
             return "newest per key"
-        return "for ever" if value < 0 else f"{value // 86_400_000} days"
+        return "for ever" if value < 0 else f"{value // DAY_MS} days"
     return ", ".join(value) if isinstance(value, list) else str(value)

@@ -394,6 +394,10 @@ class Commands:
         source = await partition_of(self._log, topics.COMMANDS, command.playbook)
         return Sent(command=command, partition=source.partition, offset=await self._store.write(outgoing))
 
+    async def carried_out(self, command: Command, timeout_s: float) -> Effect | None:
+        """Write a command and wait for its effect, as ``send`` and ``outcome`` do."""
+        return await self.outcome(await self.send(command), timeout_s)
+
     async def outcome(self, sent: Sent, timeout_s: float) -> Effect | None:
         """Wait for the version, or the label, that a command makes; None: not within ``timeout_s``.
 

@@ -12,10 +12,9 @@ from itertools import count
 from typing import Any
 
 from combee.core.text import clean
+from combee_schemas.model import CHARS_PER_TOKEN
 from combee_schemas.playbook import Entry
 
-CHARS_PER_TOKEN = 4
-"""A rough measure, good enough to bound prompts before a tokenizer has seen them."""
 LAYOUT = 4
 """Characters of an entry's line beside its id and content."""
 MARK_CHARS = 8

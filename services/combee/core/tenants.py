@@ -6,8 +6,8 @@ A tenant is what stands before the first ``/`` of its playbooks' names.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from combee.core.playbook.spend import DAY_MS, Pause, today
-from combee_schemas.base import playbook_of
+from combee.core.playbook.spend import Pause, today
+from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.playbook import Playbook, Spend
 
 EVERY = "*"

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from combee.core.evaluation.intervals import Interval, share
 from combee.core.evaluation.questions import Question, asked
 from combee.core.evaluation.scoring import Points
-from combee.core.playbook.spend import DAY_MS, MOST, SpendPolicy, pause, today
+from combee.core.playbook.spend import MOST, SpendPolicy, pause, today
 from combee.evaluation.answering import Answerer
 from combee.history import whole
 from combee.ports import Clock, CombeeError, Log, TransientError
 from combee_schemas import topics
-from combee_schemas.base import Usage
+from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.evaluation import MOST_ANSWER, Evaluation
 from combee_schemas.playbook import Playbook, Spend
 

@@ -1,12 +1,12 @@
 """What the gateway answers, as the OpenAPI document describes it."""
 
-from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
 from combee.core.formats.files import Format
 from combee.core.playbook.probation import counts
+from combee.core.playbook.version_row import version_row
 from combee.gateway.problems import Problem
 from combee_schemas.base import LineName, Value
 from combee_schemas.canary import CanaryTerms
@@ -218,32 +218,11 @@ def listed(playbook: Playbook, labels: dict[str, Label]) -> Listed:
     )
 
 
-def version_row(playbook: Playbook) -> VersionRow:
+def as_row(playbook: Playbook) -> VersionRow:
     """Return one version without its entries."""
-    batch = playbook.batch
-    plan = batch.plan if batch else None
+    usage = playbook.usage
     return VersionRow(
-        version=playbook.version,
-        origin=playbook.origin,
-        issued_by=playbook.issued_by,
-        batch_id=plan.batch_id if plan else "",
-        batch_sequence=plan.sequence if plan else None,
-        base_version=plan.base_version if plan else playbook.version - 1,
-        staleness=plan.staleness if plan else 0,
-        reflections=playbook.reflections,
-        outcomes=plan.outcomes if plan else Outcomes(),
-        sources=batch.sources if batch else {},
-        **counts(playbook),
-        changes=dict(Counter(change.kind for change in playbook.changes)),
-        model_calls=playbook.usage.calls,
-        tokens=Tokens(
-            read=playbook.usage.tokens_in,
-            cached=playbook.usage.cached_tokens,
-            written=playbook.usage.tokens_out,
-        ),
-        retention=batch.retention if batch else (),
-        audit=batch.audit if batch else (),
-        degraded=batch.degraded if batch else False,
-        closed_at_ms=plan.closed_at_ms if plan else 0,
-        created_at_ms=playbook.created_at_ms,
+        **version_row(playbook),
+        outcomes=playbook.batch.plan.outcomes if playbook.batch else Outcomes(),
+        tokens=Tokens(read=usage.tokens_in, cached=usage.cached_tokens, written=usage.tokens_out),
     )

@@ -174,6 +174,8 @@ class CombeeCurator:
             self._background.stop()
             self._background = self._asked = None
 
+    shut_down = close  # at the end of the program
+
     # ---- a reflection
 
     def _reflection(self, said: str, context: str, step: _Step) -> Reflection:

@@ -105,7 +105,7 @@ class CombeeLogger(CustomPromptManagement):
         if run is not None:
             view, prompt = run.playbook, run.prompt(question, budget)
         else:
-            view = self._instrumentation.client.core.playbook(ref).nearest(question, budget)
+            view = self._instrumentation.client.read(ref).nearest(question, budget)
             prompt = view.prompt()
         if prompt:
             self._views[prompt] = view
@@ -144,7 +144,7 @@ class CombeeLogger(CustomPromptManagement):
         return name is None and CURRENT.get() is None
 
     def _known(self, ref: PlaybookRef) -> PlaybookView:
-        return self._instrumentation.client.core.playbook(ref, timeout_s=0.0)
+        return self._instrumentation.client.read(ref, timeout_s=0.0)
 
     def log_success_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any

@@ -10,10 +10,7 @@ from structlog.contextvars import bind_contextvars
 
 from combee.core import identity
 from combee.core.formats.intake import nothing_said
-from combee.core.methods import ace
-from combee.core.methods.method import Method
 from combee.core.outcomes.fold import outcome_of, says_outcome
-from combee.core.prompt import CHARS_PER_TOKEN
 from combee.core.shortening import shorter_trace, task_excerpt, within
 from combee.core.similarity.relevance import entries_to_judge
 from combee.ports import (
@@ -28,13 +25,15 @@ from combee.ports import (
     UnansweredError,
 )
 from combee.reflect.reflected import Reflected
+from combee.settings.batch import BatchSettings
+from combee.settings.methods import reflecting_method
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.provenance import Provenance
 from combee.worker.retry import write
 from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.base import Usage
-from combee_schemas.model import Reply
+from combee_schemas.model import CHARS_PER_TOKEN, Reply
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -42,7 +41,6 @@ from combee_schemas.trace import Trace
 logger = structlog.get_logger()
 
 TRACES = topics.TRACES.name
-ENTRY_TOKENS, TRACE_TOKENS = 2_000, 32_000
 CONTROL = Trace(
     trace_id="control",
     playbook="control",
@@ -69,20 +67,18 @@ class ReflectHandler:
         log: Log,
         model: LanguageModel,
         clock: Clock,
-        method: Method = ace,
+        settings: BatchSettings,
         limiter: DeadLetterLimiter | None = None,
         *,
-        entry_tokens: int = ENTRY_TOKENS,
-        trace_tokens: int = TRACE_TOKENS,
         provenance: Provenance | None = None,
     ) -> None:
         self._log = log
         self._model = model
-        self._method = method
+        self._method = reflecting_method(settings)
         self._clock = clock
         self._limiter = limiter or DeadLetterLimiter(clock)
-        self._entry_tokens = entry_tokens
-        self._trace_bytes = trace_tokens * CHARS_PER_TOKEN
+        self._entry_tokens = settings.reflect_entry_tokens
+        self._trace_bytes = settings.reflect_trace_tokens * CHARS_PER_TOKEN
         self._provenance = provenance or Provenance()
         self._reflected = Reflected(self._provenance)
         self.playbooks = Playbooks(log)

@@ -1,13 +1,11 @@
 """One node's work: ask the model for operations and check, complete and count what it answers."""
 
-import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
 from typing import TypeVar
 
-from combee.core.batching.parts import by_topic
 from combee.core.derived import once_per_version
 from combee.core.flags import flags
 from combee.core.methods import ace, consolidation
@@ -23,7 +21,7 @@ from combee.core.similarity.lessons import same_lesson
 from combee.core.similarity.overlap import contradicts
 from combee.core.text import clean_line
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
-from combee.scan.combined import Combined, all_of, passed, united
+from combee.scan.combined import Combined, passed, united
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
 from combee_schemas.base import NOTHING_SPENT, Shown, Usage
 from combee_schemas.batch import Cluster
@@ -83,8 +81,6 @@ class Aggregator:
         method: Method = ace,
         *,
         carry: bool = True,
-        carry_guesses: bool = True,
-        part_tokens: int = 0,
         apart: bool = False,
         note: str = "",
     ) -> None:
@@ -92,10 +88,6 @@ class Aggregator:
         self._method = method
         self._carry = carry
         """Whether code passes on what a combine neither used nor dropped by name, as an overloaded model does."""
-        self._carry_guesses = carry_guesses
-        """Whether also what rests on guesses alone, as most of what models make up does."""
-        self._part_tokens = part_tokens if method.HOLDS == "entries" else 0
-        """About how many tokens of proposals one call of a combine reads, by topic; 0: all of them."""
         self._apart = apart and method.HOLDS == "entries"
         """Whether code proposes what looks like an instruction, word for word, and no model reads it."""
         self._note = note
@@ -252,7 +244,7 @@ class Aggregator:
         node = _Node(base=base, level=level, seen=below.seen)
         every = chain.from_iterable(result.operations for result in results)
         apart = tuple(operation for operation in every if self._instructs(operation.content))
-        own, parts = await self._combine_by_topic(node, tuple(chain.from_iterable(read)))
+        own = await self._combine(node, _by_age(tuple(chain.from_iterable(read)), node.seen))
         combined = {
             "status": own.status,
             "reason": reasons((own.reason, below.reason)),
@@ -261,25 +253,10 @@ class Aggregator:
             "known": (*below.known, *own.known),
             "carried": below.carried + own.carried,
             "usage": below.usage + own.usage,
-            "parts": parts,
             "requests": own.requests,
             "scope": own.scope,
         }
         return audited(below.model_copy(update=combined), level, own.sure | ops.rests(apart), own.dropped)
-
-    async def _combine_by_topic(
-        self, node: "_Node", proposals: Sequence[Operation]
-    ) -> tuple[Combined, tuple[tuple[int, ...], ...]]:
-        """Return what becomes of proposals, and which of them each call read, where it was more than one."""
-        parts: tuple[tuple[int, ...], ...] = ()
-        if self._part_tokens:
-            # In a thread: some thousand proposals take seconds, and heartbeats must go on.
-            parts = await asyncio.to_thread(by_topic, proposals, self._part_tokens)
-        if len(parts) <= 1:
-            return await self._combine(node, _by_age(proposals, node.seen)), ()
-        topics = ([proposals[place] for place in part] for part in parts)
-        combined = await all_of(self._combine(node, _by_age(topic, node.seen)) for topic in topics)
-        return united(self._method, node.base, combined), parts
 
     async def _combine(self, node: "_Node", items: Sequence[Operation]) -> Combined:
         base = node.base
@@ -297,7 +274,7 @@ class Aggregator:
         claims = known.plausible(base, answer.known, [(item.content,) for item in items])
         known_now, echoed = known.of_combine(base, claims, items, node.seen, node.level)
         settled = answer.mentioned | claims.keys()
-        left_out = [item for n, item in enumerate(items, 1) if n not in settled and self._is_carried(item)]
+        left_out = [item for n, item in enumerate(items, 1) if self._carry and n not in settled]
         operations = (*answer.operations, *left_out)
         return Combined(
             status="ok",
@@ -312,11 +289,6 @@ class Aggregator:
             requests=_request_of(reply),
             scope=prompt.entry_ids or (),
         )
-
-    def _is_carried(self, proposal: Operation) -> bool:
-        """Return whether code passes a proposal on that a combine left out."""
-        guess_alone = bool(proposal.evidence) and not _proposal(proposal).sure
-        return self._carry and (self._carry_guesses or not guess_alone)
 
     def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
         """Read a reply; evidence is a guess where an item is named that does not say all that is made of it."""

@@ -1,10 +1,8 @@
-"""What the calls of one combine made of proposals: a call for all of them, for its halves, or for each topic."""
+"""What the calls of one combine made of proposals: one call for all of them, or one for each half."""
 
-import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeVar
 
 from combee.core.methods.method import Method
 from combee.core.playbook import operations as ops
@@ -12,8 +10,6 @@ from combee.scan.outcome import reasons
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Echo, Known, NodeStatus, Operation
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +53,3 @@ def united(method: Method, base: Playbook, parts: Sequence[Combined]) -> Combine
         requests=tuple(chain.from_iterable(part.requests for part in parts)),
         scope=ops.union(*(part.scope for part in parts)),
     )
-
-
-async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return what all of them return, run at once; the first error ends the others and is raised as it is."""
-    tasks = [asyncio.create_task(part) for part in work]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -253,8 +253,6 @@ class ScanHandler:
             model,
             shaped(named, settings),
             carry=settings.carry,
-            carry_guesses=settings.carry_guesses,
-            part_tokens=settings.combine_tokens,
             apart=settings.propose_flagged,
             note=note,
         )

@@ -1,13 +1,13 @@
 """One batch up its scan tree without a log: every node starts when it can."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from combee.core import identity
 from combee.core.batching import tree
 from combee.scan.aggregate import Aggregator
-from combee.scan.combined import all_of
 from combee.scan.outcome import shorter
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.plan import Plan
@@ -15,6 +15,7 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.scan import GroupMember, NodeResult, Partial, Update
 
 R = TypeVar("R", Partial, Update)
+T = TypeVar("T")
 
 
 class InMemoryScan:
@@ -38,7 +39,7 @@ class InMemoryScan:
             return await self._aggregator.group(self._base, self._groups[index])
         below = tree.child_indices(self._plan.widths, level, index)
         parent = identity.node_id(self._plan.batch_id, level, index)
-        children = await all_of(self._child(level - 1, place, parent) for place in below)
+        children = await _all_of(self._child(level - 1, place, parent) for place in below)
         return await self._aggregator.combine(self._base, level, children)
 
     async def _child(self, level: int, index: int, parent: str) -> Partial:
@@ -59,3 +60,14 @@ class InMemoryScan:
                 continue
             break
         return record
+
+
+async def _all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return the results of coroutines that run at once; the first error cancels the others and is raised."""
+    tasks = [asyncio.create_task(part) for part in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

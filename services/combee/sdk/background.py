@@ -67,7 +67,7 @@ AT_EXIT_S = 5.0
 class Closable(Protocol):
     """What is closed when the program ends."""
 
-    def close(self, timeout_s: float) -> object:
+    def shut_down(self, timeout_s: float) -> object:
         """Close, within ``timeout_s`` (s)."""
 
 
@@ -87,4 +87,4 @@ def close_at_exit(client: Closable) -> None:
 
 def _close() -> None:
     for client in list(_open):
-        client.close(AT_EXIT_S)
+        client.shut_down(AT_EXIT_S)

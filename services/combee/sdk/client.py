@@ -1,4 +1,4 @@
-"""The client of agents and tools: one that waits, one that is awaited, both on the same core."""
+"""The client of agents and tools: one that waits, one that is awaited."""
 
 import asyncio
 import inspect
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from combee.ports import FatalError
 from combee.sdk.address import resolved_address, transport_factory
-from combee.sdk.core import ClientCore, ClientOptions
+from combee.sdk.core import ClientCore
 from combee.sdk.logs import logger
 from combee.sdk.publishing import Delivery
 from combee.sdk.reading import PlaybookRef
@@ -32,7 +32,7 @@ WAIT_S = 2.0
 FLUSH_S = 10.0
 
 
-class BaseClient:
+class BaseClient(ClientCore):
     """A connection to one deployment; ``Client`` and ``AsyncClient`` add what waits.
 
     Parameters
@@ -89,25 +89,13 @@ class BaseClient:
                 source_secret=source_secret,
             )
             transport = transport_factory(where)
-        self._core = ClientCore(
-            ClientOptions(
-                connect=transport,
-                max_messages=max_messages,
-                max_bytes=max_bytes,
-                redact=Redactor() if redact is True else redact or None,
-                cache_dir=Path(cache_dir) if cache_dir else None,
-            )
+        super().__init__(
+            transport,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            redact=Redactor() if redact is True else redact or None,
+            cache_dir=Path(cache_dir) if cache_dir else None,
         )
-
-    @property
-    def core(self) -> ClientCore:
-        """The core, for what is built on a client."""
-        return self._core
-
-    @property
-    def counts(self) -> Delivery:
-        """What became of everything that was handed over so far."""
-        return self._core.counts()
 
     def publish(self, reflection: Reflection | None = None, **fields: Any) -> str:
         """Hand over a reflection, or the fields of one (``playbook``, ``key_insight``, …); return its id.
@@ -116,15 +104,15 @@ class BaseClient:
         counted.
         """
         if isinstance(reflection, Reflection):
-            self._core.publish(reflection)
+            self.hand_over(reflection)
             return reflection.reflection_id
         if reflection is not None:
-            self._core.drop(f"it is no reflection but a {type(reflection).__name__}")
+            self.drop(f"it is no reflection but a {type(reflection).__name__}")
             return ""
         fields.setdefault("reflection_id", f"r-{uuid4().hex}")
         made = self._validated(Reflection, fields)
         if made is not None:
-            self._core.publish(made)
+            self.hand_over(made)
         return str(fields["reflection_id"])
 
     def trace(
@@ -171,9 +159,9 @@ class BaseClient:
         if made is None:
             return chosen
         if isinstance(outcome_within_s, int | float) and outcome_within_s > 0:
-            self._core.hold(made, outcome_within_s)
+            self.hold(made, outcome_within_s)
         else:
-            self._core.publish(made)
+            self.hand_over(made)
         return chosen
 
     def outcome(
@@ -213,7 +201,7 @@ class BaseClient:
         texts = {"feedback": feedback_text(feedback, success=success), "target": target, "answer": answer}
         changes: dict[str, object] = {name: str(value) for name, value in texts.items() if value}
         changes |= {name: value for name in said if (value := getattr(outcome, name)) not in (None, {}, ())}
-        self._core.outcome(str(trace_id), changes, outcome if playbook else None)
+        self.complete(str(trace_id), changes, outcome if playbook else None)
 
     def _validated(self, kind: type[Any], fields: Mapping[str, Any]) -> Any:
         made = {"created_at_ms": time.time_ns() // 1_000_000, **fields}
@@ -224,7 +212,7 @@ class BaseClient:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
-            self._core.drop(f"it is no {kind.type}: {where}: {first['msg']}")
+            self.drop(f"it is no {kind.type}: {where}: {first['msg']}")
             return None
 
 
@@ -269,7 +257,7 @@ class Client(BaseClient):
         last known text, from memory or disk, else ``fallback``.
         """
         ref = PlaybookRef(name=name, label=label, version=version, fallback=fallback, caller=caller)
-        return self.core.playbook(ref, timeout_s)
+        return self.read(ref, timeout_s)
 
     def on_update(
         self, name: str, callback: Callable[[PlaybookView], object], *, label: str = NO_LABEL
@@ -278,24 +266,24 @@ class Client(BaseClient):
 
         Returns how to end it. What the callback raises is logged. A deleted playbook comes as an empty fallback.
         """
-        return self.core.subscribe(name, label, lambda view: _submit(self._callbacks, callback, view))
+        return self.subscribe(name, label, lambda view: _submit(self._callbacks, callback, view))
 
     def ready(self, timeout_s: float = WAIT_S) -> bool:
         """Wait until the playbooks are known that there were at the start; False after ``timeout_s`` (s)."""
-        return self.core.wait(self.core.ready(timeout_s), lambda: False)
+        return self._wait(self._known_all(timeout_s), lambda: False)
 
     def flush(self, timeout_s: float = FLUSH_S) -> Delivery:
         """Wait until what is buffered is acknowledged, ``timeout_s`` (s) at most; say what was not."""
-        return self.core.wait(self.core.flush(timeout_s), self.core.counts)
+        return self._wait(self._delivered(timeout_s), lambda: self.counts)
 
     def close(self, timeout_s: float = FLUSH_S) -> Delivery:
         """Deliver what is buffered, within ``timeout_s`` (s), and disconnect; say what was not delivered."""
-        counts = self.core.close(timeout_s)
+        counts = self.shut_down(timeout_s)
         self._callbacks.shutdown(wait=False, cancel_futures=True)
         return counts
 
     def __enter__(self) -> Self:
-        self.core.start()
+        self.start()
         return self
 
     def __exit__(
@@ -328,7 +316,7 @@ class AsyncClient(BaseClient):
     ) -> PlaybookView:
         """See ``Client.playbook``."""
         ref = PlaybookRef(name=name, label=label, version=version, fallback=fallback, caller=caller)
-        return await self.core.awaited_playbook(ref, timeout_s)
+        return await self.awaited_read(ref, timeout_s)
 
     def on_update(
         self, name: str, callback: Callable[[PlaybookView], Any], *, label: str = NO_LABEL
@@ -353,22 +341,22 @@ class AsyncClient(BaseClient):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(begin, view)
 
-        return self.core.subscribe(name, label, notify)
+        return self.subscribe(name, label, notify)
 
     async def ready(self, timeout_s: float = WAIT_S) -> bool:
         """See ``Client.ready``."""
-        return await self.core.awaited(self.core.ready(timeout_s), lambda: False)
+        return await self._awaited(self._known_all(timeout_s), lambda: False)
 
     async def flush(self, timeout_s: float = FLUSH_S) -> Delivery:
         """See ``Client.flush``."""
-        return await self.core.awaited(self.core.flush(timeout_s), self.core.counts)
+        return await self._awaited(self._delivered(timeout_s), lambda: self.counts)
 
     async def close(self, timeout_s: float = FLUSH_S) -> Delivery:
         """See ``Client.close``."""
-        return await asyncio.to_thread(self.core.close, timeout_s)
+        return await asyncio.to_thread(self.shut_down, timeout_s)
 
     async def __aenter__(self) -> Self:
-        self.core.start()
+        self.start()
         return self
 
     async def __aexit__(

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,23 +33,26 @@ WAIT_S = 2.0
 LONGEST_S = 86_400.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientOptions:
-    """What a client is made with."""
-
-    connect: Callable[[], Transport]
-    """Makes a transport without connecting it; called again in a forked process."""
-    max_messages: int = 10_000
-    max_bytes: int = 32 << 20
-    redact: Redact | None
-    cache_dir: Path | None = None
-
-
 class ClientCore:
-    """Starts at its first use, so that a client may be made before a fork. Never raises into an agent."""
+    """Starts at its first use, so that a client may be made before a fork. Never raises into an agent.
 
-    def __init__(self, options: ClientOptions) -> None:
-        self._options = options
+    ``connect`` makes a transport without connecting it; it is called again in a forked process.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Transport],
+        *,
+        max_messages: int,
+        max_bytes: int,
+        redact: Redact | None,
+        cache_dir: Path | None,
+    ) -> None:
+        self._make_transport = connect
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._redact = redact
+        self._cache_dir = cache_dir
         self._log_once = LogOnce()
         self._starting = threading.Lock()
         self._counting = threading.Lock()
@@ -60,11 +62,11 @@ class ClientCore:
 
     def _connect(self) -> None:
         """Make what belongs to one process."""
-        self._transport = self._options.connect()
-        self._outbox = Outbox(max_messages=self._options.max_messages, max_bytes=self._options.max_bytes)
+        self._transport = self._make_transport()
+        self._outbox = Outbox(max_messages=self._max_messages, max_bytes=self._max_bytes)
         self._pending = PendingTraces()
-        self._reader = Reader(self._transport, self._options.cache_dir, self._log_once)
-        self._sender = Sender(self._outbox, self._transport, self._options.redact, self._log_once)
+        self._reader = Reader(self._transport, self._cache_dir, self._log_once)
+        self._sender = Sender(self._outbox, self._transport, self._redact, self._log_once)
         self._background: Background | None = None
         self._tasks: list[Future[None]] = []
         self._dropped = 0
@@ -96,12 +98,12 @@ class ClientCore:
 
     # ---- publishing
 
-    def publish(self, message: Publishable) -> None:
-        """Hand a message over from the agent's current span, if it is traced."""
-        self._publish(message, current_context())
+    def hand_over(self, message: Publishable) -> None:
+        """Buffer a message of the agent's current span, if it is traced."""
+        self._buffer(message, current_context())
 
-    def _publish(self, message: Publishable, context: TraceContext | None) -> None:
-        """Hand a message over; dropped, counted and logged once if there is no room."""
+    def _buffer(self, message: Publishable, context: TraceContext | None) -> None:
+        """Buffer a message; without room it is dropped, counted and logged once."""
         if self._closed:
             self.drop("the client is closed")
             return
@@ -132,29 +134,30 @@ class ClientCore:
         self.start()
         displaced = self._pending.put(trace, current_context(), within_s)
         if displaced is not None:
-            self._publish(*displaced)
+            self._buffer(*displaced)
 
-    def outcome(self, trace_id: str, changes: Mapping[str, object], alone: Outcome | None) -> None:
+    def complete(self, trace_id: str, changes: Mapping[str, object], alone: Outcome | None) -> None:
         """Complete the pending traces of a run, in whichever playbooks; where none waits, send the outcome alone."""
         traces = self._pending.take(trace_id)
         if not traces and alone is not None:
-            self.publish(alone)
+            self.hand_over(alone)
         elif not traces:
             self.drop(
                 "an outcome came for no trace that waits; pass outcome_within_s to trace(), or playbook to outcome()"
             )
         for trace, context in traces:
-            self._publish(trace.model_copy(update=dict(changes)), context)
+            self._buffer(trace.model_copy(update=dict(changes)), context)
 
     async def _publish_overdue(self) -> None:
         while True:
             await asyncio.sleep(PENDING_CHECK_S)
             for parcel in self._pending.due():
-                self._publish(*parcel)
+                self._buffer(*parcel)
 
+    @property
     def counts(self) -> Delivery:
-        """Return what became of everything so far."""
-        redact = self._options.redact
+        """What became of everything that was handed over so far."""
+        redact = self._redact
         return Delivery(
             published=self._outbox.taken,
             delivered=self._sender.delivered,
@@ -164,30 +167,30 @@ class ClientCore:
             redacted=dict(redact.counts) if isinstance(redact, Redactor) else {},
         )
 
-    async def flush(self, timeout_s: float) -> Delivery:
+    async def _delivered(self, timeout_s: float) -> Delivery:
         """Deliver what waits; return after ``timeout_s`` (s) at the latest."""
         try:
             async with asyncio.timeout(self._seconds(timeout_s)):
                 await self._sender.drained()
         except TimeoutError:
             self._log_once.warn("flush", "%d messages are not delivered yet", len(self._outbox))
-        return self.counts()
+        return self.counts
 
     # ---- reading
 
-    def playbook(self, ref: PlaybookRef, timeout_s: float = WAIT_S) -> PlaybookView:
+    def read(self, ref: PlaybookRef, timeout_s: float = WAIT_S) -> PlaybookView:
         """Return a playbook from memory; only what is not known yet is waited for, ``timeout_s`` (s) at most."""
         known = self._known(ref)
         if known is not None:
             return known
-        return self.wait(self._fetched(ref, timeout_s), lambda: self._reader.answer(ref))
+        return self._wait(self._fetched(ref, timeout_s), lambda: self._reader.answer(ref))
 
-    async def awaited_playbook(self, ref: PlaybookRef, timeout_s: float = WAIT_S) -> PlaybookView:
-        """Return what ``playbook`` does; the event loop of the caller goes on turning."""
+    async def awaited_read(self, ref: PlaybookRef, timeout_s: float = WAIT_S) -> PlaybookView:
+        """Return what ``read`` does; the event loop of the caller goes on turning."""
         known = self._known(ref)
         if known is not None:
             return known
-        return await self.awaited(self._fetched(ref, timeout_s), lambda: self._reader.answer(ref))
+        return await self._awaited(self._fetched(ref, timeout_s), lambda: self._reader.answer(ref))
 
     def _known(self, ref: PlaybookRef) -> PlaybookView | None:
         """Return the answer from memory; None if it is worth waiting for."""
@@ -215,21 +218,21 @@ class ClientCore:
         background.call(lambda: self._reader.subscribe((name, label), notify))
         return lambda: background.call(lambda: self._reader.unsubscribe((name, label), notify))
 
-    async def ready(self, timeout_s: float) -> bool:
+    async def _known_all(self, timeout_s: float) -> bool:
         """Wait until all playbooks of the deployment are known; False after ``timeout_s`` (s)."""
         return await self._reader.ready(self._seconds(timeout_s))
 
     # ---- waiting and closing
 
-    def wait(self, work: Coroutine[Any, Any, T], otherwise: Callable[[], T]) -> T:
+    def _wait(self, work: Coroutine[Any, Any, T], otherwise: Callable[[], T]) -> T:
         """Run a coroutine in the background and wait for it; ``otherwise`` where waiting would never end."""
         try:
             return self._submit(work).result()
         except CancelledError:
             return otherwise()
 
-    async def awaited(self, work: Coroutine[Any, Any, T], otherwise: Callable[[], T]) -> T:
-        """See ``wait``; the event loop of the caller goes on turning."""
+    async def _awaited(self, work: Coroutine[Any, Any, T], otherwise: Callable[[], T]) -> T:
+        """See ``_wait``; the event loop of the caller goes on turning."""
         try:
             return await asyncio.wrap_future(self._submit(work))
         except (CancelledError, asyncio.CancelledError):
@@ -245,24 +248,24 @@ class ClientCore:
             raise CancelledError
         return self.start().submit(work)
 
-    def close(self, timeout_s: float) -> Delivery:
+    def shut_down(self, timeout_s: float) -> Delivery:
         """Deliver what is buffered and held, disconnect, end the thread; the second time: nothing."""
         timeout_s = self._seconds(timeout_s)
         background = self._background
         if background is None or self._pid != os.getpid() or self._closed:
             self._closed = True
-            return self.counts()
+            return self.counts
         for parcel in self._pending.due(everything=True):
-            self._publish(*parcel)
+            self._buffer(*parcel)
         self._closed = True
         ends = time.monotonic() + timeout_s
         try:
-            counts = background.submit(self.flush(timeout_s)).result(timeout_s + GRACE_S)
+            counts = background.submit(self._delivered(timeout_s)).result(timeout_s + GRACE_S)
             left_s = max(0.5, ends - time.monotonic())
             background.submit(self._end(left_s)).result(left_s + GRACE_S)
         except TimeoutError:
             # A user's redactor holds the thread, which is a daemon and keeps no program alive.
-            counts = self.counts()
+            counts = self.counts
         self._log_counts(counts)
         background.stop()
         return counts

@@ -65,13 +65,13 @@ class Instrumentation:
         """Return what a run outside any block is shown; only what was never read is waited for."""
         if self.ref is None or CURRENT.get() is not None:
             return None
-        return self.client.core.playbook(self.ref)
+        return self.client.read(self.ref)
 
     async def awaited_playbook(self) -> PlaybookView | None:
         """See ``playbook``."""
         if self.ref is None or CURRENT.get() is not None:
             return None
-        return await self.client.core.awaited_playbook(self.ref)
+        return await self.client.awaited_read(self.ref)
 
     def begin(self, view: PlaybookView | None, *, task: str = "") -> Run | None:
         """Return the run of the block around, else a new one that is shown ``view``; None: nobody asked for one."""

@@ -152,7 +152,7 @@ class Run:
             self._awaited -= 1
             is_complete = self._has_ended and not self._awaited
         if is_complete:
-            self._client.core.outcome(self.trace_id, self._record(), None)
+            self._client.complete(self.trace_id, self._record(), None)
 
 
 def last_question(messages: Iterable[Mapping[str, Any]]) -> str:
@@ -210,7 +210,7 @@ class Learning:
             self._run.finish(error)
 
     def __enter__(self) -> Run:
-        return self._begin(self._client.core.playbook(self._ref))
+        return self._begin(self._client.read(self._ref))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -218,7 +218,7 @@ class Learning:
         self._end(error)
 
     async def __aenter__(self) -> Run:
-        return self._begin(await self._client.core.awaited_playbook(self._ref))
+        return self._begin(await self._client.awaited_read(self._ref))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

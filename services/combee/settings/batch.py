@@ -39,11 +39,6 @@ class BatchSettings(Group):
     carry: bool = Field(
         True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
     )
-    carry_guesses: bool = Field(
-        True,
-        description="of these also pass on proposals that rest on guesses alone: no item that they name says all"
-        " of them (recorded)",
-    )
     probation: int = Field(
         1,
         ge=1,
@@ -101,11 +96,6 @@ class BatchSettings(Group):
         "",
         max_length=80,
         description="any text: who does not know it foresees neither how batches are dealt nor ACE's marks",
-    )
-    combine_tokens: int = Field(
-        0,
-        ge=0,
-        description="combine by topic, one call per part of about so many; 0: one call for all (tokens)",
     )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")

@@ -3,8 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import stamina
-
+from combee.attempts import repeated
 from combee.ports import FencedError, Log, Outgoing, TransientError
 
 T = TypeVar("T")
@@ -17,19 +16,7 @@ RETRIABLE = (TransientError, FencedError)
 
 async def retried(work: Callable[[], Awaitable[T]]) -> T:
     """Return what ``work`` returns, tried again until it raises no retriable error."""
-    try:
-        # By itself: what keeps count of attempts costs more than handling a record, and mostly one is enough.
-        return await work()
-    except RETRIABLE as error:
-        failed = error
-    async for attempt in stamina.retry_context(
-        on=RETRIABLE, attempts=None, timeout=None, wait_initial=0.2, wait_max=LONGEST_WAIT_S
-    ):
-        with attempt:
-            if attempt.num == 1:
-                raise failed
-            return await work()
-    raise AssertionError("stamina ends with a result or an error")
+    return await repeated(lambda _: work(), on=RETRIABLE, first_wait_s=0.2, max_wait_s=LONGEST_WAIT_S)
 
 
 async def write(log: Log, *outgoing: Outgoing) -> None:

@@ -18,9 +18,9 @@ from combee.core.methods import ace
 from combee.ports import ModelCall
 from combee.settings.loading import load_settings
 from combee.settings.model import ModelSettings
-from combee.sim.server.faults import fault_rates
-from combee.sim.server.server import running
-from combee.sim.server.standin import SimOptions
+from combee_sim.server.faults import fault_rates
+from combee_sim.server.server import running
+from combee_sim.server.standin import SimOptions
 from support.fake_openai import Exchange, FakeOpenAI, hangs, refuses, says
 from support.model_rig import GOOD, KEY, PROMPT, Build, build, server
 from support.waiting import until

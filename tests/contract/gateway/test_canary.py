@@ -100,7 +100,7 @@ async def test_a_client_behind_the_gateway_is_shown_it_and_no_longer_when_it_is_
     async with served(log) as (address, _), AsyncClient(address) as client:
 
         def shown(caller: str) -> int:
-            return client.core.playbook(PlaybookRef(name=NAME, caller=caller)).version
+            return client.read(PlaybookRef(name=NAME, caller=caller)).version
 
         await client.playbook(NAME, caller=OURS)
         await until(lambda: shown(OURS) == 2)

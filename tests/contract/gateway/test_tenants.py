@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from combee.core.playbook.spend import DAY_MS
+from combee_schemas.base import DAY_MS
 from combee_schemas.playbook import Spend
 from support.gateway import Asked, asked, version
 

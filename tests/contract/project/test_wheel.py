@@ -45,8 +45,10 @@ def test_two_builds_are_equal_and_lead_to_the_repository(wheels: list[Path]) -> 
     with zipfile.ZipFile(wheels[0]) as opened:
         (name,) = [name for name in opened.namelist() if name.endswith("METADATA")]
         metadata = opened.read(name).decode()
+        packages = {name.split("/")[0] for name in opened.namelist() if name.endswith("/__init__.py")}
 
     assert first == second
     assert f"Project-URL: Source, {ADDRESS}" in metadata
     assert f"({ADDRESS}/blob/v0.1.0/CONTRIBUTING.md)" in metadata
     assert "](docs/" not in metadata
+    assert packages == {"combee", "combee_schemas", "combee_sim"}

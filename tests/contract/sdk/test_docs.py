@@ -6,8 +6,8 @@ from typing import Any
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.settings.gateway import GatewaySettings
-from combee.sim.server.server import running
-from combee.sim.server.standin import SimOptions
+from combee_sim.server.server import running
+from combee_sim.server.standin import SimOptions
 from support.gateway import published, served, version
 from support.shown import FENCE, ROOT
 

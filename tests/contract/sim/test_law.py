@@ -4,13 +4,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from benchmarks.law_fit import Runs, fit, points, run_all, run_naive, run_two_levels, within_bounds
 
-from combee.sim.family.knowledge import read_knowledge
-from combee.sim.law.fit import Runs, fit, points, run_all, within_bounds
-from combee.sim.law.law import LAW, exact_text, in_steps, lessons_only, without_playbook
-from combee.sim.law.naive import family_traces, reflections_on, run_naive, run_two_levels, task_traces
-from combee.sim.law.rules import IN_FORCE, RULES
 from combee_schemas.reflection import Reflection
+from combee_sim.family.knowledge import read_knowledge
+from combee_sim.law.law import LAW, exact_text, in_steps, lessons_only, without_playbook
+from combee_sim.law.rules import IN_FORCE, RULES
+from combee_sim.law.samples import family_traces, reflections_on, task_traces
 
 
 def rng(seed: int) -> Random:

@@ -15,19 +15,19 @@ from openai import AsyncOpenAI
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook.versions import empty
 from combee.ports import FatalError
-from combee.sim.embeddings import EMBEDDING
-from combee.sim.family.knowledge import Knowledge, Row
-from combee.sim.inprocess import as_request
-from combee.sim.law.naive import family_traces, task_traces
-from combee.sim.roles.respond import respond
-from combee.sim.server.faults import parse_faults
-from combee.sim.server.latency import Latency
-from combee.sim.server.server import WallClock, running
-from combee.sim.server.standin import CallLog, SimOptions, StandIn
-from combee.sim.server.web import Web
 from combee_schemas.model import Prompt
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
+from combee_sim.embeddings import EMBEDDING
+from combee_sim.family.knowledge import Knowledge, Row
+from combee_sim.inprocess import as_request
+from combee_sim.law.samples import family_traces, task_traces
+from combee_sim.roles.respond import respond
+from combee_sim.server.faults import parse_faults
+from combee_sim.server.latency import Latency
+from combee_sim.server.server import WallClock, running
+from combee_sim.server.standin import CallLog, SimOptions, StandIn
+from combee_sim.server.web import Web
 
 
 def question(number: int) -> dict[str, Any]:
@@ -330,8 +330,8 @@ async def test_a_taken_port_and_a_public_address_are_refused_with_the_remedy() -
 
 SERVE = """
 import asyncio
-from combee.sim.server.standin import SimOptions
-from combee.sim.server.server import serve
+from combee_sim.server.standin import SimOptions
+from combee_sim.server.server import serve
 asyncio.run(serve(SimOptions(), on_ready=lambda url: print(url, flush=True)))
 """
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Literal
 
-from combee.adapters.embedded_kafka import EmbeddedKafka
 from support.faults.brokers import Proxy
 from support.faults.cluster import ROLES
+from support.faults.kafka import FragileKafka
 from support.faults.run import Run
 
 RESTARTED_S = 45.0
@@ -53,7 +53,7 @@ async def refuse_calls(run: Run, seconds: float) -> None:
     run.note_fault("model", calls=False)
 
 
-async def restart_broker(run: Run, kafka: EmbeddedKafka) -> None:
+async def restart_broker(run: Run, kafka: FragileKafka) -> None:
     """kill -9 of the only broker, which comes back on its data."""
     kafka.kill()
     await kafka.restart_node(1)

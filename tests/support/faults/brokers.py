@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from combee.adapters.embedded_kafka import EmbeddedKafka
 from combee.adapters.embedded_kafka.ports import LOOPBACK, free_ports
 from combee.adapters.kafka import is_ready
 from support.broker import FOR_TESTS
+from support.faults.kafka import FragileKafka
 
 CHUNK = 64 * 1024
 
@@ -103,7 +103,7 @@ async def proxied(upstream: str, port: int) -> AsyncIterator[Proxy]:
 class Fronted:
     """A broker with a second listener that is reached through a proxy only."""
 
-    kafka: EmbeddedKafka
+    kafka: FragileKafka
     proxy: Proxy
     address: str
     """Where clients reach it through the proxy."""
@@ -117,10 +117,10 @@ class Fronted:
 @asynccontextmanager
 async def own_broker(
     folder: Path, env: Mapping[str, str], *, nodes: int = 1, **extra: str
-) -> AsyncIterator[EmbeddedKafka]:
+) -> AsyncIterator[FragileKafka]:
     """Run a cluster of a test's own."""
     properties = FOR_TESTS | {name.replace("_", "."): value for name, value in extra.items()}
-    async with EmbeddedKafka(
+    async with FragileKafka(
         folder / "kafka", ready=is_ready, env=env, nodes=nodes, extra_properties=properties
     ) as kafka:
         yield kafka
@@ -139,9 +139,7 @@ async def fronted_broker(folder: Path, env: Mapping[str, str]) -> AsyncIterator[
     }
     async with (
         proxied(f"{LOOPBACK}:{behind}", front) as proxy,
-        EmbeddedKafka(
-            folder / "kafka", ready=is_ready, env=env, extra_properties=FOR_TESTS | second
-        ) as kafka,
+        FragileKafka(folder / "kafka", ready=is_ready, env=env, extra_properties=FOR_TESTS | second) as kafka,
     ):
         yield Fronted(kafka=kafka, proxy=proxy, address=f"{LOOPBACK}:{front}")
         kafka.kill()  # the same

@@ -9,12 +9,12 @@ from combee.adapters.kafka import KafkaLog
 from combee.core import identity
 from combee.core.formats.items import outgoing
 from combee.ports import FencedError, Outgoing, TransientError
-from combee.sim.family.family import questions
-from combee.sim.family.insights import insight
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
+from combee_sim.family.family import questions
+from combee_sim.family.insights import insight
 from support.faults.checker import Place
 
 PLAYBOOKS = ("faults/one", "faults/two", "faults/three")

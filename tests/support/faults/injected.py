@@ -6,13 +6,13 @@ from random import Random
 
 import aiokafka
 
-from combee.adapters.embedded_kafka import EmbeddedKafka
 from combee_schemas import topics
 from support.failpoints.points import POINTS
 from support.faults.actions import How, end_processes, freeze, refuse_calls, restart_broker, separate
 from support.faults.brokers import Proxy
 from support.faults.cluster import ROLES
 from support.faults.driver import PLAYBOOKS, Driver, items
+from support.faults.kafka import FragileKafka
 from support.faults.run import SETTLE_S, Fault, Run
 
 MAJORITY_DOWN_S = 10.0
@@ -128,7 +128,7 @@ def model_down(seconds: float) -> Fault:
     return fault
 
 
-def broker_killed(kafka: EmbeddedKafka, times: int = 1) -> Fault:
+def broker_killed(kafka: FragileKafka, times: int = 1) -> Fault:
     """kill -9 of the only broker, which comes back on its data."""
 
     async def fault(run: Run) -> None:
@@ -139,7 +139,7 @@ def broker_killed(kafka: EmbeddedKafka, times: int = 1) -> Fault:
     return fault
 
 
-def random_kills(kafka: EmbeddedKafka, times: int = 6) -> Fault:
+def random_kills(kafka: FragileKafka, times: int = 6) -> Fault:
     """kill -9 of the only broker or of a service, drawn anew each time; the first victim is the broker."""
 
     async def fault(run: Run) -> None:
@@ -189,7 +189,7 @@ async def _leader(run: Run) -> int:
     return leader
 
 
-def leader_killed(kafka: EmbeddedKafka) -> Fault:
+def leader_killed(kafka: FragileKafka) -> Fault:
     """kill -9 of the node that leads; it comes back later."""
 
     async def fault(run: Run) -> None:
@@ -203,7 +203,7 @@ def leader_killed(kafka: EmbeddedKafka) -> Fault:
     return fault
 
 
-def majority_killed(kafka: EmbeddedKafka) -> Fault:
+def majority_killed(kafka: FragileKafka) -> Fault:
     """kill -9 of two nodes of three: nothing may be acknowledged until one of them is back."""
 
     async def fault(run: Run) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from combee.cli.doctor import probes
-from combee.cli.shared import sending
 from combee.core.diagnosis import Check
 from combee.core.formats.editing import editable
+from combee.local import publisher
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
@@ -120,7 +120,7 @@ def test_a_fork_that_does_not_come_says_what_it_waits_for(
             await deployment.until(lambda: len(ledger.batches(deployment.log)) > count)
 
     asyncio.run(begun())
-    monkeypatch.setattr(sending, "ensure_publisher", lambda *_: nullcontext())
+    monkeypatch.setattr(publisher, "ensure_publisher", lambda *_: nullcontext())
     ended = run("branch", NAME, "--as", "late", "--timeout", "0")
     assert ended.exit_code == 1
     assert f"{NAME}@late has no new version after 0 s: the branch is in the log" in ended.stderr

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.shared import sending
 from combee.cli.shared.sending import commands_on
 from combee.clock import SystemClock
 from combee.core import commands
 from combee.core.commands import RefusedError
 from combee.core.formats.files import read_playbook, write_playbook
 from combee.core.playbook.versions import empty
+from combee.local import publisher
 from combee.ports import Log
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
@@ -81,7 +81,7 @@ def test_an_import_that_nobody_publishes_ends_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     use_log(monkeypatch, Deployment().log)
-    monkeypatch.setattr(sending, "ensure_publisher", lambda *_: nullcontext())
+    monkeypatch.setattr(publisher, "ensure_publisher", lambda *_: nullcontext())
     (tmp_path / "p.txt").write_text(ACE)
     ended = run("playbook", "import", NAME, str(tmp_path / "p.txt"), "--timeout", "0.05")
     assert ended.exit_code == 1

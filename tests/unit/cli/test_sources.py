@@ -15,7 +15,7 @@ from combee.core.playbook.comparison import compare
 from combee.core.playbook.versions import empty
 from combee.core.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
 from combee.dashboard.views.entries import entry_list
-from combee.gateway.values import version_row
+from combee.gateway.values import as_row
 from combee.ports import FatalError, Outgoing
 from combee.worker.provenance import Provenance
 from combee_schemas import topics
@@ -86,7 +86,7 @@ def test_history_names_the_sources_of_each_batch(taught: Playbook) -> None:
     (row,) = run_json("playbook", "show", NAME, "--history")["versions"]
     assert row["sources"] == {"shop": 2, UNPROVEN: 1}
     assert "2 of shop" in " ".join(run("playbook", "show", NAME, "--history").stdout.split())
-    assert version_row(taught).sources == {"shop": 2, UNPROVEN: 1}
+    assert as_row(taught).sources == {"shop": 2, UNPROVEN: 1}
 
 
 def test_the_dashboard_lists_an_entry_with_its_sources_and_flags(taught: Playbook) -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from combee.core.playbook.spend import DAY_MS
 from combee.core.tenants import IN_BATCHES_S, Limits, Tenants, tenant_of
 from combee.settings.group import SettingsError
 from combee.settings.loading import load_settings
+from combee_schemas.base import DAY_MS
 from combee_schemas.playbook import Playbook, Spend
 from support.rows import each_row
 

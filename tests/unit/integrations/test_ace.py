@@ -15,8 +15,8 @@ from combee.integrations.ace import SETTINGS, CombeeCurator
 from combee.ports import TransientError
 from combee.settings.batch import BatchSettings
 from combee.settings.methods import plan_settings
-from combee.sim.inprocess import SimulatedModel
 from combee_schemas.model import Prompt, Reply
+from combee_sim.inprocess import SimulatedModel
 
 EMPTY = """## STRATEGIES & INSIGHTS
 

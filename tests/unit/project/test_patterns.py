@@ -8,12 +8,16 @@ from pathlib import Path
 
 from combee.core.erasure.selector import _name
 from combee.core.redact import KEY
-from combee.sim.family import wordings
 from combee_schemas.playbook import LABEL_PATTERN
+from combee_sim.family import wordings
 from support.patterns import Use, units, uses
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = (ROOT / "schemas" / "combee_schemas", ROOT / "services" / "combee")
+PACKAGES = (
+    ROOT / "schemas" / "combee_schemas",
+    ROOT / "services" / "combee",
+    ROOT / "services" / "combee_sim",
+)
 EXAMPLES: Mapping[str, tuple[str, Sequence[str]]] = {
     r"combee.adapters.openai.wire: f'\\b{name}\\b'": ("search", [r"\bmax_tokens\b"]),
     r"combee.core.erasure.selector: f'(?<![^\\W_])(?={pattern}(?![^\\W_]))'": (
@@ -25,7 +29,7 @@ EXAMPLES: Mapping[str, tuple[str, Sequence[str]]] = {
     "combee.core.evaluation.scoring: question.target": ("search", []),
     # Compiled at import, and found there.
     "combee.core.similarity.wording: british": ("sub", []),
-    "combee.sim.family.wordings: ''.join(said)": (
+    "combee_sim.family.wordings: ''.join(said)": (
         "fullmatch",
         [
             wordings._pattern(way).pattern
@@ -35,7 +39,7 @@ EXAMPLES: Mapping[str, tuple[str, Sequence[str]]] = {
             for way in phrase.ways
         ],
     ),
-    "combee.sim.family.wordings: re.escape(first) + ''.join(fields) + end": (
+    "combee_sim.family.wordings: re.escape(first) + ''.join(fields) + end": (
         "fullmatch",
         [
             template.pattern.pattern

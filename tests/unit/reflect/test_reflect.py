@@ -10,8 +10,6 @@ from combee.core.methods.ace import EXAMPLE
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens, estimate_tokens
 from combee.ports import Outgoing, PoisonError, PromptTooLongError
-from combee.sim.inprocess import as_request
-from combee.sim.roles.reading import read
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.codec import encode
@@ -19,6 +17,8 @@ from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.trace import Trace
+from combee_sim.inprocess import as_request
+from combee_sim.roles.reading import read
 from support import ledger, model_rig
 from support.deployment import Deployment
 from support.fake_openai import FakeOpenAI, reads_at_most, says

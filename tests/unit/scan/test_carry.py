@@ -40,11 +40,9 @@ class Combine:
         cuts = range(0, len(found), per_child)
         self.children = [child(n, found[at : at + per_child]) for n, at in enumerate(cuts)]
 
-    async def outcome(
-        self, answer: Answer = echo, *, carry: bool = True, carry_guesses: bool = True
-    ) -> NodeResult:
+    async def outcome(self, answer: Answer = echo, *, carry: bool = True) -> NodeResult:
         self.model.answer = answer
-        aggregator = Aggregator(ModelClient(self.model), carry=carry, carry_guesses=carry_guesses)
+        aggregator = Aggregator(ModelClient(self.model), carry=carry)
         return await aggregator.combine(empty(NAME), 1, self.children)
 
 
@@ -138,10 +136,7 @@ async def test_without_carry_it_is_gone() -> None:
     assert (contents(outcome), outcome.carried) == (["lesson 1"], 0)
 
 
-@pytest.mark.parametrize("carry_guesses", [True, False])
-async def test_what_rests_on_guesses_alone_is_carried_only_if_the_settings_say_so(
-    *, carry_guesses: bool
-) -> None:
+async def test_what_rests_on_guesses_alone_is_carried_too() -> None:
     combine = Combine([1], [2])
     combine.children[0] = child(
         0,
@@ -150,17 +145,16 @@ async def test_what_rests_on_guesses_alone_is_carried_only_if_the_settings_say_s
             for content, guessed in (("guessed", ("r-3", "r-4")), ("guessed in part", ("r-4",)))
         ],
     )
-    outcome = await combine.outcome(saying(("lesson 2", [1])), carry_guesses=carry_guesses)
-    passed = ["guessed"] if carry_guesses else []
-    assert contents(outcome) == ["lesson 2", *passed, "guessed in part"]
-    assert outcome.carried == len(passed) + 1
+    outcome = await combine.outcome(saying(("lesson 2", [1])))
+    assert contents(outcome) == ["lesson 2", "guessed", "guessed in part"]
+    assert outcome.carried == 2
     assert {seen.reflection_id: seen.survived for seen in outcome.seen} == {"r-2": 2, "r-3": 2, "r-4": 2}
 
 
-async def test_a_proposal_without_evidence_is_no_guess() -> None:
+async def test_a_proposal_without_evidence_is_carried() -> None:
     combine = Combine([1], [2])
     combine.children[0] = child(0, [Operation(kind=OperationKind.ADD, content="no evidence")])
-    outcome = await combine.outcome(saying(("lesson 2", [2])), carry_guesses=False)
+    outcome = await combine.outcome(saying(("lesson 2", [2])))
     assert contents(outcome) == ["lesson 2", "no evidence"]
 
 

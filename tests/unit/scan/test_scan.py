@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from combee import wiring
 from combee.adapters.memory import MemoryLog
 from combee.core import identity
 from combee.core.playbook.versions import empty
 from combee.ports import Outgoing, PoisonError, PromptTooLongError
+from combee.scan.handler import ScanHandler
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.digests import spread
@@ -386,7 +386,7 @@ async def test_a_group_whose_base_version_does_not_exist_does_not_hold_up_others
 
 async def test_a_node_waits_for_its_version_to_reach_the_view_and_looks_nothing_up() -> None:
     log, clock = MemoryLog(ManualClock()), ManualClock()
-    handler = wiring.build_scan(log, ModelClient(ScriptedModel()), clock)
+    handler = ScanHandler(log, ModelClient(ScriptedModel()), clock)
     child = partial()
     child = child.model_copy(update={"plan": child.plan.model_copy(update={"base_version": 2})})
     base = asyncio.create_task(handler._base(child))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from combee import wiring
 from combee.adapters.memory import MemoryLog
 from combee.inspection.audit import audit
+from combee.scan.handler import ScanHandler
 from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -147,7 +147,7 @@ async def test_the_late_call_is_cancelled_on_another_worker_too() -> None:
     """Another worker has the late group and sees nothing of the root: the version tells it."""
     model, others = LateModel(), LateModel()
     async with running(model, "scan", "shuffle") as deployment:
-        other = wiring.build_scan(deployment.log, ModelClient(others), deployment.clock)
+        other = ScanHandler(deployment.log, ModelClient(others), deployment.clock)
         view = asyncio.create_task(together(other.playbooks.view.run(), other.manifests.run()))
         await deployment.until(lambda: bool(ledger.messages(deployment.log, topics.UPDATES, Update)))
         (late,) = update(deployment.log).result.left_out

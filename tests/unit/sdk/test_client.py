@@ -111,7 +111,7 @@ def test_who_waits_while_the_client_is_closed_gets_an_answer() -> None:
     found: list[PlaybookView] = []
     waiting = threading.Thread(target=lambda: found.append(client.playbook(NAME, fallback="f", timeout_s=60)))
     waiting.start()
-    until(lambda: len(client.core._reader._requested) == 1)
+    until(lambda: len(client._reader._requested) == 1)
     client.close(timeout_s=0.1)
     waiting.join(DEADLINE_S)
     assert [one.render() for one in found] == ["f"]

@@ -9,10 +9,10 @@ import pytest
 from combee.ports import Embedded
 from combee.shuffle import neighbours
 from combee.shuffle.neighbours import NOTHING, Alike, Neighbours
-from combee.sim.embeddings import SimulatedEmbedder
-from combee.sim.family.family import lessons
-from combee.sim.family.wordings import all_wordings
 from combee_schemas.playbook import ACE_SECTIONS, Entry
+from combee_sim.embeddings import SimulatedEmbedder
+from combee_sim.family.family import lessons
+from combee_sim.family.wordings import all_wordings
 
 ONE, OTHER = all_wordings(lessons()[0])[:2]
 FAR = lessons()[1]

@@ -8,15 +8,15 @@ from combee.core.methods import consolidation
 from combee.core.methods.ace import aggregate_prompt, combine_prompt
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
-from combee.sim.family.family import lessons
-from combee.sim.inprocess import as_request
-from combee.sim.law.law import LAW, Law
-from combee.sim.roles.aggregator import aggregate, load
-from combee.sim.roles.reading import Reading, read
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
+from combee_sim.family.family import lessons
+from combee_sim.inprocess import as_request
+from combee_sim.law.law import LAW, Law
+from combee_sim.roles.aggregator import aggregate, load
+from combee_sim.roles.reading import Reading, read
 from support.rows import each_row
 
 

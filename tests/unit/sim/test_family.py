@@ -1,8 +1,8 @@
 from random import Random
 
-from combee.sim.family.conventions import infer, read_convention
-from combee.sim.family.family import latent, lessons, one_each, questions, read_question, right
-from combee.sim.family.quantities import QUANTITIES
+from combee_sim.family.conventions import infer, read_convention
+from combee_sim.family.family import latent, lessons, one_each, questions, read_question, right
+from combee_sim.family.quantities import QUANTITIES
 
 
 def rng(seed: int) -> Random:

@@ -1,8 +1,8 @@
 import pytest
 
-from combee.sim.chance import draw
-from combee.sim.server.faults import FAULTS, TimesSeen, fault_rates, parse_faults
-from combee.sim.server.latency import Latency, parse_latency
+from combee_sim.chance import draw
+from combee_sim.server.faults import FAULTS, TimesSeen, fault_rates, parse_faults
+from combee_sim.server.latency import Latency, parse_latency
 from support.rows import each_row
 
 

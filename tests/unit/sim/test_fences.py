@@ -12,15 +12,15 @@ from combee.core.methods import ace, gepa
 from combee.core.playbook.versions import empty
 from combee.core.prompt import as_fields, as_items, fence
 from combee.core.text import clean
-from combee.sim.inprocess import as_request
-from combee.sim.law.naive import family_traces, reflections_on
-from combee.sim.roles.aggregator import load
-from combee.sim.roles.fences import unfenced
-from combee.sim.roles.reading import Reading, read
-from combee.sim.roles.respond import respond
 from combee_schemas.model import Prompt
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import Operation, OperationKind
+from combee_sim.inprocess import as_request
+from combee_sim.law.samples import family_traces, reflections_on
+from combee_sim.roles.aggregator import load
+from combee_sim.roles.fences import unfenced
+from combee_sim.roles.reading import Reading, read
+from combee_sim.roles.respond import respond
 from support.rows import each_row
 
 TRACES = family_traces(Random(3), 12)

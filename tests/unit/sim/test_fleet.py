@@ -7,12 +7,12 @@ import pytest
 from combee.core.methods.ace import answer_prompt
 from combee.core.playbook.versions import empty
 from combee.ports import DrainingError, PoisonError
-from combee.sim.family.family import lessons, one_each, questions
-from combee.sim.fleet import Progress, measure, run_fleet
-from combee.sim.inprocess import SimulatedModel
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.trace import Trace
+from combee_sim.family.family import lessons, one_each, questions
+from combee_sim.fleet import Progress, measure, run_fleet
+from combee_sim.inprocess import SimulatedModel
 
 
 def rng(seed: int) -> Random:

@@ -10,14 +10,14 @@ from combee.core.formats.intake import Sample, read_line
 from combee.core.methods import ace, gepa
 from combee.core.methods.method import Method
 from combee.core.playbook.versions import empty
-from combee.sim.family.insights import needed
-from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge, Row, read_knowledge
-from combee.sim.inprocess import as_request
-from combee.sim.law.naive import reflections_on, task_traces
-from combee.sim.roles.respond import respond
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
+from combee_sim.family.insights import needed
+from combee_sim.family.knowledge import NOTHING_KNOWN, Knowledge, Row, read_knowledge
+from combee_sim.inprocess import as_request
+from combee_sim.law.samples import reflections_on, task_traces
+from combee_sim.roles.respond import respond
 
 CONTEXT = (
     "Use formula Operating Margin to answer the question. Answer with a numerical answer with 2 decimal places."

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from combee.core.similarity.lessons import same_lesson
-from combee.sim.family.conventions import possible, read_convention
-from combee.sim.family.falsehoods import invented, is_invented, is_opposite, opposite
-from combee.sim.family.family import latent, lessons, one_each, questions
-from combee.sim.family.lessons import key, subject
-from combee.sim.family.quantities import QUANTITIES
-from combee.sim.family.wordings import FEWEST, all_wordings, plain
-from combee.sim.inprocess import SimulatedModel
-from combee.sim.law.law import LAW, Law
-from combee.sim.law.rules import IN_FORCE, RULES, parse_law
-from combee.sim.modes import NO_MODES, USUAL, Modes, parse_modes
-from combee.sim.roles.failing import CORRELATED_LESSONS
-from combee.sim.roles.respond import respond
-from combee.sim.server.standin import CallLog, SimOptions, StandIn
 from combee_schemas.digests import digest
 from combee_schemas.model import Prompt
+from combee_sim.family.conventions import possible, read_convention
+from combee_sim.family.falsehoods import invented, is_invented, is_opposite, opposite
+from combee_sim.family.family import latent, lessons, one_each, questions
+from combee_sim.family.lessons import key, subject
+from combee_sim.family.quantities import QUANTITIES
+from combee_sim.family.wordings import FEWEST, all_wordings, plain
+from combee_sim.inprocess import SimulatedModel
+from combee_sim.law.law import LAW, Law
+from combee_sim.law.rules import IN_FORCE, RULES, parse_law
+from combee_sim.modes import NO_MODES, USUAL, Modes, parse_modes
+from combee_sim.roles.failing import CORRELATED_LESSONS
+from combee_sim.roles.respond import respond
+from combee_sim.server.standin import CallLog, SimOptions, StandIn
 from support.rows import each_row
 
 EVERYTHING = Law(half_tokens=1e12, steepness=1.0)

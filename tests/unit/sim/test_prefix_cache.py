@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from combee.sim.prefix_cache import BLOCKS_KEPT, IDLE_S, LEAST_TOKENS, STEP_TOKENS, PrefixCache
+from combee_sim.prefix_cache import BLOCKS_KEPT, IDLE_S, LEAST_TOKENS, STEP_TOKENS, PrefixCache
 
 SHARED = "".join(f"Rule {n}: weigh before packing. " for n in range(600))
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "operations", "schema": {"type": "object"}}}
@@ -61,7 +61,7 @@ def test_an_idle_prefix_is_forgotten_and_a_used_one_is_not(cache: PrefixCache) -
 
 
 def test_memory_is_bounded_and_the_least_recently_used_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("combee.sim.prefix_cache.BLOCKS_KEPT", 60)
+    monkeypatch.setattr("combee_sim.prefix_cache.BLOCKS_KEPT", 60)
     assert BLOCKS_KEPT > 60  # the real bound holds many playbooks
     cache = PrefixCache()
     for n in range(5):

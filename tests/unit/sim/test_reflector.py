@@ -4,12 +4,12 @@ from typing import Any
 import pytest
 
 from combee.core.methods.ace import reflect_prompt
-from combee.sim.family.family import latent, one_each, read_question
-from combee.sim.family.quantities import QUANTITIES
-from combee.sim.inprocess import as_request
-from combee.sim.roles.respond import respond
 from combee_schemas.playbook import Entry
 from combee_schemas.trace import Trace
+from combee_sim.family.family import latent, one_each, read_question
+from combee_sim.family.quantities import QUANTITIES
+from combee_sim.inprocess import as_request
+from combee_sim.roles.respond import respond
 from support.rows import each_row
 
 

@@ -5,16 +5,16 @@ import pytest
 
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook.versions import empty
-from combee.sim.family.family import one_each
-from combee.sim.family.lessons import entries_in
-from combee.sim.inprocess import as_request
-from combee.sim.law.naive import family_traces
-from combee.sim.roles.reading import NotAChatError, read
-from combee.sim.roles.respond import respond
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
+from combee_sim.family.family import one_each
+from combee_sim.family.lessons import entries_in
+from combee_sim.inprocess import as_request
+from combee_sim.law.samples import family_traces
+from combee_sim.roles.reading import NotAChatError, read
+from combee_sim.roles.respond import respond
 from support.rows import each_row
 
 

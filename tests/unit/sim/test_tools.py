@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from combee.sim.roles.respond import respond
-from combee.sim.server.wire import chunks, completion
+from combee_sim.roles.respond import respond
+from combee_sim.server.wire import chunks, completion
 
 TOOL = {
     "type": "function",

@@ -8,19 +8,19 @@ import pytest
 
 from combee.core.methods import gepa
 from combee.core.playbook.versions import empty
-from combee.sim.family.family import latent, lessons, one_each, right
-from combee.sim.family.quantities import QUANTITIES
-from combee.sim.inprocess import as_request
-from combee.sim.law.law import LAW, Law
-from combee.sim.law.naive import family_traces, task_traces
-from combee.sim.roles.aggregator import keep, write
-from combee.sim.roles.reading import NO_RULES, read
-from combee.sim.roles.respond import respond
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
 from combee_schemas.trace import Trace
+from combee_sim.family.family import latent, lessons, one_each, right
+from combee_sim.family.quantities import QUANTITIES
+from combee_sim.inprocess import as_request
+from combee_sim.law.law import LAW, Law
+from combee_sim.law.samples import family_traces, task_traces
+from combee_sim.roles.aggregator import keep, write
+from combee_sim.roles.reading import NO_RULES, read
+from combee_sim.roles.respond import respond
 
 EVERYTHING = Law(half_tokens=1e12, steepness=1.0)
 NOTHING = Law(half_tokens=1e-12, steepness=1.0)

@@ -329,7 +329,7 @@ class Service:
     async def running(self, role: str = "reflect", *, max_open: int = 8) -> AsyncIterator[asyncio.Task[None]]:
         log, clock, model = self.deployment.log, self.deployment.clock, ModelClient(self.deployment.model)
         handler = (
-            ReflectHandler(log, model, clock, limiter=self.limiter)
+            ReflectHandler(log, model, clock, self.deployment.settings, self.limiter)
             if role == "reflect"
             else ScanHandler(log, model, clock, limiter=self.limiter)
         )

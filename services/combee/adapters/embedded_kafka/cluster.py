@@ -1,7 +1,6 @@
 """Real Apache Kafka on loopback, without Docker."""
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -124,28 +123,6 @@ class EmbeddedKafka:
         for node in self._nodes:
             node.lease.release()
 
-    def kill(self, node: int | None = None) -> None:
-        """End one node, or all, with kill -9."""
-        self._signal(signal.SIGKILL, node)
-
-    def pause(self, node: int | None = None) -> None:
-        """Freeze one node, or all: its connections stay open and nothing answers."""
-        self._signal(signal.SIGSTOP, node)
-
-    def resume(self, node: int | None = None) -> None:
-        """Let a paused node, or all, go on."""
-        self._signal(signal.SIGCONT, node)
-
-    async def restart_node(self, node: int, timeout_s: float = 60) -> None:
-        """Start a killed node again on its data and its ports; a majority of the nodes must be up."""
-        again, jvm = self._nodes[node - 1], await self.prepare()
-        await self._check_gone(again)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._run(jvm, [again])
-        except TimeoutError as error:
-            raise self._late(timeout_s) from error
-
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -237,7 +214,3 @@ class EmbeddedKafka:
         if self._cluster is None:
             raise EmbeddedKafkaError("The embedded broker has no address yet: start it first.")
         return self._cluster.ports[node.node_id - 1].broker
-
-    def _signal(self, number: signal.Signals, node: int | None) -> None:
-        for broker in self._nodes if node is None else [self._nodes[node - 1]]:
-            broker.signal(number)

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -229,11 +228,6 @@ class Node:
 
     def _written(self) -> str:
         return self._log.read_text("utf-8", errors="replace") if self._log.exists() else ""
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to its process, if that runs."""
-        if self.process:
-            self.process.signal(number)
 
     async def stop(self, timeout_s: float) -> None:
         """Stop its process."""

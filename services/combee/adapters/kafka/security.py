@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class Credentials:
     aws_region: str | None = None
 
 
-SECRETS = ("ssl_key_password", "sasl_password", "oauth_client_secret")
+SECRETS = tuple(setting.name for setting in fields(Credentials) if not setting.repr)
 """Of these settings: what may also stand in a file, and is shown to nobody."""
 
 

@@ -11,11 +11,10 @@ from combee.adapters.openai.fates import Refusal, classify
 from combee.asking.errors import CallFailedError, CallRefusedError
 from combee.asking.replies import Answer
 from combee_schemas.base import Usage
-from combee_schemas.model import Prompt
+from combee_schemas.model import CHARS_PER_TOKEN, Prompt
 
 Message = Mapping[str, str]
 
-CHARS_PER_TOKEN = 4
 MOST_COUNT = 1 << 31
 """More tokens than any call has; sums of them still fit a record's 64 bits."""
 BAD_REQUEST, BAD_GATEWAY = 400, 502

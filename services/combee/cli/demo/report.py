@@ -9,9 +9,9 @@ from rich.table import Table
 from combee.core.formats.files import natural_form, write_playbook
 from combee.core.ledger import LedgerReport
 from combee.inspection.learned import Report
-from combee.sim.fleet import Accuracy
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
+from combee_sim.fleet import Accuracy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

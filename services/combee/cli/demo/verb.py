@@ -32,10 +32,10 @@ from combee.local.stack import StackOptions, model_environment, stack
 from combee.ports import LanguageModel
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import configured_method
-from combee.sim.family.family import Question, one_each
-from combee.sim.family.family import questions as draw_questions
-from combee.sim.fleet import Accuracy, measure, run_fleet
 from combee_schemas.trace import Trace
+from combee_sim.family.family import Question, one_each
+from combee_sim.family.family import questions as draw_questions
+from combee_sim.fleet import Accuracy, measure, run_fleet
 
 PLAYBOOK = "demo/conventions"
 STALL_S = 60.0

@@ -29,11 +29,10 @@ from combee.ports import CombeeError, Log
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
 from combee_schemas import topics
-from combee_schemas.base import playbook_of
+from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.trace import Trace
 
 GRACE_S = 1.0
-DAY_MS = 24 * 3600 * 1000
 LAST_LETTERS = 2000
 """So many records of dead letters are looked at: there may be a flood of them."""
 OURS = frozenset(topic.name for topic in topics.TOPICS)

@@ -13,8 +13,8 @@ from combee.core.formats.trajectories.atif import ATIF, HARBOR
 from combee.core.formats.trajectories.sessions import CLAUDE_CODE, CODEX
 from combee.core.formats.trajectories.terminal_bench import TERMINAL_BENCH
 from combee.core.formats.trajectories.trajectory import TrajectoryFormat, trace_of
-from combee.core.prompt import CHARS_PER_TOKEN
 from combee.sdk import Redactor
+from combee_schemas.model import CHARS_PER_TOKEN
 from combee_schemas.trace import Trace
 
 FORMATS = {form.name: form for form in (ATIF, HARBOR, TERMINAL_BENCH, APPWORLD, CLAUDE_CODE, CODEX)}

@@ -15,7 +15,7 @@ from combee.cli.playbook.view import (
     list_row,
     list_table,
     outcome_lines,
-    version_row,
+    version_json,
 )
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
@@ -117,7 +117,7 @@ async def _version(
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
-        rows = [version_row(version) async for version in History(log).between(name, 0)]
+        rows = [version_json(version) async for version in History(log).between(name, 0)]
         if not rows:
             await find_version(log, name)
         return rows

@@ -19,9 +19,10 @@ from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text, is_active, shown
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
+from combee.core.playbook.version_row import version_row
 from combee.core.playbook.versions import made_by
 from combee.core.sources import sources_text
-from combee_schemas.base import NOTHING_SPENT, Usage
+from combee_schemas.base import Usage
 from combee_schemas.plan import Outcomes
 from combee_schemas.playbook import AppliedBatch, Change, Entry, Playbook
 
@@ -56,49 +57,28 @@ def list_row(playbook: Playbook, of: Playbook | None, labels: dict[str, int]) ->
     }
 
 
-def version_row(playbook: Playbook) -> dict[str, Any]:
+def version_json(playbook: Playbook) -> dict[str, Any]:
     """Return one version without its entries: where it came from, what it changed, what it cost."""
-    return {
-        "version": playbook.version,
-        "origin": playbook.origin,
-        "made_by": made_by(playbook),
-        "issued_by": playbook.issued_by,
-        **_batch_row(playbook, playbook.batch),
-        **counts(playbook),
-        "changes": dict(Counter(change.kind for change in playbook.changes)),
-        "created_at_ms": playbook.created_at_ms,
-    }
-
-
-def _batch_row(playbook: Playbook, batch: AppliedBatch | None) -> dict[str, Any]:
-    """Return what a version says of its batch; one that a command made is based on the version before it."""
-    plan = batch.plan if batch else None
-    usage = batch.usage if batch else NOTHING_SPENT
-    closed = plan.closed_at_ms if plan else 0
+    row, usage = version_row(playbook), playbook.usage
+    plan = playbook.batch.plan if playbook.batch else None
     outcomes = plan.outcomes if plan else Outcomes()
-    return {
-        "batch_sequence": plan.sequence if plan else None,
-        "batch_id": plan.batch_id if plan else None,
-        "base_version": plan.base_version if plan else playbook.version - 1,
-        "staleness": plan.staleness if plan else 0,
-        "reflections": plan.reflections if plan else 0,
+    closed = row["closed_at_ms"]
+    return row | {
+        "batch_id": row["batch_id"] or None,
+        "made_by": made_by(playbook),
         "scores": outcomes.scores,
         "successes": outcomes.successes,
         "failures": outcomes.failures,
-        "sources": dict(batch.sources) if batch else {},
-        "model_calls": usage.calls,
         "planned_calls": sum(plan.widths) if plan else 0,
         "skips": usage.skips,
         "splits": usage.splits,
         "re_asks": usage.re_asks,
         "hedges": usage.hedges,
         "left_out": usage.left_out,
-        "retention": list(batch.retention) if batch else [],
-        "audit": [level.model_dump() for level in batch.audit] if batch else [],
-        "carried": batch.carried if batch else 0,
+        "retention": list(row["retention"]),
+        "audit": [level.model_dump() for level in row["audit"]],
+        "carried": playbook.batch.carried if playbook.batch else 0,
         "tokens": usage.tokens(),
-        "degraded": batch.degraded if batch else False,
-        "closed_at_ms": closed,
         "seconds": round((playbook.created_at_ms - closed) / 1000, 3) if closed else None,
     }
 

@@ -105,7 +105,7 @@ class VariantRun:
             self._name, base, "json", command_id=f"replay-base-{base.version}", by_hand=False
         )
         if decision.command is not None:
-            made = await commands.outcome(await commands.send(decision.command), self._timeout_s)
+            made = await commands.carried_out(decision.command, self._timeout_s)
             if made is None:
                 raise StalledError(f"version {base.version} was not imported within {self._timeout_s:g} s")
 

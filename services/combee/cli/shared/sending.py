@@ -4,7 +4,6 @@ import getpass
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from combee.cli.playbook.lookup import missing_playbook
@@ -18,7 +17,7 @@ from combee.history import newest_snapshot
 from combee.inspection.batches import newest_batches
 from combee.local import publisher
 from combee.ports import Clock, FatalError, Log
-from combee.settings.loading import Settings, load_settings
+from combee.settings.loading import load_settings
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 
@@ -37,11 +36,6 @@ def issuer() -> str:
 def commands_on(log: Log, clock: Clock, *, embeds: bool = False) -> Commands:
     """Return the commands on behalf of who uses the command line."""
     return Commands(log, LogStore(log), clock, issued_by=issuer(), embeds=embeds)
-
-
-def ensure_publisher(settings: Settings, servers: str, *roles: str) -> AbstractAsyncContextManager[None]:
-    """See ``combee.local.publisher``."""
-    return publisher.ensure_publisher(settings, servers, remark, roles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +80,8 @@ async def carry_out(
             if (command := decision.command) is None:
                 return Change(decision=decision, made=None)
             forkers = ("shuffle",) if command.kind == "branch" else ()
-            async with ensure_publisher(settings, known_servers, *forkers, "publish"):
-                made = await commands.outcome(await commands.send(command), timeout_s)
+            async with publisher.ensure_publisher(settings, known_servers, remark, (*forkers, "publish")):
+                made = await commands.carried_out(command, timeout_s)
         except RefusedError as error:
             if error.reason == "absent":
                 raise await missing_playbook(log, name) from error

@@ -45,7 +45,6 @@ def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
         group_bytes=settings.group_bytes,
         aggregate_tokens=settings.aggregate_tokens,
         small_batches=settings.small_batches,
-        part_tokens=settings.combine_tokens if settings.holds == "entries" else 0,
     )
 
 

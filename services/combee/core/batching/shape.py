@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from combee.core.batching import shuffle, tree
-from combee.core.prompt import CHARS_PER_TOKEN
+from combee_schemas.model import CHARS_PER_TOKEN
 from combee_schemas.plan import SmallBatches
 
 PAPER_LEVELS = 2
@@ -67,12 +67,10 @@ def plan_shape(
     group_bytes: int,
     aggregate_tokens: int | None = None,
     small_batches: SmallBatches = "paper",
-    part_tokens: int = 0,
 ) -> Shape:
     """Return the shape of a batch whose reflections have these ``sizes`` (bytes).
 
-    ``groups``: k as it is asked for; 0: the paper's. ``part_tokens``: what one call of a combine by topic reads. Such
-    a combine takes all proposals, however many.
+    ``groups``: k as it is asked for; 0: the paper's.
     """
     limits = _limits(sizes, group_bytes, aggregate_tokens)
     wanted = _Wanted(count=len(sizes), asked=groups)
@@ -81,13 +79,6 @@ def plan_shape(
         return Shape(copies=1, widths=(1,), reason=wanted.why_one_call)
     groups, tight = _fitting(wanted, copies, limits, seed)
     copies = shuffle.effective_copies(len(sizes), copies, groups)
-    if part_tokens and groups > 1:
-        parts = f"two levels, combined by topic in parts of {part_tokens:,} tokens"
-        return Shape(
-            copies=copies,
-            widths=(groups, 1),
-            reason=f"{wanted.why(groups, tight)}; {parts}",
-        )
     proposed = copies * sum(sizes) // CHARS_PER_TOKEN // tree.PROPOSED
     most = proposed if aggregate_tokens is None else aggregate_tokens
     widths = tree.plan_widths(groups, fan_in, max_levels, tokens=proposed, most=most)

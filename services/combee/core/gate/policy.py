@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import get_args
 
-from combee_schemas.base import playbook_of
+from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.digests import digest
 from combee_schemas.gate import Judge
@@ -40,7 +40,7 @@ class CanaryPolicy:
     alpha: float = 0.05
     runs: int = 1
     score: str = "score"
-    within_ms: int = 14 * 24 * 3600 * 1000
+    within_ms: int = 14 * DAY_MS
     salt: str = ""
 
     def terms(self, playbook: str, candidate: int, control: int, now_ms: int) -> CanaryTerms:

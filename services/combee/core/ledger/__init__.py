@@ -1,7 +1,6 @@
 """The ledger: from what the topics hold, whether every promise was kept; pure."""
 
 from combee.core.ledger.account import Ledger
-from combee.core.ledger.carried import checkpoint
 from combee.core.ledger.checkpoint import (
     NOTHING,
     Checkpoint,
@@ -11,6 +10,7 @@ from combee.core.ledger.checkpoint import (
     sealed,
     unsealed,
 )
+from combee.core.ledger.next_checkpoint import checkpoint
 from combee.core.ledger.report import Horizon, LedgerReport
 
 __all__ = [

@@ -35,7 +35,6 @@ class Updates:
         self._evidence(where, update)
         self._seen(where, update)
         self._left_out(where, update)
-        self._parts(where, update)
 
     def _evidence(self, where: str, update: Update) -> None:
         name, sequence = update.plan.playbook, update.plan.sequence
@@ -77,11 +76,3 @@ class Updates:
         children = plan.widths[-2] if len(plan.widths) > 1 else 0
         if len(set(left_out)) < len(left_out) or any(not 0 <= index < children for index in left_out):
             self.findings.add("left out", f"{where} left out nodes that there are not: {left_out[:5]}")
-
-    def _parts(self, where: str, update: Update) -> None:
-        """Judge a combine by topic: every proposal is in one part, and the plan asked for parts."""
-        places = [place for part in update.result.parts for place in part]
-        if places and not update.plan.settings.combine_tokens:
-            self.findings.add("parts", f"{where} was combined in parts, which its plan does not allow")
-        if sorted(places) != list(range(len(places))):
-            self.findings.add("parts", f"{where} was combined in parts that lack proposals or share them")

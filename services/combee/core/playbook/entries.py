@@ -4,56 +4,25 @@ Entries are short lessons in sections (ACE). An operation adds, changes, merges 
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import chain
 
 from combee.core.flags import flags
 from combee.core.formats.render import section_order
-from combee.core.playbook.draft import NO_IDS, Draft, drafted, rest_on, united
+from combee.core.playbook.draft import Draft, drafted, rest_on, united
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import is_active
 from combee.core.prompt import entry_tokens
 from combee.core.similarity.lessons import same_lesson
 from combee.core.sources import UNPROVEN
 from combee.core.text import comparable
-from combee_schemas.playbook import Entry, EntryState, Playbook
-from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.scan import Operation, OperationKind
 
 PROPOSED_SHARE = 4
 """Proposed entries may have this part of the token budget, beside it."""
-
-
-def apply_operations(
-    base: Playbook,
-    operations: Iterable[Operation],
-    seen: Iterable[Seen],
-    *,
-    revoked: Sequence[str] = (),
-    echoes: Iterable[Echo] = (),
-    known: Iterable[Known] = (),
-    born: EntryState = "active",
-    ids: Mapping[str, str] = NO_IDS,
-    by_hand: bool = False,
-) -> Draft:
-    """Return ``base`` with tags counted and operations applied in order; evidence from ``revoked`` never counts.
-
-    Operations on entries that vanished are dropped and recorded; an ADD of what is already there
-    strengthens the entry that says it; of several on one entry the one with the newest evidence wins. ``born`` is
-    the state of what is added, ``ids`` where it goes in a recomputation; ``by_hand``: a person says all of it.
-    """
-    return drafted(
-        base,
-        operations,
-        seen,
-        _apply,
-        revoked=revoked,
-        echoes=echoes,
-        known=known,
-        born=born,
-        ids=ids,
-        by_hand=by_hand,
-    )
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
@@ -197,6 +166,14 @@ def _apply(draft: Draft, operation: Operation) -> None:
             _merge(draft, operation)
         case OperationKind.REMOVE:
             _remove(draft, operation)
+
+
+apply_operations = partial(drafted, apply=_apply)
+"""Return a playbook with tags counted and operations applied in order, as ``drafted`` says.
+
+Operations on entries that vanished are dropped and recorded; an ADD of what is already there strengthens the entry
+that says it.
+"""
 
 
 def _add(draft: Draft, operation: Operation) -> None:

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from combee_schemas.base import Usage
+from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.playbook import Spend
 
-DAY_MS = 24 * 3600 * 1000
 MILLION = 1_000_000
 MOST = 10**15
 """What a sum holds at most, so that it fits a message."""

@@ -12,12 +12,10 @@ SETTINGS = (
         "max_wait_s",
         "copies",
         "groups",
-        "combine_tokens",
         "method",
         "prompts",
         "scope",
         "carry",
-        "carry_guesses",
         "fan_in",
     ),
     *(

@@ -21,7 +21,7 @@ from combee.gateway.context import Context
 from combee.gateway.names import Name
 from combee.gateway.problems import Refusal, not_found, problems
 from combee.gateway.store import commands_of
-from combee.gateway.values import LabelName, Page, Versions, listed, version_row
+from combee.gateway.values import LabelName, Page, Versions, as_row, listed
 from combee_schemas.base import LineName
 from combee_schemas.digests import digest
 from combee_schemas.outcome import MOST_CALLER
@@ -170,7 +170,7 @@ class Reading:
         places = sorted(await self._context.history.places(name), reverse=True)
         first = [place for place in places if before is None or place < before][: limit + 1]
         versions = [await self._context.history.exactly(name, number) for number in first[:limit]]
-        rows = tuple(version_row(playbook) for playbook in versions if playbook is not None)
+        rows = tuple(as_row(playbook) for playbook in versions if playbook is not None)
         return Versions(name=name, versions=rows, next=first[limit - 1] if len(first) > limit else None)
 
     async def difference(

@@ -13,10 +13,9 @@ from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from combee.core.methods import gepa as method
 from combee.core.text import clean
+from combee_schemas.model import CHARS_PER_TOKEN
 
 AGAIN = "Your last reply could not be used: {problem}. Answer again, as asked at first."
-CHARS_PER_TOKEN = 4
-"""As GEPA estimates the tokens of a callable that does not count them."""
 
 Messages = str | list[dict[str, Any]]
 """What GEPA asks a model: a text, or messages where there are images."""

@@ -10,7 +10,6 @@ from combee.adapters.embedded_kafka import (
     BrokerStartError,
     DirectoryInUseError,
     DiskFullError,
-    EmbeddedKafka,
     EmbeddedKafkaError,
     PortTakenError,
     cluster,
@@ -18,6 +17,7 @@ from combee.adapters.embedded_kafka import (
 from combee.adapters.embedded_kafka.data_dir import RunState
 from combee.adapters.embedded_kafka.java import find_java
 from support.fake_java import fake_jvm
+from support.faults.kafka import FragileKafka
 
 
 async def at_once(_: str) -> bool:
@@ -34,9 +34,9 @@ def broker(
     nodes: int = 1,
     ready: cluster.Ready = at_once,
     faults: Mapping[str, str] = MappingProxyType({}),
-) -> EmbeddedKafka:
+) -> FragileKafka:
     properties = {f"fake.{name}": value for name, value in faults.items()}
-    kafka = EmbeddedKafka(folder / "data", ready=ready, env={}, nodes=nodes, extra_properties=properties)
+    kafka = FragileKafka(folder / "data", ready=ready, env={}, nodes=nodes, extra_properties=properties)
     kafka._jvm = fake_jvm(folder / "jvm")
     return kafka
 
@@ -50,7 +50,7 @@ async def listener(port: int) -> AsyncIterator[None]:
         yield
 
 
-def port_of(kafka: EmbeddedKafka) -> int:
+def port_of(kafka: FragileKafka) -> int:
     return int(kafka.bootstrap_servers.rpartition(":")[2])
 
 

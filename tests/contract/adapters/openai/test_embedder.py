@@ -11,11 +11,11 @@ from combee.adapters.openai.embedder import OpenAIEmbedder
 from combee.adapters.openai.names import NO_KEY, Server
 from combee.core.similarity.embeddings import near_pairs
 from combee.ports import ModelCall, PoisonError, TransientError
-from combee.sim.embeddings import EMBEDDING, vector
-from combee.sim.family.family import lessons
-from combee.sim.family.wordings import all_wordings
-from combee.sim.server.server import running
-from combee.sim.server.standin import SimOptions
+from combee_sim.embeddings import EMBEDDING, vector
+from combee_sim.family.family import lessons
+from combee_sim.family.wordings import all_wordings
+from combee_sim.server.server import running
+from combee_sim.server.standin import SimOptions
 from support import model_rig
 from support.fake_openai import FakeOpenAI, fake_openai, refuses, sends
 

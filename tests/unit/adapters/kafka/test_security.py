@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,16 @@ from cryptography.hazmat.primitives import serialization
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import Need, refused_certificate, translated
-from combee.adapters.kafka.security import NEEDS, Credentials, security_options, variable
+from combee.adapters.kafka.security import NEEDS, SECRETS, Credentials, security_options, variable
 from combee.ports import ConfigurationError
+from combee.settings.kafka import KafkaSettings
 from support.rows import each_row
 
+LAYOUT = {
+    *("bootstrap_servers", "topic_prefix", "partitions", "scan_partitions"),
+    *("replication_factor", "session_timeout_s"),
+}
+"""Settings of the log that are no credentials."""
 CLIENT, SECRET, PASSWORD = "combee-scan", "a secret word", "opens the key"
 WHOLE = Credentials(
     security_protocol="SASL_SSL",
@@ -158,3 +164,9 @@ def test_where_the_refusal_names_no_topic_all_are_told_that_it_can_mean() -> Non
         raise TopicAuthorizationFailedError
     assert "to Read on one of the topics combee.commands, combee.updates: kafka-acls" in str(error.value)
     assert str(error.value).endswith("--topic combee.commands --topic combee.updates")
+
+
+def test_credentials_are_the_settings_of_the_same_names_with_the_same_defaults_and_secrets() -> None:
+    settings = {name: field for name, field in KafkaSettings.model_fields.items() if name not in LAYOUT}
+    assert {name: field.default for name, field in settings.items()} == asdict(Credentials())
+    assert set(KafkaSettings.secret_fields()) == set(SECRETS)

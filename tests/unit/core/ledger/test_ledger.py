@@ -481,38 +481,6 @@ def test_what_is_left_out_must_be_there_and_allowed(
     assert all(one.startswith("left out: ") and words in one for one in violations)
 
 
-def in_parts(update: Update, *parts: tuple[int, ...], combine_tokens: int = 100) -> Update:
-    """Return an update whose root asked by topic."""
-    result = update.result.model_copy(update={"parts": parts})
-    return changed(update, combine_tokens=combine_tokens).model_copy(update={"result": result})
-
-
-def test_a_combine_may_ask_in_parts_where_the_plan_says_so() -> None:
-    found = facts()
-    found.updates = [(at, in_parts(update, (0, 2), (1,))) for at, update in found.updates]
-    assert found.judge().violations == ()
-
-
-@pytest.mark.parametrize(
-    ("parts", "combine_tokens", "words"),
-    [
-        (((0,), (1,)), 0, "its plan does not allow"),
-        (((0,), (2,)), 100, "lack proposals or share them"),
-        (((0, 1), (1,)), 100, "lack proposals or share them"),
-    ],
-)
-def test_parts_must_hold_every_proposal_once_and_be_planned(
-    parts: tuple[tuple[int, ...], ...], combine_tokens: int, words: str
-) -> None:
-    found = facts()
-    found.updates = [
-        (at, in_parts(update, *parts, combine_tokens=combine_tokens)) for at, update in found.updates
-    ]
-    violations = found.judge().violations
-    assert violations
-    assert all(one.startswith("parts: ") and words in one for one in violations)
-
-
 def test_a_failed_update_may_have_seen_less() -> None:
     made = facts()
     made.spoil_update(2, seen=(), operations=(), status="failed")

@@ -13,14 +13,14 @@ from combee.core.formats.render import SETTLED_AFTER, ace_lines, ace_lines_by_ag
 from combee.core.methods import ace, consolidation, gepa
 from combee.core.playbook.sections import slug
 from combee.core.prompt import as_fields, as_items, as_line, estimate_tokens, fence, free_mark
-from combee.sim.inprocess import as_request
-from combee.sim.prefix_cache import PrefixCache
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.scan import Operation, OperationKind
+from combee_sim.inprocess import as_request
+from combee_sim.prefix_cache import PrefixCache
 from support.prompts import (
     FOLDER,
     HOW,

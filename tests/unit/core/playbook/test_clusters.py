@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from combee.core.playbook.clusters import MOST_IN_CLUSTER, clusters, has_grown, mostly_harmful, within
 from combee.core.prompt import entry_tokens
-from combee.sim.family.family import lessons
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
+from combee_sim.family.family import lessons
 from support.rows import each_row
 
 ROOM = 10**6

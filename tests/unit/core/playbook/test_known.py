@@ -7,11 +7,11 @@ import pytest
 from combee.core.playbook.known import of_combine, of_group, plausible, texts_of, word_for_word
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
-from combee.sim.family.family import lessons
 from combee_schemas.base import Shown
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
+from combee_sim.family.family import lessons
 from support.rows import each_row
 
 ITEMS = [("r-1",), ("r-2",), ("r-3",)]

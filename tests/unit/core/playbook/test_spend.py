@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 from combee.cli.learn.learning import Learning
 from combee.cli.status import log_status
 from combee.core.playbook.spend import (
-    DAY_MS,
     MOST,
     UNCAPPED,
     OtherLine,
@@ -30,7 +29,7 @@ from combee.ports import Outgoing
 from combee.settings.group import SettingsError
 from combee.settings.loading import load_settings
 from combee_schemas import topics
-from combee_schemas.base import Usage
+from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Playbook, Spend

@@ -11,11 +11,11 @@ from combee.core.playbook.operations import normalise
 from combee.core.similarity.lessons import Index, _indexed, at_odds, index_of, same_lesson
 from combee.core.similarity.overlap import contradicts
 from combee.core.similarity.wording import wording
-from combee.sim.family.conventions import possible
-from combee.sim.family.family import lessons
-from combee.sim.family.insights import insight
-from combee.sim.family.quantities import QUANTITIES
 from combee_schemas.playbook import Entry, Playbook
+from combee_sim.family.conventions import possible
+from combee_sim.family.family import lessons
+from combee_sim.family.insights import insight
+from combee_sim.family.quantities import QUANTITIES
 from support.rows import each_row
 
 SAME = [

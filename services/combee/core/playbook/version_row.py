@@ -1,0 +1,35 @@
+"""One version without its entries, as lists of versions show it."""
+
+from collections import Counter
+from typing import Any
+
+from combee.core.playbook.probation import counts
+from combee_schemas.playbook import Playbook
+
+
+def version_row(playbook: Playbook) -> dict[str, Any]:
+    """Return where a version came from, what it changed, and what its batch came to.
+
+    A version that a command made is based on the version before it.
+    """
+    batch = playbook.batch
+    plan = batch.plan if batch else None
+    return {
+        "version": playbook.version,
+        "origin": playbook.origin,
+        "issued_by": playbook.issued_by,
+        "batch_sequence": plan.sequence if plan else None,
+        "batch_id": plan.batch_id if plan else "",
+        "base_version": plan.base_version if plan else playbook.version - 1,
+        "staleness": plan.staleness if plan else 0,
+        "reflections": playbook.reflections,
+        "sources": dict(batch.sources) if batch else {},
+        "model_calls": playbook.usage.calls,
+        "retention": batch.retention if batch else (),
+        "audit": batch.audit if batch else (),
+        "degraded": batch.degraded if batch else False,
+        "closed_at_ms": plan.closed_at_ms if plan else 0,
+        **counts(playbook),
+        "changes": dict(Counter(change.kind for change in playbook.changes)),
+        "created_at_ms": playbook.created_at_ms,
+    }

@@ -1,1 +1,0 @@
-"""The law of context overload, and how it was fitted."""

@@ -1,0 +1,1 @@
+"""The law of context overload, and material for it."""

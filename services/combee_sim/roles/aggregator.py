@@ -1,0 +1,233 @@
+"""The stand-in as aggregator, summariser and writer: it keeps the share of distinct lessons that the law allows."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from combee_schemas.digests import digest
+from combee_sim.chance import draw
+from combee_sim.family.lessons import Item, ShownEntry, entries_in, key, section_of, subject
+from combee_sim.family.wordings import plain
+from combee_sim.law.law import LAW, Law
+from combee_sim.modes import NO_MODES, Modes
+from combee_sim.roles.failing import Failing
+from combee_sim.roles.reading import NO_RULES, Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one call has to carry: its items, the distinct lessons in them, the tokens the law counts."""
+
+    items: tuple[Item, ...]
+    distinct: tuple[str, ...]
+    tokens: float
+    failing: Failing = field(default_factory=Failing)
+
+
+def load(reading: Reading, law: Law = LAW) -> Load:
+    """Return what a call reads; its tokens are what ``law`` counts."""
+    return _load(reading, reading.items(), law, Failing())
+
+
+def _load(reading: Reading, items: tuple[Item, ...], law: Law, failing: Failing) -> Load:
+    text_chars = sum(map(_text_chars, reading.objects))
+    entries = [entry.content for entry in reading.entries]
+    return Load(
+        items=items,
+        distinct=_without_conflicts(_by_lesson(items), failing),
+        tokens=law.count(entries, [item.lesson for item in items], text_chars),
+        failing=failing,
+    )
+
+
+def aggregate(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> dict[str, Any]:
+    """Return operations for the lessons kept of a call's reflections or proposals, or on clusters of entries."""
+    asked = [value for value in reading.objects if "cluster" in value]
+    if asked:
+        return _consolidate(asked)
+    read, kept = keep(reading, seed, law, modes)
+    known = {name: entry for entry in reading.entries if (name := subject(entry.content))}
+    held = {key(entry.content): entry.content for entry in reversed(reading.entries)}
+    by_lesson = _by_lesson(read.items)
+    statements = [items for lesson in kept for items in read.failing.statements(by_lesson[lesson])]
+    said_already = [_entry_of(items, reading, read.failing) for items in statements]
+    return {
+        "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
+        "operations": [
+            *(
+                _operation(items, known, held, read.failing)
+                for items, entry_id in zip(statements, said_already, strict=True)
+                if not entry_id
+            ),
+            *_made_up(read),
+        ],
+        "dropped": [item.n for item in read.items if key(item.lesson) not in read.distinct],
+        "known": [
+            {"n": item.n, "entry_id": entry_id}
+            for items, entry_id in zip(statements, said_already, strict=True)
+            if entry_id
+            for item in items
+        ],
+    }
+
+
+def _entry_of(items: Sequence[Item], reading: Reading, failing: Failing) -> str:
+    """Return the entry that says a lesson already, where the prompt asks for it and the call sees it."""
+    if not any('"known"' in line for line in reading.lines) or any(item.kind != "ADD" for item in items):
+        return ""
+    lesson = min(item.lesson for item in items)
+    same = [entry for entry in reading.entries if key(entry.content) == key(lesson)]
+    seen = same and (
+        failing.modes.paraphrase is None or failing.said(lesson, same[0].content) == same[0].content
+    )
+    return same[0].id if seen else ""
+
+
+def _consolidate(asked: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return MERGE for entries of a cluster that are one lesson, and REMOVE for those that harm; no law applies."""
+    operations: list[dict[str, Any]] = []
+    for cluster in asked:
+        by_lesson: dict[str, list[ShownEntry]] = defaultdict(list)
+        for entry in entries_in(str(cluster.get("entries", "")).splitlines()):
+            by_lesson[subject(entry.content) or key(entry.content)].append(entry)
+        for entries in by_lesson.values():
+            ids = [entry.id for entry in entries]
+            if cluster["cluster"] == "harmful":
+                operations += [{"type": "REMOVE", "entry_ids": [entry_id]} for entry_id in ids]
+            elif len(ids) > 1:
+                operations.append({"type": "MERGE", "entry_ids": ids, "content": entries[0].content})
+    reasoning = "Simulated: one entry for each lesson."
+    return {"reasoning": reasoning, "operations": operations, "dropped": [], "known": []}
+
+
+def keep(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> tuple[Load, list[str]]:
+    """Return what a call reads, and the keys of the lessons that the law lets it keep."""
+    items = reading.items()
+    causes = _causes(seed, items, [entry.content for entry in reading.entries])
+    read = _load(reading, items, law, Failing(modes, causes))
+    return read, _keep(read, law, causes)
+
+
+def _by_lesson(items: Iterable[Item]) -> dict[str, list[Item]]:
+    by_lesson: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        by_lesson[key(item.lesson)].append(item)
+    return by_lesson
+
+
+def _text_chars(value: Mapping[str, Any]) -> int:
+    return sum(len(text) for text in value.values() if isinstance(text, str))
+
+
+def _causes(seed: int, items: Iterable[Item], entries: Iterable[str]) -> tuple[str | int, ...]:
+    """Name what the draw depends on: lessons as a multiset and the playbook's, never order or wording."""
+    read = sorted(Counter(key(item.lesson) for item in items).items())
+    known = sorted({key(entry) for entry in entries})
+    return (seed, digest(*(f"{count} {lesson}" for lesson, count in read)).hex(), digest(*known).hex())
+
+
+def _without_conflicts(by_lesson: Mapping[str, Sequence[Item]], failing: Failing) -> tuple[str, ...]:
+    """Of lessons that contradict each other keep the one more items carry, then the longer one."""
+    best: dict[str, str] = {}
+    for lesson, items in by_lesson.items():
+        about = subject(items[0].lesson) or lesson
+        if not failing.sees_contradiction(about):
+            about = lesson
+        rank = (len(items), len(lesson), lesson)
+        rival = best.get(about)
+        if rival is None or rank > (len(by_lesson[rival]), len(rival), rival):
+            best[about] = lesson
+    return tuple(sorted(best.values()))
+
+
+def _keep(read: Load, law: Law, causes: Sequence[str | int]) -> list[str]:
+    """Keep the law's share of the lessons; a draw rounds the count, another says which."""
+    count = int(len(read.distinct) * law.keep_fraction(read.tokens) + draw("count", *causes))
+    return sorted(read.distinct, key=lambda lesson: draw("which", lesson, *causes))[:count]
+
+
+def _operation(
+    items: Sequence[Item], known: Mapping[str, ShownEntry], held: Mapping[str, str], failing: Failing
+) -> dict[str, Any]:
+    lesson = min(item.lesson for item in items)
+    kind, entry_ids = _target(items, lesson, known, failing)
+    return {
+        "type": kind,
+        "section": section_of(plain(lesson)),
+        "content": failing.said(lesson, held.get(key(lesson))),
+        "entry_ids": list(entry_ids),
+        "sources": sorted({item.n for item in items}),
+    }
+
+
+def _target(
+    items: Sequence[Item], lesson: str, known: Mapping[str, ShownEntry], failing: Failing
+) -> tuple[str, tuple[str, ...]]:
+    """Correct an entry that contradicts the lesson, pass a proposed correction on, add the rest."""
+    entry = known.get(subject(lesson) or "")
+    contradicted = entry is not None and key(entry.content) != key(lesson)
+    if entry is not None and contradicted and failing.sees_contradiction(f"entry {lesson}"):
+        return "UPDATE", (entry.id,)
+    proposed: Iterator[Item] = (item for item in items if item.kind in ("UPDATE", "MERGE") and item.entry_ids)
+    corrections = sorted((item.kind, item.entry_ids) for item in proposed)
+    return corrections[-1] if corrections else ("ADD", ())
+
+
+def _made_up(read: Load) -> Iterator[dict[str, Any]]:
+    for lesson in read.failing.inventions() if read.items else ():
+        yield {
+            "type": "ADD",
+            "section": section_of(plain(lesson)),
+            "content": lesson,
+            "entry_ids": [],
+            "sources": [read.failing.source(lesson, read.items)],
+        }
+
+
+def summarise(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> dict[str, Any]:
+    """Return the lessons kept of a call's reflections or summary lines, each verbatim, once."""
+    read, kept = keep(reading, seed, law, modes)
+    return {
+        "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
+        "summary_lines": list(_said(read, kept)),
+    }
+
+
+def _said(read: Load, kept: Sequence[str]) -> Iterator[str]:
+    """Yield what is said of the lessons kept, as it was first said, and what is made up."""
+    by_lesson = _by_lesson(read.items)
+    for lesson in kept:
+        for items in read.failing.statements(by_lesson[lesson]):
+            yield read.failing.said(items[0].lesson, None)
+    yield from read.failing.inventions() if read.items else ()
+
+
+def write(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> dict[str, Any]:
+    """Return the current text with what is kept of the records' or versions' lessons, between fences.
+
+    Lines of the current text are read like a playbook's entries and stay, unless a kept lesson contradicts them.
+    """
+    current = _current(reading)
+    entries = tuple(ShownEntry(id="", content=line) for line in current)
+    read, kept = keep(replace(reading, entries=entries), seed, law, modes)
+    lines = list(_merged(current, list(_said(read, kept)))) or [NO_RULES]
+    summary = f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept."
+    return {"text": "\n".join([summary, "```", *lines, "```"])}
+
+
+def _current(reading: Reading) -> tuple[str, ...]:
+    """Return the lines there are; a lone one in brackets is a remark that there is none."""
+    lines = tuple(line for line in reading.current_text() if line.strip() not in {"", NO_RULES})
+    is_remark = len(lines) == 1 and lines[0].startswith("(") and lines[0].endswith(")")
+    return () if is_remark else lines
+
+
+def _merged(current: Sequence[str], kept: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the next text: a lesson takes the place of the line that says otherwise."""
+    about: dict[str, str] = {}
+    others = [lesson for lesson in kept if about.setdefault(subject(lesson) or key(lesson), lesson) != lesson]
+    for line in current:
+        yield about.pop(subject(line) or key(line), line)
+    yield from about.values()
+    yield from (lesson for lesson in others if lesson not in current)

@@ -1,0 +1,79 @@
+"""What the stand-in gets wrong when it is told to fail: in a reflection, and in a call that aggregates."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from combee_sim.chance import draw
+from combee_sim.family.falsehoods import invented, opposite
+from combee_sim.family.lessons import Item
+from combee_sim.family.wordings import in_words
+from combee_sim.modes import NO_MODES, NOTICED, Modes
+
+CORRELATED_LESSONS = 8
+"""So many invented lessons recur, others with each seed."""
+REWORDED = 0.2
+"""The chance that an aggregator says in other words what it passes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """The failures of one call: which modes are on, and what chance depends on."""
+
+    modes: Modes = NO_MODES
+    causes: tuple[str | int, ...] = ()
+
+    def reflected(self, lesson: str, seed: int) -> str:
+        """Return what a reflector says instead of a lesson; where there is none, it says none."""
+        modes, said = self.modes, lesson
+        if not lesson:
+            return lesson
+        if self._happens(modes.correlated, "correlated"):
+            which = int(draw("which falsehood", *self.causes) * CORRELATED_LESSONS)
+            said = invented("correlated", seed, which)
+        elif self._happens(modes.contradictions, "contradiction"):
+            said = opposite(lesson) or lesson
+        return said if modes.paraphrase is None else in_words(said, draw("wording", *self.causes))
+
+    def statements(self, items: Sequence[Item]) -> Iterator[list[Item]]:
+        """Yield the items of one lesson by what is said apart: wordings stay that are not seen to be the same."""
+        wordings: dict[str, list[Item]] = defaultdict(list)
+        for item in items:
+            wordings["" if self.modes.paraphrase is None else item.lesson].append(item)
+        first, *others = sorted(wordings)
+        apart = [wording for wording in others if not self._sees_repeat(wording)]
+        together = [item for wording in wordings if wording not in apart for item in wordings[wording]]
+        yield sorted(together, key=lambda item: item.lesson != first)
+        for wording in apart:
+            yield wordings[wording]
+
+    def said(self, lesson: str, held: str | None) -> str:
+        """Return how a call words a lesson that it passes on; ``held``: how an entry says the same already."""
+        if self.modes.paraphrase is None:
+            return lesson
+        if held is not None and self._sees_repeat(f"{held} / {lesson}"):
+            return held
+        if self._happens(REWORDED, "reworded", lesson):
+            return in_words(lesson, draw("other words", lesson, *self.causes))
+        return lesson
+
+    def sees_contradiction(self, about: str) -> bool:
+        """Return whether a call notices that texts about something contradict each other."""
+        return not self.modes.contradictions or self._happens(NOTICED, "noticed", about)
+
+    def inventions(self) -> Iterator[str]:
+        """Yield the lessons that a call makes up."""
+        count = int(self.modes.invented + draw("inventions", *self.causes))
+        for n in range(count):
+            lesson = invented("call", *self.causes, n)
+            yield self.said(lesson, None)
+
+    def source(self, lesson: str, items: Sequence[Item]) -> int:
+        """Return the number of the item that an invented lesson is said to rest on."""
+        return items[int(draw("source", lesson, *self.causes) * len(items))].n
+
+    def _sees_repeat(self, wording: str) -> bool:
+        return self._happens(self.modes.paraphrase or 0.0, "merged", wording)
+
+    def _happens(self, chance: float, *what: str) -> bool:
+        return chance > 0 and draw(*what, *self.causes) < chance
