@@ -38,7 +38,7 @@ class Probation(Value):
 
 
 class PlanSettings(Sparse):
-    """Whatever shapes a prompt or a tree, as it stood when the batch was cut; 0 and empty: unknown (version 1).
+    """Whatever shapes a prompt or a tree, as it stood when the batch was cut.
 
     Workers go by these, never by their own configuration: they cannot disagree, and a replay is exact.
     """

@@ -8,7 +8,7 @@ from combee.core.dead_letters.resending import is_proven
 from combee.ports import Log, PoisonError, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.dead_letter import Attempt, DeadLetter, claimed_attempt
-from combee_schemas.errors import NewerVersionError
+from combee_schemas.errors import OtherVersionError
 from combee_schemas.reflection import Reflection
 
 LETTERS = topics.DEAD_LETTERS.name
@@ -22,7 +22,7 @@ async def attempt_of(log: Log, record: Record, reflection: Reflection) -> tuple[
     Raises
     ------
     PoisonError
-        If a newer service wrote what stands where the headers say: whoever wrote them must not stop this one.
+        If another release wrote what stands where the headers say: whoever wrote them must not stop this one.
     """
     claim = claimed_attempt(record.headers)
     if claim is None:
@@ -40,5 +40,5 @@ async def _letter(log: Log, claim: Attempt) -> DeadLetter | None:
     record = (await log.read_at(source, [claim.letter.offset])).get(claim.letter.offset)
     try:
         return topics.DEAD_LETTERS.read_or_none(record)
-    except NewerVersionError as error:
+    except OtherVersionError as error:
         raise PoisonError(f"whether it is a repeat cannot be read: {error}") from error

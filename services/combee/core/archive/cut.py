@@ -79,8 +79,8 @@ def read(topic: AnyTopic, record: Record) -> Message | None:
 
     Raises
     ------
-    NewerVersionError
-        If a newer service wrote it.
+    OtherVersionError
+        If a service of another release wrote it.
     """
     for kind in (topic.message, *topic.beside):
         try:

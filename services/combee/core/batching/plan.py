@@ -237,18 +237,11 @@ def plan_hash(batch: Batch) -> str:
 
 
 def same_plan(batch: Batch, recorded: Batch, *, templates: bool) -> bool:
-    """Return whether a batch is cut as a recorded one was; ``templates``: and its prompts are written alike.
-
-    Version 1 recorded no settings: there, what follows from them must be the same.
-    """
-    known = recorded.plan.settings
-    if not recorded.plan.sha256:
-        settings = known
-    elif not templates:
+    """Return whether a batch is cut as a recorded one was; ``templates``: and its prompts are written alike."""
+    settings, known = batch.plan.settings, recorded.plan.settings
+    if not templates:
         wording = {name: getattr(known, name) for name in ("templates", "prompts", "playbook_tokens")}
-        settings = batch.plan.settings.model_copy(update=wording)
-    else:
-        settings = batch.plan.settings
+        settings = settings.model_copy(update=wording)
     plan = batch.plan.model_copy(update={"settings": settings})
     return plan_hash(batch.model_copy(update={"plan": plan})) == plan_hash(recorded)
 

@@ -461,7 +461,6 @@ def test_ids_never_change() -> None:
     assert identity.batch_id("support/refunds", 1) == "b-667c0ea9646ca52d2c4d802b"
     assert identity.node_id("b-667c0ea9646ca52d2c4d802b", 1, 0) == "n-98107749dc68e5cb412caea5"
     assert identity.reflection_id("support/refunds", "t-1") == "r-7812dec0ae5fe9fd3242cc12"
-    assert identity.earlier_reflection_id("t-1") == "r-8092b36d71a46d1d1344931c"
 
 
 @given(
