@@ -32,7 +32,7 @@ counted = pytest.mark.parametrize("counts", COUNTS, ids=str)
 
 
 @pytest.fixture(name="archive")
-async def archive_of_version_1(tmp_path: Path) -> Path:
+async def archive_of_everything(tmp_path: Path) -> Path:
     """Return the archive of a log with everything in it: batches under way, dead letters, commands, labels."""
     path = tmp_path / "archive"
     await archived(recorded(ManualClock()), path)

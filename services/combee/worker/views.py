@@ -255,14 +255,14 @@ class Playbooks:
         """Return the newest version known, of a deleted playbook what remains; version 0 if there is none."""
         return self.view.get(name) or self.view.get(deleted_key(name)) or empty(name)
 
-    async def exactly(self, name: str, version: int, history_offset: int) -> Playbook:
-        """Return one version, from memory or from its place in ``history``."""
+    async def exactly(self, name: str, version: int) -> Playbook:
+        """Return one version, from memory or from ``history``."""
         if version == 0:
             return empty(name)
         latest = self.latest(name)
         if latest.version == version:
             return latest
-        playbook = await self.history.at(name, version, history_offset)
+        playbook = await self.history.exactly(name, version, latest)
         if playbook is None:
-            raise TransientError(f"history has no record of {name} at {history_offset} yet")
+            raise TransientError(f"history has no version {version} of {name} yet")
         return playbook

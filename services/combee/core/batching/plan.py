@@ -30,7 +30,6 @@ class Base:
     version: int
     sequence: int
     """The last batch it contains."""
-    history_offset: int
 
 
 def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
@@ -58,7 +57,6 @@ def _header(playbook: str, sequence: int, settings: PlanSettings, base: Base) ->
         "settings": settings,
         "base_version": base.version,
         "base_sequence": base.sequence,
-        "base_history_offset": base.history_offset,
     }
 
 

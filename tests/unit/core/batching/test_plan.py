@@ -212,7 +212,7 @@ def planned(
         [member(offset) for offset in range(len(sizes))],
         sizes,
         settings=policy,
-        base=Base(version=3, sequence=3, history_offset=9),
+        base=Base(version=3, sequence=3),
         reason="size",
         batch_size=len(sizes),
         through_offset=len(sizes) - 1,
@@ -446,11 +446,7 @@ def test_groups_carry_their_reflections_and_spread_over_partitions() -> None:
         assert [(one.offset, one.reflection) for one in group.members] == [
             (one.offset, bodies[one.offset]) for one in dealt
         ]
-        assert (group.manifest_offset, group.plan.base_version, group.plan.base_history_offset) == (
-            77,
-            3,
-            9,
-        )
+        assert (group.manifest_offset, group.plan.base_version) == (77, 3)
 
 
 # ---- names

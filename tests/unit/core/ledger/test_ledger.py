@@ -84,7 +84,7 @@ def manifest(sequence: int, members: Sequence[Member]) -> Batch:
         members,
         [100] * len(members),
         settings=POLICY,
-        base=Base(version=sequence - 1, sequence=sequence - 1, history_offset=-1),
+        base=Base(version=sequence - 1, sequence=sequence - 1),
         reason="size",
         batch_size=len(members),
         through_offset=members[-1].offset,
