@@ -31,7 +31,7 @@ async def in_process(model: LanguageModel, reflections: Sequence[Reflection]) ->
         members,
         [SIZE_BYTES] * len(members),
         settings=PRODUCT,
-        base=plan.Base(version=0, sequence=0, history_offset=-1),
+        base=plan.Base(version=0, sequence=0),
         reason="size",
         batch_size=len(members),
         through_offset=len(members) - 1,

@@ -53,7 +53,7 @@ def _batch() -> Batch:
         members,
         [500] * REFLECTIONS,
         settings=plan_settings(BatchSettings(), 16_000),
-        base=Base(version=0, sequence=0, history_offset=-1),
+        base=Base(version=0, sequence=0),
         reason="size",
         batch_size=REFLECTIONS,
         through_offset=REFLECTIONS - 1,

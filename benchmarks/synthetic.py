@@ -66,7 +66,7 @@ def manifest(name: str, sequence: int) -> Batch:
         members,
         [200] * PER_BATCH,
         settings=PRODUCT,
-        base=plan.Base(version=sequence - 1, sequence=sequence - 1, history_offset=sequence - 2),
+        base=plan.Base(version=sequence - 1, sequence=sequence - 1),
         reason="size",
         batch_size=PER_BATCH,
         through_offset=members[-1].offset,

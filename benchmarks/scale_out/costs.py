@@ -192,7 +192,7 @@ def _batch(bodies: Mapping[int, Reflection]) -> Batch:
         members,
         [REFLECTION_BYTES] * len(members),
         settings=PRODUCT,
-        base=plan.Base(version=0, sequence=0, history_offset=-1),
+        base=plan.Base(version=0, sequence=0),
         reason="size",
         batch_size=len(members),
         through_offset=len(members) - 1,

@@ -22,6 +22,8 @@ HEADER, RECORD, TOTALS, DIGEST = b"H", b"R", b"T", b"D"
 FRAME = struct.Struct(">cI")
 MOST_FRAME_BYTES = 16 * KIB * KIB
 """A longer frame is refused before it is read; the largest record of Kafka's default limits has a sixteenth of it."""
+FORMAT = 2
+"""The format of topics and archives. It rises when older records are read no longer, or mean something else."""
 NONE = -1
 """As a length: there is no key, or no value. As a position: a group has none on this partition."""
 
@@ -56,6 +58,7 @@ class ArchiveHeader(Message):
     """What the file holds; its version is that of the format."""
 
     type: ClassVar[str] = "archive"
+    version_number: ClassVar[int] = FORMAT
 
     prefix: str
     playbook: str = ""

@@ -134,7 +134,7 @@ class Value(BaseModel):
 class Sparse(Value):
     """A value that does not write the fields of ``UNWRITTEN`` at their defaults; readers fill them in.
 
-    They came later, and hashes of what was written before them must hold; or a record holds many of them.
+    Most values have them there, and a record may hold many of these.
     """
 
     UNWRITTEN: ClassVar[tuple[str, ...]]

@@ -55,5 +55,5 @@ class Batch(Sparse, Message):
     oldest_beyond_offset: int = -1
     """Where the first batch of this partition stood that took reflections beyond one that waits still, because its
     source had filled its share; −1: none."""
-    max_inflight_batches: int = 0
-    """How many batches might lack a version at once when this one closed; 0: unknown."""
+    max_inflight_batches: int = 1
+    """How many batches might lack a version at once when this one closed."""

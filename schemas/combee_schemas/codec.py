@@ -15,7 +15,7 @@ import msgpack
 from pydantic import TypeAdapter, ValidationError
 
 from combee_schemas.base import Message, Part, Value
-from combee_schemas.errors import NewerVersionError
+from combee_schemas.errors import OtherVersionError
 from combee_schemas.upcasts import UPCASTS
 
 M = TypeVar("M", bound=Message)
@@ -55,14 +55,14 @@ def encode(message: Message) -> bytes:
 
 
 def decode(raw: bytes | None, kind: type[M]) -> M:
-    """Return the message in a record value; older versions are upcast.
+    """Return the message in a record value; an older version is upcast where there is an upcast.
 
     Raises
     ------
     CodecError
         Always this one, whatever is wrong with the bytes.
-    NewerVersionError
-        If nothing is, but only a newer process can read them.
+    OtherVersionError
+        If nothing is, but only another release can read them.
     """
     if raw is None:
         raise CodecError(f"a tombstone is not a {kind.type}")
@@ -224,10 +224,11 @@ def _open(raw: bytes, kind: type[Message]) -> tuple[int, dict[str, Any]]:
 
 def _upcast(version: int, body: dict[str, Any], kind: type[Message]) -> dict[str, Any]:
     known = kind.version_number
-    if known < version <= known + VERSIONS_AHEAD:
-        raise NewerVersionError(kind, version)
-    if not 1 <= version <= known:
+    if not 1 <= version <= known + VERSIONS_AHEAD:
         raise CodecError(f"unknown version {version} of {kind.type}; this reader knows up to {known}")
-    for old in range(version, kind.version_number):
-        body = UPCASTS[kind.type, old](body)
+    steps = [UPCASTS.get((kind.type, old)) for old in range(version, known)]
+    if version > known or None in steps:
+        raise OtherVersionError(kind, version)
+    for step in filter(None, steps):
+        body = step(body)
     return body

@@ -21,16 +21,20 @@ class ConfigurationError(FatalError):
     """With what the process ends; wrong usage of the command line is the same."""
 
 
-class NewerVersionError(ConfigurationError):
-    """A newer writer's record: nothing is wrong with it, this process must be upgraded.
+class OtherVersionError(ConfigurationError):
+    """A record of a version that this process does not read: nothing is wrong with it, the process is the wrong one.
 
     It is no ``CodecError``: who passes over or buries what cannot be read must not do so with this.
     """
 
     def __init__(self, kind: "type[Message]", version: int) -> None:
-        known = (
-            f"of type {kind.type}, version {version}; this process knows up to version"
-            f" {kind.version_number}: upgrade it"
+        known, is_newer = kind.version_number, version > kind.version_number
+        remedy = (
+            f"knows up to version {known}: upgrade it"
+            if is_newer
+            else f"reads version {known} alone: upgrade what wrote it"
         )
-        self.for_a_dead_letter = f"it is {known}, then 'combee dlq retry' sends the record again"
-        super().__init__(f"a record is {known} (the record stays where it is, nothing is lost)")
+        text = f"of type {kind.type}, version {version}; this process {remedy}"
+        again = ", then 'combee dlq retry' sends the record again" if is_newer else ""
+        self.for_a_dead_letter = f"it is {text}{again}"
+        super().__init__(f"a record is {text} (the record stays where it is, nothing is lost)")

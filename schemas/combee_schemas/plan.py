@@ -38,7 +38,7 @@ class Probation(Value):
 
 
 class PlanSettings(Sparse):
-    """Whatever shapes a prompt or a tree, as it stood when the batch was cut; 0 and empty: unknown (version 1).
+    """Whatever shapes a prompt or a tree, as it stood when the batch was cut.
 
     Workers go by these, never by their own configuration: they cannot disagree, and a replay is exact.
     """
@@ -144,8 +144,6 @@ class Plan(Sparse):
     base_version: int
     base_sequence: int = 0
     """The last batch that ``base_version`` contains."""
-    base_history_offset: int = -1
-    """Where ``base_version`` stands in this playbook's partition of ``history``; −1 for version 0."""
     through_offset: int = -1
     """Every reflection of this playbook at or below this offset is in this batch or an earlier one."""
     reflections: int

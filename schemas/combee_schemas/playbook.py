@@ -151,7 +151,7 @@ class AppliedBatch(Value):
     retention: tuple[float, ...] = ()
     """Share of its reflections that were new or known after each level, and in the playbook."""
     audit: tuple[LevelAudit, ...] = ()
-    """What became of them at each level, and in the playbook; empty: an older writer did not say."""
+    """What became of them at each level, and in the playbook; empty: it had none."""
     carried: int = 0
     """Proposals that code passed on because no combine mentioned them."""
     sources: dict[str, int] = Field(default_factory=dict)
@@ -265,8 +265,7 @@ class Playbook(Message):
     issued_by: str = ""
     """Who asked for this version (``Command.issued_by``); empty: a batch."""
     revoked: tuple[str, ...] = ()
-    """The reflections that this version took back, as its rules chose them; versions after it keep the rules alone.
-    Older writers: all that had been taken back by then."""
+    """The reflections that this version took back, as its rules chose them; later versions keep the rules alone."""
     revocations: tuple[Revocation, ...] = ()
     """All rules, oldest first; later reflections of a source that one names never count either."""
     again: tuple[Asked, ...] = ()

@@ -50,7 +50,7 @@ class Seen(Sparse):
     tags: tuple[BulletTag, ...] = ()
     """Of a reflection that says what its agent was shown."""
     shown_version: int | None = None
-    """The version that its agent was shown, as its producer says; None: not said, as older writers never did."""
+    """The version that its agent was shown, as its producer says; None: it does not say."""
     source: Source | None = None
 
 

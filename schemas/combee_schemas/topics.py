@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from combee_schemas.answer import Answer
-from combee_schemas.archive import Restoring
+from combee_schemas.archive import FORMAT, Restoring
 from combee_schemas.base import DAY_MS, Message
 from combee_schemas.batch import Batch
 from combee_schemas.canary import CanaryStatistics
@@ -19,7 +19,7 @@ from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter, HeldBack, Resolution
 from combee_schemas.digests import spread
 from combee_schemas.erasure import Erasure
-from combee_schemas.errors import NewerVersionError
+from combee_schemas.errors import OtherVersionError
 from combee_schemas.evaluation import Evaluation
 from combee_schemas.gate import Decision, Verdict
 from combee_schemas.murmur2 import hashed
@@ -101,19 +101,19 @@ class Topic(Generic[M]):
         ------
         CodecError
             Whatever is wrong with its bytes.
-        NewerVersionError
-            On a topic that only services write, if a newer one wrote it.
+        OtherVersionError
+            On a topic that only services write, if one of another release wrote it.
         """
         return self.decoded(record.value, self.message)
 
     def decoded(self, value: bytes | None, kind: type[K]) -> K:
         """Return a message of a kind that this topic has; ``read`` says what it raises.
 
-        A version ahead in a topic that agents write proves no newer service: anybody can claim one.
+        Another version in a topic that agents write proves no other service: anybody can claim one.
         """
         try:
             return decode(value, kind)
-        except NewerVersionError as error:
+        except OtherVersionError as error:
             if not self.is_open:
                 raise
             raise CodecError(error.for_a_dead_letter) from error
@@ -123,8 +123,8 @@ class Topic(Generic[M]):
 
         Raises
         ------
-        NewerVersionError
-            As for ``read``: what a newer service wrote is not passed over.
+        OtherVersionError
+            As for ``read``: what a service of another release wrote is not passed over.
         """
         try:
             return self.read(record) if record else None
@@ -444,3 +444,5 @@ RESTORING = Topic(
     read_by=("cli",),
 )
 """There only while an archive is being read into a prefix: no service starts then, so it is not on the map."""
+FORMAT_MARK = f"format-{FORMAT}"
+"""The topic, without records, whose name says which format a prefix has; it is made before the others."""

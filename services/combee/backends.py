@@ -21,7 +21,7 @@ from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
 from combee.settings.sources import DeclaredSource, SourceSettings
 from combee_schemas.base import ProvenBy
-from combee_schemas.topics import BROKERS_TIME, REFLECTIONS, RESTORING, TIMES
+from combee_schemas.topics import BROKERS_TIME, FORMAT_MARK, REFLECTIONS, RESTORING, TIMES
 
 if TYPE_CHECKING:
     from combee.adapters.openai.embedder import OpenAIEmbedder
@@ -177,7 +177,7 @@ async def topic_problems(settings: Settings, connected: Connection) -> list[str]
     """Return what is wrong with the topics, each with its remedy."""
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
     async with KafkaAdmin(connected).connected() as admin:
-        have = await admin.describe(wanted.topic.name for wanted in want)
+        have = await admin.describe([FORMAT_MARK, *(wanted.topic.name for wanted in want)])
         is_half_restored = await _is_being_restored(admin)
     current = {n: layout.Existing(partitions=t.partitions, config=t.config) for n, t in have.items()}
     prefix = settings.kafka.topic_prefix
@@ -208,7 +208,8 @@ async def create_topics(settings: Settings, connected: Connection) -> list[str]:
     Raises
     ------
     ConfigurationError
-        If nothing is there yet, and the prefix lies within another deployment's or that one in it.
+        If nothing is there yet, and the prefix lies within another deployment's or that one in it; or if what is
+        there has another format.
     """
     admin = KafkaAdmin(connected)
     known = await admin.all_names()
@@ -218,7 +219,12 @@ async def create_topics(settings: Settings, connected: Connection) -> list[str]:
             f"{connected.prefix} and {', '.join(others)} lie within one another, so that rights on the one would be"
             f" rights on the other: choose another COMBEE_TOPIC_PREFIX, such as {connected.prefix.replace('.', '-')}"
         )
+    prefix = connected.full("")
+    names = (name.removeprefix(prefix) for name in known if name.startswith(prefix))
+    if (problem := layout.other_format(connected.prefix, names)) is not None:
+        raise ConfigurationError(problem)
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
+    await admin.create(FORMAT_MARK, 1, settings.kafka.replication_factor, {})
     made = await admin.create_all(
         {wanted.topic.name: (wanted.partitions, wanted.topic.config()) for wanted in want},
         settings.kafka.replication_factor,

@@ -69,7 +69,7 @@ async def with_revoked(log: Log, version: Playbook) -> Playbook:
     TransientError
         If one of these versions is not found in time.
     """
-    history, rules = History(log), evidence.rules_of(version)
+    history, rules = History(log), version.revocations
     past = [
         await history.exactly(version.name, number)
         for number in sorted({rule.version for rule in rules} - {version.version})

@@ -248,23 +248,6 @@ class History:
         except TimeoutError as error:
             raise TransientError(f"version {version} of {name} was not found in {LOOK_UP_S:.0f} s") from error
 
-    async def at(self, name: str, version: int, offset: int) -> Playbook | None:
-        """Return the version that stands at an offset; None if there is no record.
-
-        Raises
-        ------
-        CodecError
-            If it cannot be read.
-        """
-        if (name, version) not in self._versions:
-            source = await self.source(name)
-            record = (await self._log.read_at(source, [offset])).get(offset)
-            if record is None:
-                return None
-            playbook = topics.HISTORY.read(record).model_copy(update={"history_offset": offset})
-            self._keep(name, version, playbook)
-        return self._versions[name, version]
-
     async def places(self, name: str) -> dict[int, int]:
         """Return the offset of each retained version, oldest first: read once, and remembered."""
         known = self._known(name)

@@ -28,6 +28,5 @@ async def test_versions_among_transactions_of_others_are_found_by_number(log: Lo
             found = await reader.exactly(name, number)
             assert found
             assert (found.name, found.version) == (name, number)
-            assert await other.at(name, number, found.history_offset) == found
         assert await reader.exactly(name, newest + 1) is None
         assert sorted(await other.places(name)) == list(range(1, newest + 1))

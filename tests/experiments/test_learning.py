@@ -103,7 +103,7 @@ def test_groups_are_the_manifests_own(arm: Arm) -> None:
 
 def planned(arm: Arm, count: int) -> Batch:
     members = [Member(offset=n, reflection_id=f"r-{n}") for n in range(count)]
-    return arm.plan(PLAYBOOK, 1, members, [1_000] * count, Base(version=0, sequence=0, history_offset=-1))
+    return arm.plan(PLAYBOOK, 1, members, [1_000] * count, Base(version=0, sequence=0))
 
 
 # ---- time and cost

@@ -29,8 +29,8 @@ from support.cli import combee
 from support.clock import ManualClock
 from support.failpoints.points import EXIT_CODE
 from support.failpoints.restore import PARTITIONS, SCAN_PARTITIONS
+from support.recorded_log import recorded
 from support.running import PLAYBOOK, Running, nothing_waits, running_stack, traces
-from support.topic_dump import dumped
 
 pytestmark = pytest.mark.timeout(300)
 TESTS = Path(__file__).parents[1]
@@ -203,7 +203,7 @@ CHAIN = (
 async def test_killed_again_and_again_it_goes_on_and_nothing_starts_before_it_is_done(
     kafka: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:
-    servers, file, source = kafka.bootstrap_servers, tmp_path / "archive", dumped(ManualClock())
+    servers, file, source = kafka.bootstrap_servers, tmp_path / "archive", recorded(ManualClock())
     for number, partition in enumerate(source._store.partitions(topics.TRACES.name)):
         source.expire(TopicPartition(topic=topics.TRACES.name, partition=number), partition.end // 2)
     await archived(source, file)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from combee import backends
 from combee.adapters.kafka import KafkaAdmin
 from combee.settings.loading import load_settings
@@ -32,6 +34,25 @@ async def test_worker_refuses_another_number_of_partitions(
 
     assert ended.code == 2
     assert f"{topic_prefix}.updates has 2 partitions instead of 4: set COMBEE_PARTITIONS=2" in ended.err
+
+
+@pytest.mark.parametrize(
+    "verb", [("worker", "shuffle"), ("replay", "support/refunds", "--to", "elsewhere"), ("topics", "create")]
+)
+async def test_nothing_starts_on_a_prefix_of_another_format_and_the_remedy_is_named(
+    kafka: Broker, topic_prefix: str, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    settings = load_settings(bootstrap_servers=kafka.bootstrap_servers, topic_prefix=topic_prefix)
+    connection = backends.connection(settings, kafka.bootstrap_servers)
+    await backends.create_topics(settings, connection)
+    await KafkaAdmin(connection).delete(topics.FORMAT_MARK)
+    ended = await combee_on(kafka, topic_prefix, tmp_path, *verb)
+
+    assert ended.code == 2
+    assert (
+        f"there is no {topic_prefix}.{topics.FORMAT_MARK}): start the release that wrote it, or" in ended.err
+    )
+    assert "Traceback" not in ended.err
 
 
 async def test_the_ledger_on_topics_of_an_older_version_names_the_remedy(

@@ -23,11 +23,12 @@ from combee_schemas import topics
 from combee_schemas.base import KIB
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, encode
 from combee_schemas.dead_letter import HEAD_BYTES, DeadLetter
-from combee_schemas.errors import NewerVersionError
+from combee_schemas.errors import OtherVersionError
 from combee_schemas.outcome import Outcome, OutcomeStatistics
 from combee_schemas.records import ATTEMPT_HEADER, PROOF_HEADER, UNREAD_HEADER, Outgoing
 from combee_schemas.topics import BY_NAME, TOPICS, AnyTopic
 from combee_schemas.trace import Trace
+from combee_schemas.upcasts import UPCASTS
 from support import ledger
 from support.archives import archived, ledger_of, restored
 from support.deployment import CONTROL, ROLES, Deployment
@@ -74,6 +75,11 @@ def is_own(topic: AnyTopic, kind: str) -> bool:
     return kind in {one.type for one in (topic.message, *topic.beside)}
 
 
+OLDER = [
+    kind
+    for kind in {topic.message for topic in TOPICS}
+    if kind.version_number > 1 and (kind.type, kind.version_number - 1) not in UPCASTS
+]
 KINDS: Mapping[str, Values] = {
     "bytes that are no msgpack": named(
         "random", "never used byte", "json", "truncated", "trailing bytes", "bad utf-8", "surrogate", "ext"
@@ -86,7 +92,9 @@ KINDS: Mapping[str, Values] = {
     "an unknown type": named("wrong type", "long type"),
     "a message of another topic": examples(of=lambda topic, kind: not is_own(topic, kind)),
     "a body that the type does not have": named("empty body", "nil as key", "number as key"),
-    "a version ahead, by up to 100": lambda topic: [newer(topic.message, n) for n in (1, VERSIONS_AHEAD)],
+    "another version: older, or up to 100 ahead": lambda topic: [
+        newer(topic.message, n) for n in (1, VERSIONS_AHEAD, *([-1] if topic.message in OLDER else []))
+    ],
     "a version that cannot be": named(
         "version 0", "version -1", "version of no future", "version of no near future", "version is text"
     ),
@@ -190,7 +198,7 @@ def buried(deployment: Deployment) -> Counter[tuple[str, bytes | None, str]]:
     """Count the dead letters by the record that each is about."""
     letters: list[DeadLetter] = []
     for record in ledger.records(deployment.log, topics.DEAD_LETTERS):
-        with suppress(CodecError, NewerVersionError):  # those that are bad records themselves
+        with suppress(CodecError, OtherVersionError):  # those that are bad records themselves
             letters.append(topics.DEAD_LETTERS.read(record))
     return Counter((one.origin_topic, one.key, one.sha256) for one in letters)
 
@@ -252,7 +260,7 @@ async def test_what_becomes_of_a_bad_record_is_what_the_table_says(topic: AnyTop
 @pytest.mark.parametrize(("kind", "name"), STOPPING, ids=[name for _, name in STOPPING])
 async def test_what_the_table_says_stops_a_service_stops_it_with_the_remedy(kind: str, name: str) -> None:
     topic = BY_NAME[name]
-    with pytest.raises(NewerVersionError, match="upgrade it"):
+    with pytest.raises(OtherVersionError, match="upgrade it"):
         await survived(*records(kind, topic, 1))
 
 

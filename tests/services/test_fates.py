@@ -65,7 +65,7 @@ FATES: Mapping[str, str] = {
     "ConfigurationError": "fatal",
     "ArchiveError": "fatal",
     "ErasureError": "fatal",
-    "NewerVersionError": "fatal",
+    "OtherVersionError": "fatal",
     "SettingsError": "fatal",
     "EmbeddedKafkaError": "fatal",
     "BrokerStartError": "fatal",

@@ -36,7 +36,7 @@ from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.forgetting import HONEST, SUBJECT, everything, forgotten, lived, names_subject, place, wish
 from support.ledger import NAME, lessons, outgoing, reflection
-from support.topic_dump import HALF_DONE, dumped
+from support.recorded_log import HALF_DONE, recorded
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 EVERYWHERE = {
@@ -238,7 +238,7 @@ def test_the_record_of_an_erasure_stands_last_in_an_archive() -> None:
 async def test_of_several_archives_all_are_rewritten_or_none(tmp_path: Path) -> None:
     good, under_way = tmp_path / "good", tmp_path / "under-way"
     await archived((await lived()).log, good)
-    await archived(dumped(ManualClock()), under_way)
+    await archived(recorded(ManualClock()), under_way)
     before = good.read_bytes()
     asked = wish(Selector(rules=(Selection("id", "r-1"),), kind="trace"))
     with pytest.raises(ErasureError, match="cannot be rewritten"):
@@ -368,7 +368,7 @@ class MembersLeave(MemoryTopics):
 async def test_what_is_in_a_batch_under_way_is_not_forgotten_before_that_has_its_version(
     tmp_path: Path,
 ) -> None:
-    old = dumped(ManualClock())
+    old = recorded(ManualClock())
     asked = wish(Selector(rules=(Selection("id", "r-1"),), playbook=HALF_DONE, kind="trace"))
     with pytest.raises(FatalError, match="no version yet"):
         await forgotten(old, new_log(), tmp_path, asked)

@@ -190,7 +190,7 @@ def child_of(group: Group, partitions: int) -> Outgoing:
     )
 
 
-LOST_BASE: Mapping[str, Any] = {"base_version": 77, "base_history_offset": FAR}
+LOST_BASE: Mapping[str, Any] = {"base_version": 77}
 FORGED: Mapping[str, Callable[[], Sequence[Outgoing]]] = {
     "an update of a far batch": lambda: [update_of(plan())],
     "many updates of far batches": lambda: [update_of(plan(FAR + n)) for n in range(50)],
@@ -198,9 +198,6 @@ FORGED: Mapping[str, Callable[[], Sequence[Outgoing]]] = {
     "an update of a playbook that is not there": lambda: [update_of(plan(7, name="guards/none"))],
     "an update of a batch before the first": lambda: [update_of(plan(-5))],
     "a group on a version that is not there": lambda: [group_of(plan(**LOST_BASE))],
-    "a group on another record of history": lambda: [
-        group_of(plan(base_version=77, base_history_offset=n)) for n in (-1, 0, 1)
-    ],
     "a group of a far batch": lambda: [group_of(plan())],
     "a group of a method that nobody has": lambda: [group_of(plan(method="nobody has it"))],
     "a partial of a method that nobody has": lambda: [

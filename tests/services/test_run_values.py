@@ -78,7 +78,7 @@ def planned(scored: int = 0, salt: str = "") -> Any:
         for n in range(2000)
     ]
     settings = PlanSettings(copies=2, fan_in=32, max_levels=4, group_bytes=700 << 10, salt=salt)
-    base = Base(version=0, sequence=0, history_offset=-1)
+    base = Base(version=0, sequence=0)
     return plan_batch(
         "p",
         1,

@@ -1,4 +1,4 @@
-"""An id means something within its playbook only; and what was learned before ids were scoped is still known."""
+"""An id means something within its playbook only."""
 
 import asyncio
 import json
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import pytest
 
 from combee.cli.learn.learning import Learning
@@ -25,7 +24,6 @@ from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.digests import digest
 from combee_schemas.model import Prompt
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -153,119 +151,6 @@ async def test_why_shows_no_run_of_another_playbook() -> None:
     entry = ledger.latest(running.log, ONE).entries[0].id
     told = await lineage(running.log, ONE, entry, traces=True, on_progress=lambda *_: None)
     assert [one.trace and one.trace.answer for one in told.sources] == ["mine"]
-
-
-async def test_why_shows_no_run_of_another_playbook_for_what_was_reflected_before() -> None:
-    async with Deployment(batch_size=1).running(["publish", "scan", "shuffle"]) as running:
-        await send(running, trace(TWO, answer="a secret of theirs"), trace(ONE, answer="mine"))
-        await running.log.produce(earlier(trace(ONE, answer="mine")))
-        await running.until(lambda: ledger.applied(running.log, ONE) == 1)
-    entry = ledger.latest(running.log, ONE).entries[0].id
-    told = await lineage(running.log, ONE, entry, traces=True, on_progress=lambda *_: None)
-    assert [one.trace and one.trace.answer for one in told.sources] == ["mine"]
-
-
-# ---- before and after ids were scoped
-
-
-def earlier(found: Trace) -> Outgoing:
-    """Return the reflection of a trace as it was written before: another id, and nothing of the trace's content."""
-    body = {
-        "reflection_id": "r-" + digest("reflection", found.trace_id).hex(),
-        "playbook": found.playbook,
-        "key_insight": f"learned: {found.answer}",
-        "trace_id": found.trace_id,
-        "created_at_ms": 1,
-    }
-    value = msgpack.packb({"type": "reflection", "version": 1, "body": body})
-    return Outgoing(topic=topics.REFLECTIONS.name, key=found.playbook.encode(), value=value)
-
-
-def test_the_earlier_id_of_a_reflection_is_the_one_that_logs_hold() -> None:
-    assert identity.earlier_reflection_id("t-1") == "r-8092b36d71a46d1d1344931c"
-
-
-async def upgraded(batch_size: int = 2) -> Deployment:
-    """Return a log of before: two traces reflected and learned in one playbook, swallowed in the other."""
-    deployment = Deployment(batch_size=batch_size)
-    mine = [trace(ONE, f"run-{n}") for n in (1, 2)]
-    async with deployment.running(["publish", "scan", "shuffle"]):
-        await send(deployment, *mine, *(trace(TWO, one.trace_id) for one in mine))
-        await deployment.log.produce(*map(earlier, mine))
-        if batch_size == len(mine):
-            await deployment.until(lambda: ledger.applied(deployment.log, ONE) == len(mine))
-    return deployment
-
-
-@pytest.mark.parametrize("batch_size", [2, 3], ids=["in a version", "still waiting"])
-async def test_traces_open_during_the_upgrade_are_learned_once_and_in_their_own_playbook(
-    batch_size: int,
-) -> None:
-    deployment = await upgraded(batch_size)
-
-    def learned() -> bool:
-        deployment.advance(10)
-        return all(ledger.applied(deployment.log, name) == 2 for name in (ONE, TWO))
-
-    async with deployment.running():
-        await deployment.until(learned)
-        await settled(deployment)
-    report = await judged(deployment)
-    assert (report.good, report.applied, report.traces.reflected) == (True, 4, 4), report.violations
-    assert sum(prompt.reply_name == "reflection" for prompt in deployment.model.prompts) == 2
-
-
-async def test_a_trace_of_before_that_comes_again_when_nobody_remembers_it_counts_once() -> None:
-    deployment = await upgraded()
-    await passed(deployment)
-    async with deployment.running():
-        deployment.clock.advance(3600)
-        await send(deployment, trace(ONE, "run-1"))
-        await deployment.until(
-            lambda: len(ledger.messages(deployment.log, topics.REFLECTIONS, Reflection)) == 3
-        )
-        deployment.advance(60)
-        await settled(deployment)
-    assert ledger.applied(deployment.log, ONE) == 2
-    report = await audit.audit(deployment.log)
-    assert (report.lost, report.double, report.reflections, report.duplicates) == (0, 0, 2, 1)
-
-
-async def passed(deployment: Deployment) -> None:
-    """Commit all traces as if they had been reflected on."""
-    ends = await deployment.log.ends("traces")
-    committed = {TopicPartition(topic="traces", partition=number): end for number, end in ends.items()}
-    deployment.log._store.committed["reflect"] = committed
-
-
-async def test_a_file_learned_before_the_upgrade_and_learned_again_changes_nothing() -> None:
-    deployment = await upgraded()
-    items: list[Item] = [trace(ONE, f"run-{n}") for n in (1, 2)]
-    async with deployment.running(["publish", "scan", "shuffle"]):  # nobody is there to reflect
-        report = await learn(deployment, items)
-    assert (report.published, report.duplicates, report.conflicts) == (0, 2, ())
-    assert report.playbook.version == 1
-    assert deployment.model.calls == 1  # the one that aggregated
-
-
-async def test_learn_recognises_what_a_service_not_yet_upgraded_writes() -> None:
-    one = trace(ONE)
-    deployment = Deployment()
-    async with deployment.running(["publish", "scan", "shuffle"]):
-        await deployment.log.produce(earlier(one))
-        report = await learn(deployment, [one])
-    assert (report.published, report.applied) == (1, 1)
-
-
-async def test_the_ledger_names_a_trace_that_counts_under_both_of_its_ids() -> None:
-    deployment = Deployment(batch_size=1)
-    one = trace(ONE)
-    today = note(ONE, identity.reflection_id(ONE, one.trace_id))  # no trace id: shuffle cannot know
-    async with deployment.running(["publish", "scan", "shuffle"]):
-        await deployment.log.produce(earlier(one), outgoing(today), outgoing(one))
-        await deployment.until(lambda: ledger.applied(deployment.log, ONE) == 2)
-    report = await judged(deployment)
-    assert (report.good, report.double) == (False, 1)
 
 
 # ---- the same id with other content
@@ -398,10 +283,17 @@ async def test_every_retained_trace_is_reflected_pending_dead_lettered_or_a_dupl
     assert (report.good, report.traces.reflected, report.traces.duplicates) == (True, 3, 2)
 
 
+async def passed(deployment: Deployment) -> None:
+    """Commit all traces as if they had been reflected on."""
+    ends = await deployment.log.ends("traces")
+    committed = {TopicPartition(topic="traces", partition=number): end for number, end in ends.items()}
+    deployment.log._store.committed["reflect"] = committed
+
+
 async def test_a_trace_that_reflect_has_passed_and_nothing_came_of_is_lost_and_no_promise_kept() -> None:
     deployment = Deployment()
     await send(deployment, trace(ONE), trace(TWO), trace(TWO, "run-2"))
-    await deployment.log.produce(earlier(trace(ONE)))
+    await deployment.log.produce(outgoing(note(ONE, identity.reflection_id(ONE, "run-1"))))
     await passed(deployment)
     report = await judged(deployment)
     assert (report.good, report.traces.reflected, report.traces.lost) == (False, 1, 2)

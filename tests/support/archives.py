@@ -1,9 +1,12 @@
 """Archives in memory: the administration that a restore needs, and what must be equal afterwards."""
 
+import asyncio
 import json
 import re
 from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from combee.adapters.memory import MemoryLog
@@ -19,6 +22,7 @@ from combee_schemas import topics
 from combee_schemas.base import Message
 from support.clock import ManualClock
 from support.failpoints.points import Failpoint
+from support.recorded_log import recorded
 
 
 class MemoryTopics:
@@ -85,6 +89,14 @@ class FaultInjectingTopics(MemoryTopics):
 
 async def archived(log: Log, path: Path, *, playbook: str = "") -> Archived:
     return await write_archive(log, path, prefix="t", configs={}, clock=ManualClock(), playbook=playbook)
+
+
+@cache
+def whole_archive() -> bytes:
+    """Return an archive with everything in it."""
+    with TemporaryDirectory() as folder:
+        asyncio.run(archived(recorded(ManualClock()), path := Path(folder) / "archive"))
+        return path.read_bytes()
 
 
 async def restored(

@@ -80,12 +80,6 @@ def _foreign(kind: type[Message]) -> dict[str, bytes | None]:
         "number": b"\x01",
         "list": b"\x90",
         "map": b"\x80",
-        "body of an older version is empty": envelope(type=kind.type, version=1, body={}),
-        "parts of an older version are no maps": envelope(
-            type=kind.type,
-            version=1,
-            body={"plan": [], "origin": "batch", "members": 1, "batch_sequence": "1"},
-        ),
         "no body": envelope(type=kind.type, version=1),
         "no version": envelope(type=kind.type, body={}),
         "no type": envelope(version=1, body={}),
@@ -102,9 +96,9 @@ def _foreign(kind: type[Message]) -> dict[str, bytes | None]:
         "version is text": envelope(type=kind.type, version="1", body={}),
         "version is a float": envelope(type=kind.type, version=1.0, body={}),
         "version is true": envelope(type=kind.type, version=True, body={}),
-        "body is a list": envelope(type=kind.type, version=1, body=[]),
-        "body is nil": envelope(type=kind.type, version=1, body=None),
-        "empty body": envelope(type=kind.type, version=1, body={}),
+        "body is a list": envelope(type=kind.type, version=kind.version_number, body=[]),
+        "body is nil": envelope(type=kind.type, version=kind.version_number, body=None),
+        "empty body": envelope(type=kind.type, version=kind.version_number, body={}),
     }
 
 

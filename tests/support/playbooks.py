@@ -42,6 +42,7 @@ def seen(reflection_id: str, *tags: tuple[str, str], ok: bool = True) -> Seen:
             "offset": 0,
             "ok": ok,
             "tags": [{"id": i, "tag": t} for i, t in tags],
+            "shown_version": 1 if tags else None,
         }
     )
 

@@ -134,7 +134,7 @@ async def iterate(
 
 def _planned(model: LanguageModel, arm: Arm, book: Playbook, batch: Sequence[Reflection], start: int) -> Scan:
     members = [Member(offset=start + n, reflection_id=one.reflection_id) for n, one in enumerate(batch)]
-    base = Base(version=book.version, sequence=book.batch_sequence, history_offset=-1)
+    base = Base(version=book.version, sequence=book.batch_sequence)
     sizes = [len(encode(one)) - needless_bytes(one, one.playbook) for one in batch]
     manifest = arm.plan(book.name, book.batch_sequence + 1, members, sizes, base)
     return Scan(model, arm, book, manifest, batch)

@@ -12,6 +12,7 @@ from typing import BinaryIO, Self
 
 from combee_schemas.archive import (
     DIGEST,
+    FORMAT,
     FRAME,
     HEADER,
     MAGIC,
@@ -26,6 +27,7 @@ from combee_schemas.archive import (
     record_body,
 )
 from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.errors import OtherVersionError
 from combee_schemas.records import Record
 
 UNREADABLE = (CodecError, EOFError, OSError, zlib.error)
@@ -116,6 +118,11 @@ class ArchiveReader:
                 raise CodecError("it does not begin as one")
             self.header = decode(self._expect(HEADER), ArchiveHeader)
             self._check_header()
+        except OtherVersionError as error:
+            raise ArchiveError(
+                f"{path} has another format than {FORMAT}, which this release reads: restore it with the release that"
+                " wrote it"
+            ) from error
         except UNREADABLE as error:
             raise ArchiveError(f"{path} is no archive of Combee: {_reason(error)}") from error
         self.totals: ArchiveTotals | None = None

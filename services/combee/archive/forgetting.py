@@ -21,7 +21,7 @@ from combee.inspection.audit import audit
 from combee.ports import Clock, FatalError, Log
 from combee_schemas.archive import ArchiveHeader, Restoring
 from combee_schemas.erasure import Erasure
-from combee_schemas.topics import BY_NAME, ERASURES, RESTORING, TOPICS
+from combee_schemas.topics import BY_NAME, ERASURES, FORMAT_MARK, RESTORING, TOPICS
 
 WHOLE, LEFT = "whole.archive", "left.archive"
 """The copies that are made meanwhile: of all that there is, and of what is left."""
@@ -170,9 +170,9 @@ async def finish(old: Place, new: Place, folder: Path, archives: Sequence[Path])
 async def _delete_topics(place: Place) -> None:
     """Delete topics of ours, none that somebody else has below the prefix; the mark last."""
     there = frozenset(await place.admin.names())
-    for topic in TOPICS:
-        if topic.name in there:
-            await place.admin.delete(topic.name)
+    for name in (*(topic.name for topic in TOPICS), FORMAT_MARK):
+        if name in there:
+            await place.admin.delete(name)
     await place.admin.delete(RESTORING.name)
 
 

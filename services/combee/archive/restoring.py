@@ -23,7 +23,15 @@ from combee_schemas import topics
 from combee_schemas.archive import ArchiveError, ArchiveHeader, Restoring
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError
-from combee_schemas.topics import BROKERS_TIME, BY_NAME, PRODUCERS_TIME, RESTORING, TOPICS, AnyTopic
+from combee_schemas.topics import (
+    BROKERS_TIME,
+    BY_NAME,
+    FORMAT_MARK,
+    PRODUCERS_TIME,
+    RESTORING,
+    TOPICS,
+    AnyTopic,
+)
 
 OnProgress = Callable[[str, int, int], None]
 BeforeOpen = Callable[[], Awaitable[None]]
@@ -88,7 +96,7 @@ def read_contents(
     ArchiveError
         If it is no archive, not all of one, or was altered.
     ConfigurationError
-        If a newer process wrote it.
+        If another release wrote it.
     """
     with ArchiveReader(path) as archive:
         header = archive.header
@@ -273,6 +281,7 @@ async def _begin(
         await log.produce(RESTORING.record(new))
         mark = await marked(log, admin)
         assert mark is not None  # noqa: S101 - it has just been written
+    await admin.create(FORMAT_MARK, 1, replication, {})
     configs = {topic.name: topic.config for topic in contents.header.topics}
     for wanted in want:
         config = wanted.topic.config() | configs.get(wanted.topic.name, {})

@@ -94,28 +94,13 @@ def reflection_id(playbook: str, trace_id: str, owner: str = "") -> str:
     return "r-" + digest("reflection", playbook, trace_id, *([owner] if owner else ())).hex()
 
 
-def earlier_reflection_id(trace_id: str) -> str:
-    """Return the id that was derived from a trace before ids were scoped by playbook; logs are full of them."""
-    return "r-" + digest("reflection", trace_id).hex()
+def derived_ids(playbook: str, trace_id: str, owner: str = "") -> tuple[str, ...]:
+    """Return the identities under which a playbook may hold the reflection of a trace.
 
-
-def derived_ids(playbook: str, trace_id: str, owner: str = "") -> tuple[str, str]:
-    """Return the identities under which a playbook may hold what was derived from a trace: today's, and another one.
-
-    Of a proven trace that is the id without its owner: *reflect* may not vouch for what it writes. Of others it is
-    the id that was derived before ids were scoped by playbook.
+    A proven trace has two, with and without its owner: *reflect* may not vouch for what it writes.
     """
-    today = reflection_id(playbook, trace_id, owner)
-    return (identity_of(today, owner), today) if owner else (today, earlier_reflection_id(trace_id))
-
-
-def known_ids(reflection: Reflection) -> tuple[str, ...]:
-    """Return all ids that make a reflection a repeat within its playbook: its own, and if derived both of those."""
-    if reflection.trace_id is not None:
-        derived = derived_ids(reflection.playbook, reflection.trace_id)
-        if reflection.reflection_id in derived:
-            return derived
-    return (reflection.reflection_id,)
+    own_id = reflection_id(playbook, trace_id, owner)
+    return (identity_of(own_id, owner), own_id) if owner else (own_id,)
 
 
 def is_derived(reflection: Reflection) -> bool:

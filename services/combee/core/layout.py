@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from combee_schemas.topics import REFLECTIONS, TIMES, TOPICS, AnyTopic
+from combee_schemas.topics import FORMAT_MARK, REFLECTIONS, TIMES, TOPICS, AnyTopic
 
 CHECKED = ("cleanup.policy", "retention.ms", TIMES)
 """Configuration whose wrong value loses data; the rest is the operator's to tune."""
@@ -51,8 +51,21 @@ def half_restored(prefix: str) -> str:
     )
 
 
+def other_format(prefix: str, have: Iterable[str]) -> str | None:
+    """Return what is wrong with a prefix whose topics (``have``, without prefix) another format was written to."""
+    names = frozenset(have)
+    if FORMAT_MARK in names or names.isdisjoint(topic.name for topic in TOPICS):
+        return None
+    return (
+        f"{prefix} has another format than this release, or 'combee topics create' did not make it (there is no"
+        f" {prefix}.{FORMAT_MARK}): start the release that wrote it, or choose another COMBEE_TOPIC_PREFIX"
+    )
+
+
 def problems(want: Sequence[Wanted], have: Mapping[str, Existing], prefix: str) -> list[str]:
-    """Return what is wrong, each with its remedy; empty if all is well."""
+    """Return what is wrong, each with its remedy; empty if all is well. ``have`` has the mark of the format, too."""
+    if (problem := other_format(prefix, have)) is not None:
+        return [problem]
     wrong: list[str] = []
     for topic in want:
         name = f"{prefix}.{topic.topic.name}"

@@ -111,7 +111,7 @@ class VersionRow(Value):
     retention: tuple[float, ...] = ()
     """Share of the batch's reflections that were new or known after each level, and in the playbook."""
     audit: tuple[LevelAudit, ...] = ()
-    """What became of them at each level, and in the playbook; empty: an older version does not say."""
+    """What became of them at each level, and in the playbook; empty: it had none."""
     degraded: bool = False
     closed_at_ms: int = 0
     created_at_ms: int = 0

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from combee.core.identity import claimed_identities, fingerprint, known_ids
+from combee.core.identity import claimed_identities, fingerprint
 from combee.core.ledger import (
     NOTHING,
     Checkpoint,
@@ -359,7 +359,7 @@ def _reflections(ledger: Ledger) -> Take:
             reflection.playbook,
             identities[0],
             fingerprint(reflection),
-            (*identities, *known_ids(reflection)),
+            identities,
         )
 
     return take_reflection

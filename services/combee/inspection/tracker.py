@@ -48,16 +48,16 @@ class Tracker:
         clock: Clock,
         spending: SpendPolicy = UNCAPPED,
         *,
-        earlier: Mapping[str, str] = MappingProxyType({}),
+        unvouched: Mapping[str, str] = MappingProxyType({}),
         unproven: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``earlier``: ids that used to be derived from traces → those that are; both mean the latter here.
+        """``unvouched``: ids of what *reflect* makes of signed traces and cannot vouch for → their identities.
 
-        ``unproven``: the same of what is signed, as long as nothing shows that somebody looks at proofs: from then on
-        a reflection without its proof is another one.
+        ``unproven``: the same of all that is signed, until something shows that somebody looks at proofs: from then
+        on a reflection without its proof is another one.
         """
         self._log = log
-        self._earlier = earlier
+        self._unvouched = unvouched
         self._unproven = unproven
         self.name = playbook
         self._clock = clock
@@ -143,7 +143,7 @@ class Tracker:
         reflection = self._mine(record, topics.REFLECTIONS)
         if reflection is not None:
             own_id = claimed_identities(reflection.reflection_id, reflection.source, record.headers)[0]
-            self.reflections.setdefault(self.today(own_id), (record.offset, reflection))
+            self.reflections.setdefault(self.known_as(own_id), (record.offset, reflection))
 
     def _batch(self, record: Record) -> None:
         batch = self._mine(record, topics.BATCHES)
@@ -152,11 +152,11 @@ class Tracker:
             self.batches[sequence] = batch
             if self._unproven and any(owner_of(member.source) for member in batch.members):
                 self._unproven = {}
-            self.batch_of |= {self.today(member.reflection_id): sequence for member in batch.members}
+            self.batch_of |= {self.known_as(member.reflection_id): sequence for member in batch.members}
 
-    def today(self, reflection_id: str) -> str:
+    def known_as(self, reflection_id: str) -> str:
         """Return the id that a reflection is known by here."""
-        return self._earlier.get(reflection_id) or self._unproven.get(reflection_id, reflection_id)
+        return self._unvouched.get(reflection_id) or self._unproven.get(reflection_id, reflection_id)
 
     def _version(self, record: Record) -> None:
         version = self._mine(record, topics.HISTORY)
@@ -171,7 +171,7 @@ class Tracker:
         name, reflection_id = (letter and reflection_of(letter)) or ("", "")
         if name == self.name:
             self.moved_at = self._clock.monotonic()
-            self.dead.add(self.today(reflection_id))
+            self.dead.add(self.known_as(reflection_id))
 
     def _mine(self, record: Record, topic: Topic[M]) -> M | None:
         message = next(topic.under(self.name, [record]), None)
@@ -190,7 +190,7 @@ class Tracker:
     async def counted(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the fingerprints of the reflections that count under these ids, as far as they are known."""
         places = {
-            self.today(member.reflection_id): member.offset
+            self.known_as(member.reflection_id): member.offset
             for batch in self.batches.values()
             for member in batch.members
         }

@@ -233,7 +233,7 @@ class CombeeCurator:
             [Member(offset=offset, reflection_id=body.reflection_id) for offset, body in bodies.items()],
             [len(encode(body)) - needless_bytes(body, NAME) for body in window],
             settings=self._settings.model_copy(update={"playbook_tokens": budget_tokens}),
-            base=Base(version=base.version, sequence=base.batch_sequence, history_offset=-1),
+            base=Base(version=base.version, sequence=base.batch_sequence),
             reason="size" if len(window) >= self.batch_size else "flush",
             batch_size=self.batch_size,
             through_offset=self._count - 1,

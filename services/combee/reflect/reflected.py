@@ -32,20 +32,14 @@ class Reflected:
 
         After the block there is one, made from ``content``. One at a time per playbook and trace id.
         """
-        owner = identity.owner_of(trace.source)
         # What nobody vouched for is no reflection of a proven trace, unless nobody vouches here.
-        ids = (
-            (self._provenance.derived_ids(trace)[1],)
-            if owner
-            else identity.derived_ids(trace.playbook, trace.trace_id)
-        )
-        keys = [(trace.playbook, reflection_id) for reflection_id in ids]
-        lock = self._locks.setdefault(keys[0], asyncio.Lock())
+        key = trace.playbook, self._provenance.derived_ids(trace)[1]
+        lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
-            known = next((self._known[key] for key in keys if key in self._known), None)
+            known = self._known.get(key)
             yield known
             if known is None:
-                self._add(keys[0], content)
+                self._add(key, content)
 
     def _add(self, key: Key, content: str) -> None:
         self._known.setdefault(key, content)

@@ -266,7 +266,7 @@ class ScanHandler:
         await self._arrivals.wait(
             plan.playbook, lambda: latest(plan.playbook).version >= plan.base_version, ARRIVAL_S
         )
-        return await self.playbooks.exactly(plan.playbook, plan.base_version, plan.base_history_offset)
+        return await self.playbooks.exactly(plan.playbook, plan.base_version)
 
     async def _emit(self, record: Planned, level: int, index: int, result: NodeResult) -> None:
         """Write a node's result; if it is too large for a record it is made shorter, so that the tree completes."""

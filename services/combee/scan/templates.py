@@ -31,7 +31,7 @@ class Templates:
         own = self._own.get(asked) or self._own.setdefault(
             asked, templates_hash(method, settings.prompts, is_scoped=is_scoped, probation=probation)
         )
-        if planned_with in {"", own}:
+        if planned_with == own:
             return ""
         if plan.batch_id not in self._logged:
             if len(self._logged) >= LOGGED_KEPT:

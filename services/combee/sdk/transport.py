@@ -13,7 +13,7 @@ from combee.ports import FencedError, Log, Outgoing, PoisonError, Record, Transi
 from combee.sdk.logs import logger
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
-from combee_schemas.errors import NewerVersionError
+from combee_schemas.errors import OtherVersionError
 from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.reflection import Reflection
@@ -102,7 +102,7 @@ class LogTransport:
         self._signer = signer
         self._history = History(log)
         self._outdated: set[str] = set()
-        """Topics of which it was said that a newer process writes them."""
+        """Topics of which it was said that another release writes them."""
 
     async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:
         pairs = zip_longest(messages, contexts)
@@ -148,7 +148,7 @@ class LogTransport:
             return
         try:
             message = topic.read_or_none(record)
-        except NewerVersionError as error:
+        except OtherVersionError as error:
             if topic.name not in self._outdated:
                 self._outdated.add(topic.name)
                 logger.error("playbooks are not kept fresh, what is known stays: %s", error)

@@ -135,20 +135,17 @@ def _probation(settings: BatchSettings) -> Probation | None:
 
 def as_configured(plan: PlanSettings) -> dict[str, object]:
     """Return the configuration (fields of ``BatchSettings``) under which batches are cut as a manifest says."""
-    known = {
+    policy = plan.probation or OFF
+    return {
         "copies": plan.copies,
         "fan_in": plan.fan_in,
         "max_levels": plan.max_levels,
         "max_group_bytes": plan.group_bytes,
         "aggregate_tokens": plan.aggregate_tokens,
         "small_batches": plan.small_batches,
-    }
-    policy = plan.probation or OFF
-    known |= {"probation": policy.reflections, "probation_sources": policy.sources}
-    known |= {"probation_batches": policy.batches}
-    # What version 1 did not record stays as it is configured.
-    settings = {name: value for name, value in known.items() if value} if plan.templates else {}
-    own = {
+        "probation": policy.reflections,
+        "probation_sources": policy.sources,
+        "probation_batches": policy.batches,
         "method": plan.method,
         "carry": plan.carry,
         "prompts": plan.prompts,
@@ -161,4 +158,3 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
         "new_source_batches": plan.new_source_batches,
         "propose_flagged": plan.propose_flagged,
     }
-    return own | settings

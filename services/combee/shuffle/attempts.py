@@ -12,7 +12,7 @@ from combee.core.dead_letters.resending import is_proven
 from combee.ports import Log, PoisonError, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.dead_letter import DeadLetter, LetterId, claimed_attempt
-from combee_schemas.errors import NewerVersionError
+from combee_schemas.errors import OtherVersionError
 from combee_schemas.reflection import Reflection
 
 LETTERS = topics.DEAD_LETTERS.name
@@ -26,7 +26,7 @@ class Attempts:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._known: OrderedDict[LetterId, DeadLetter | NewerVersionError | None] = OrderedDict()
+        self._known: OrderedDict[LetterId, DeadLetter | OtherVersionError | None] = OrderedDict()
         """What stands at a place, without its bytes; None: no letter about a reflection."""
         self._ends: Mapping[int, int] = {}
         self._asked_after: Mapping[int, int] = {}
@@ -41,7 +41,7 @@ class Attempts:
         Raises
         ------
         PoisonError
-            If a newer service wrote what stands where the headers say: whoever wrote them must not stop this one.
+            If another release wrote what stands where the headers say: whoever wrote them must not stop this one.
         """
         claim = claimed_attempt(record.headers)
         if claim is None or not await self._is_there(claim.letter, record):
@@ -49,7 +49,7 @@ class Attempts:
         if claim.letter not in self._known:
             await self._read_from(claim.letter)
         letter = self._known[claim.letter]
-        if isinstance(letter, NewerVersionError):
+        if isinstance(letter, OtherVersionError):
             raise PoisonError(f"whether it is a repeat cannot be read: {letter}") from letter
         if letter is None or not is_proven(claim, letter, reflection, record.value or b""):
             return 0, None
@@ -78,10 +78,10 @@ class Attempts:
             self._known.popitem(last=False)
 
 
-def _letter(record: Record) -> DeadLetter | NewerVersionError | None:
+def _letter(record: Record) -> DeadLetter | OtherVersionError | None:
     try:
         letter = topics.DEAD_LETTERS.read_or_none(record)
-    except NewerVersionError as error:
+    except OtherVersionError as error:
         return error
     if letter is None or letter.origin_topic != topics.REFLECTIONS.name:
         return None

@@ -205,9 +205,7 @@ class Cutter:
 
 def base_of(playbook: Playbook) -> plan.Base:
     """Return what a manifest says of the version that its batch is planned on."""
-    return plan.Base(
-        version=playbook.version, sequence=playbook.batch_sequence, history_offset=playbook.history_offset
-    )
+    return plan.Base(version=playbook.version, sequence=playbook.batch_sequence)
 
 
 def _named(batch: Batch) -> Notes:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from combee.core.batching.window import Share, Waiting, Window
-from combee.core.identity import known_ids
 from combee.core.indexed_heap import IndexedHeap
 from combee.ports import Outgoing, PoisonError, Record, Transactor
 from combee.shuffle.manifests import Manifests
@@ -176,7 +175,7 @@ class PartitionState:
             if len(window) == 1:
                 self.note(line)
             return
-        if self._is_repeat(line, reflection, member.attempt):
+        if self._is_repeat(line, member.reflection_id, member.attempt):
             window.add_repeat(member)
             return
         self._waiting.add((line, member.reflection_id))
@@ -191,14 +190,13 @@ class PartitionState:
         else:
             self.changed.add(line)
 
-    def _is_repeat(self, line: str, reflection: Reflection, attempt: int) -> bool:
+    def _is_repeat(self, line: str, reflection_id: str, attempt: int) -> bool:
         branch = self.branches.get(line)
         # Without the attempt: one that waits makes any other of its id a repeat, even of a lower attempt.
-        return any(
-            (line, known_id) in self._waiting
-            or self.manifests.knows(line, known_id, attempt)
-            or (branch is not None and self.manifests.began_with(branch, known_id, attempt))
-            for known_id in known_ids(reflection)
+        return (
+            (line, reflection_id) in self._waiting
+            or self.manifests.knows(line, reflection_id, attempt)
+            or (branch is not None and self.manifests.began_with(branch, reflection_id, attempt))
         )
 
     def _let_go(self, line: str, taken: Sequence[Waiting]) -> None:

@@ -443,8 +443,7 @@ class Shuffler:
             self._overdue.model_heartbeat()
         attempt, failed_on = await self._attempts.attempt_of(record, reflection)
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
-        lack = nothing_said(reflection)
-        if lack and not state.manifests.covers(reflection.playbook, record.offset):
+        if lack := nothing_said(reflection):
             raise PoisonError(lack)
         lines = state.lines(reflection.playbook)
         for line in lines if again is None else [again]:

@@ -13,7 +13,7 @@ from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError, begins_as
-from combee_schemas.errors import NewerVersionError
+from combee_schemas.errors import OtherVersionError
 from combee_schemas.playbook import Playbook, deleted_key
 from combee_schemas.topics import Topic, key_of
 
@@ -111,7 +111,7 @@ class Newest(Generic[M]):
 class View(Generic[M]):
     """The newest message per key; a tombstone removes it; undecodable records are logged and skipped.
 
-    What a newer process writes is left out too, and said once: what is known stays. Without ``announces_start``
+    What another release writes is left out too, and said once: what is known stays. Without ``announces_start``
     ``on_change`` hears nothing of what was there at the start, and that is decoded on first use.
     """
 
@@ -134,7 +134,7 @@ class View(Generic[M]):
         self._current = asyncio.Event()
         self._connected = False
         self._outdated = False
-        """Whether it was said that a newer process writes this topic."""
+        """Whether it was said that another release writes this topic."""
 
     def get(self, key: str) -> M | None:
         """Return the newest message under a key."""
@@ -192,7 +192,7 @@ class View(Generic[M]):
         for key in sorted(known.keys() - now.keys()):
             self._on_change(key, None)
 
-    def _keep(self, key: str, error: NewerVersionError) -> None:
+    def _keep(self, key: str, error: OtherVersionError) -> None:
         """Let a key stand as it was known; who must know the newest version ends when it needs it."""
         known = self._latest.get(key)
         if known is not None and self._reading.get(key) is None:
@@ -213,7 +213,7 @@ class View(Generic[M]):
             return
         try:
             message = own_message(self._topic, record)
-        except NewerVersionError as error:
+        except OtherVersionError as error:
             self._keep(key, error)
             return
         if message is None:
@@ -255,14 +255,14 @@ class Playbooks:
         """Return the newest version known, of a deleted playbook what remains; version 0 if there is none."""
         return self.view.get(name) or self.view.get(deleted_key(name)) or empty(name)
 
-    async def exactly(self, name: str, version: int, history_offset: int) -> Playbook:
-        """Return one version, from memory or from its place in ``history``."""
+    async def exactly(self, name: str, version: int) -> Playbook:
+        """Return one version, from memory or from ``history``."""
         if version == 0:
             return empty(name)
         latest = self.latest(name)
         if latest.version == version:
             return latest
-        playbook = await self.history.at(name, version, history_offset)
+        playbook = await self.history.exactly(name, version, latest)
         if playbook is None:
-            raise TransientError(f"history has no record of {name} at {history_offset} yet")
+            raise TransientError(f"history has no version {version} of {name} yet")
         return playbook

@@ -19,7 +19,7 @@ BROKER_LIMIT = 1_000_000
 MORE = 60
 HOSTILE_KEY = b"faults/hostile"
 FAR_AHEAD = 1_000
-"""Versions: one a little ahead stops who meets it (tests/services/test_newer_messages.py)."""
+"""Versions: one a little ahead stops who meets it (tests/services/test_other_versions.py)."""
 YEAR_MS = 365 * 24 * 3600 * 1000
 
 

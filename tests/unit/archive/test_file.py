@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from combee.archive.file import ArchiveReader, ArchiveWriter, whole_file
 from combee.archive.restoring import read_contents
 from combee_schemas.archive import (
     DIGEST,
+    FORMAT,
     FRAME,
     HEADER,
     MAGIC,
@@ -32,9 +34,9 @@ from combee_schemas.archive import (
 )
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.records import Record
+from support.archives import whole_archive
 from support.rows import each_row
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "archive-v1.gz"
 BYTES = st.none() | st.binary(max_size=50)
 RECORDS = st.builds(
     Record,
@@ -175,7 +177,7 @@ def test_two_writers_of_one_file_are_one_too_many(tmp_path: Path) -> None:
 
 @pytest.fixture(name="whole")
 def one_whole_archive() -> bytes:
-    return GOLDEN.read_bytes()
+    return whole_archive()
 
 
 def refused(path: Path, raw: bytes) -> str:
@@ -289,11 +291,9 @@ def test_what_no_archive_of_ours_sets_of_a_topic_is_refused(tmp_path: Path) -> N
         read_contents(path)
 
 
-# ---- for ever
-
-
-def test_an_archive_of_format_1_is_read_by_every_later_version() -> None:
-    contents = read_contents(GOLDEN)
-    assert contents.sha256 == "b2a89541bc82856f859fadec58991daa4b78ea37be354c863025caa8e299b6be"
-    assert contents.records["reflections"] == 64
-    assert contents.playbooks == {"support/refunds": 7, "tests/gepa": 1}
+@pytest.mark.parametrize("version", [FORMAT - 1, FORMAT + 1])
+def test_an_archive_of_another_format_is_refused_with_the_remedy(tmp_path: Path, version: int) -> None:
+    raw = msgpack.packb({"type": "archive", "version": version, "body": TWO.model_dump()})
+    told = refused(tmp_path / "a", packed(frame(HEADER, raw), totals(0, 0)))
+    assert "another format than" in told
+    assert "restore it with the release that wrote it" in told

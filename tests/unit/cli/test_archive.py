@@ -7,9 +7,14 @@ import pytest
 
 from combee_schemas.archive import HEADER, MAGIC, ArchiveHeader, frame
 from combee_schemas.codec import encode
+from support.archives import whole_archive
 from support.reading import run, run_json
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "archive-v1.gz"
+
+@pytest.fixture(name="golden")
+def path_of_an_archive(tmp_path: Path) -> Path:
+    (path := tmp_path / "golden").write_bytes(whole_archive())
+    return path
 
 
 @pytest.mark.parametrize("arguments", [(), ("x", "--prefix")], ids=" ".join)
@@ -19,18 +24,18 @@ def test_one_playbook_or_all_has_to_be_said(arguments: tuple[str, ...], tmp_path
     assert "--prefix for all of them" in result.stderr
 
 
-def test_a_file_is_looked_at_without_a_broker() -> None:
-    told = run_json("restore", str(GOLDEN), "--check")
+def test_a_file_is_looked_at_without_a_broker(golden: Path) -> None:
+    told = run_json("restore", str(golden), "--check")
     assert told["playbooks"] == {"support/refunds": 7, "tests/gepa": 1}
     assert (told["batches_in_flight"], told["records"]["reflections"]) == (2, 64)
     assert told["partitions"]["scan.0"] == 3
-    said = run("restore", str(GOLDEN), "--check").stdout
+    said = run("restore", str(golden), "--check").stdout
     assert "2 playbooks, 2 batches under way" in said
     assert told["sha256"] in said
 
 
-def test_what_is_no_archive_is_told_in_a_line(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(GOLDEN.read_bytes()[:-100])
+def test_what_is_no_archive_is_told_in_a_line(golden: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(golden.read_bytes()[:-100])
     result = run("restore", str(tmp_path / "a"), "--check")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "is cut off or was altered" in result.stderr

@@ -1,7 +1,6 @@
 """``combee forget`` as far as it needs no broker: what has to be said, and archives that are rewritten."""
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,9 @@ import pytest
 from combee.archive.file import ArchiveReader
 from combee_schemas import topics
 from combee_schemas.erasure import Erasure
+from support.archives import whole_archive
 from support.reading import learned_from, run, run_json
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "archive-v1.gz"
 SUBJECT = "Lesson 12"
 """What nobody else in the archive says."""
 
@@ -42,7 +41,7 @@ def test_nothing_is_deleted_unasked(tmp_path: Path) -> None:
 
 def test_an_archive_is_rewritten_in_its_place_and_no_output_names_the_subject(tmp_path: Path) -> None:
     file, cache = tmp_path / "a", tmp_path / "cache"
-    shutil.copy(GOLDEN, file)
+    file.write_bytes(whole_archive())
     cache.mkdir()
     (cache / "support%2Frefunds@latest.json").write_text("{}")
     (cache / "other.txt").touch()

@@ -25,7 +25,7 @@ def cut(count: int = 9, copies: int = 2, *, left_out: tuple[int, ...] | None = N
         [Member(offset=n, reflection_id=f"r-{n}") for n in range(count)],
         [100] * count,
         settings=PlanSettings(**{**settings, **fields}),
-        base=Base(version=0, sequence=0, history_offset=-1),
+        base=Base(version=0, sequence=0),
         reason="flush",
         batch_size=count,
         through_offset=count - 1,

@@ -192,7 +192,7 @@ FORK = plan_fork(
     1,
     FORKED,
     settings=PlanSettings(),
-    base=Base(version=0, sequence=0, history_offset=-1),
+    base=Base(version=0, sequence=0),
     command_id="fork",
     through_offset=3,
     closed_at_ms=1_500,

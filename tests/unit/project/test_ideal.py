@@ -99,7 +99,7 @@ def batch_of(count: int) -> tuple[Batch, list[Reflection]]:
         members,
         [200] * count,
         settings=PRODUCT.model_copy(update={"fan_in": 3}),
-        base=plan.Base(version=0, sequence=0, history_offset=-1),
+        base=plan.Base(version=0, sequence=0),
         reason="size",
         batch_size=count,
         through_offset=count - 1,

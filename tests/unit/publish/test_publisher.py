@@ -148,9 +148,8 @@ async def test_updates_of_many_playbooks_do_not_wait_for_each_other(publishing: 
 
 async def test_a_held_update_that_cannot_be_applied_is_dead_lettered_itself(publishing: Deployment) -> None:
     full = Entry(id="x-1", section=SECTION, content="full", helpful=2**64 - 1)
-    tagged = Seen.model_validate(
-        {"reflection_id": "r", "offset": 0, "tags": [{"id": "x-1", "tag": "helpful"}]}
-    )
+    tags = (BulletTag(id="x-1", tag="helpful"),)
+    tagged = Seen(reflection_id="r", offset=0, tags=tags, shown_version=1)
     await send(publishing, command("i", "import", entries=(full,)))
     await publishing.log.produce(outgoing(update(2, seen=(tagged,))), outgoing(update(3, add("c"))))
     await publishing.log.produce(outgoing(update(1, add("a"))))
@@ -313,22 +312,6 @@ async def test_a_rule_that_is_given_again_means_what_it_meant_both_times(publish
         await send(publishing, command(f"v{number}", "revoke", reflection_ids=gone, rules=("text:pay",)))
     await send(publishing, update(2, add("bad", "r-1"), add("worse", "r-2"), add("fair", "r-3")))
     assert contents(publishing) == ["good", "fair"]
-
-
-async def test_ids_that_an_older_writer_listed_go_on_being_revoked_by_rules() -> None:
-    deployment = PlanningDeployment()
-    old = Playbook(name=NAME, version=1, origin="revoke", revoked=("r-1", "r-2"))
-    await deployment.log.produce(topics.HISTORY.record(old), topics.PLAYBOOKS.record(old))
-    async with deployment.running(["publish"]):
-        await send(deployment, update(1, add("bad", "r-1"), add("good", "r-3")))
-    async with deployment.running(["publish"]):
-        await send(deployment, update(2, add("worse", "r-2"), add("fair", "r-4")))
-    newest = latest(deployment.log)
-    assert [each.content for each in newest.entries] == ["good", "fair"]
-    assert (newest.revoked, [(each.rule, each.version) for each in newest.revocations]) == (
-        (),
-        [("id:r-1", 1), ("id:r-2", 1)],
-    )
 
 
 TAGGED = (BulletTag(id="misc-00001", tag="helpful"),)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from combee_schemas.base import Message, Sparse, Usage
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, decode, encode
-from combee_schemas.errors import NewerVersionError
+from combee_schemas.errors import OtherVersionError
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import MAX_EXCERPT_CHARS, Reflection
 from combee_schemas.scan import Operation, OperationKind, Seen
@@ -62,7 +62,7 @@ def outcome(raw: bytes, kind: type[Message]) -> Message | str:
     """Return what is read, or the error."""
     try:
         return decode(raw, kind)
-    except (CodecError, NewerVersionError) as error:
+    except (CodecError, OtherVersionError) as error:
         return str(error)
 
 
@@ -250,7 +250,7 @@ def test_a_version_that_nobody_can_have_says_what_this_reader_knows() -> None:
 @each_row("kind", ALL_KINDS, ids=lambda kind: kind.type)
 @each_row("ahead", [1, VERSIONS_AHEAD])
 def test_a_newer_version_is_no_error_of_the_record(kind: type[Message], ahead: int) -> None:
-    with pytest.raises(NewerVersionError, match=f"up to version {kind.version_number}: upgrade it") as caught:
+    with pytest.raises(OtherVersionError, match=f"up to version {kind.version_number}: upgrade it") as caught:
         decode(newer(kind, ahead), kind)
     assert not isinstance(caught.value, CodecError), "who buries what cannot be read would bury this"
 

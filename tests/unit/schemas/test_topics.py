@@ -13,6 +13,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial
 from combee_schemas.topics import (
     CANARY_STATISTICS,
+    FORMAT_MARK,
     GROUPS,
     HELD_BACK,
     HISTORY,
@@ -231,7 +232,7 @@ def found(want: Wanted, **changes: str) -> Existing:
 
 
 WANT = wanted(4, 8)
-FINE = {one.topic.name: found(one) for one in WANT}
+FINE = {one.topic.name: found(one) for one in WANT} | {FORMAT_MARK: Existing(partitions=1, config={})}
 
 
 def test_topics_as_wanted_are_no_problem() -> None:
@@ -241,6 +242,13 @@ def test_topics_as_wanted_are_no_problem() -> None:
 def test_a_missing_topic_says_what_creates_it() -> None:
     have = {name: state for name, state in FINE.items() if name != "updates"}
     assert problems(WANT, have, "p") == ["p.updates is missing: run 'combee topics create'"]
+
+
+def test_a_prefix_of_another_format_is_one_problem_with_its_remedy() -> None:
+    have = {name: state for name, state in FINE.items() if name not in {FORMAT_MARK, "updates"}}
+    (problem,) = problems(WANT, have, "p")
+    assert f"there is no p.{FORMAT_MARK}): start the release that wrote it, or choose another" in problem
+    assert len(problems(WANT, {}, "p")) == len(WANT), "of an empty prefix nothing is known"
 
 
 def test_other_topics_under_the_prefix_are_not_our_business() -> None:

@@ -598,21 +598,6 @@ async def test_an_empty_lesson_is_dead_lettered_and_its_neighbours_go_on(
     assert (report.dead_lettered, report.violations) == (1, ())
 
 
-async def test_an_empty_lesson_that_an_earlier_release_put_into_a_batch_is_no_dead_letter(
-    log: MemoryLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with shuffling(log, clock) as rig:
-        with monkeypatch.context() as earlier:
-            earlier.setattr(shuffler, "nothing_said", lambda _: None)
-            await publish(log, *(reflection(n, key_insight="" if n == 1 else "x") for n in range(5)))
-            await rig.step()
-    log._store.committed.clear()
-    async with shuffling(log, clock) as rig:
-        await rig.step()
-    assert members(log) == [[0, 1, 2, 3, 4]]
-    assert dead_letters(log) == []
-
-
 async def test_a_reflection_on_a_foreign_partition_is_published_again_on_its_own(
     log: MemoryLog, clock: ManualClock
 ) -> None:

@@ -76,7 +76,7 @@ class _EventData(Value):
 
 
 EVERYTHING = {"state": "all"}
-"""Proposed entries, too: the SDK shows them on request. An older gateway has none, and ignores it."""
+"""Proposed entries, too: the SDK shows them on request."""
 NEWEST = {"label": LATEST}
 """Judged or not: which version an agent reads is decided by its labels, here as on Kafka."""
 
@@ -128,7 +128,6 @@ class GatewayTransport:
                     await self._post(path, chosen[start : start + MOST_AT_ONCE], context)
 
     async def _post(self, path: str, batch: Sequence[Sent], context: TraceContext | None) -> None:
-        # An older gateway refuses fields that it does not know: those that say nothing are not sent.
         body = MESSAGES.dump_json(list(batch), exclude_defaults=True)  # type: ignore[arg-type]  # of one kind
         with translated(f"POST {path}"):
             headers = [("Content-Type", b"application/json"), *(context.headers() if context else ())]

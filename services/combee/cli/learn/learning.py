@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from combee.cli.shared.sending import commands_on
 from combee.core.formats.intake import Item, Sample, verdict
-from combee.core.formats.items import declared, earlier_ids, learned_id, own_id, unproven_ids
+from combee.core.formats.items import declared, learned_id, own_id, unproven_ids, unvouched_ids
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.playbook import probation
@@ -85,7 +85,7 @@ class Learning:
             )
             await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
             report = self.report(tracker, new)
-            report.audit, report.left_nothing = await fates(self._log, base, since, new, tracker.today)
+            report.audit, report.left_nothing = await fates(self._log, base, since, new, tracker.known_as)
             conflicts = await conflicting(items, tracker, self._signer)
         report.conflicts = tuple(own_id(conflict) for conflict in conflicts)
         report.applied -= sum(
@@ -101,7 +101,7 @@ class Learning:
             playbook,
             self._clock,
             self._spending,
-            earlier=earlier_ids(items, self._signer),
+            unvouched=unvouched_ids(items, self._signer),
             unproven=unproven_ids(items, self._signer),
         )
 

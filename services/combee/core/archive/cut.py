@@ -79,8 +79,8 @@ def read(topic: AnyTopic, record: Record) -> Message | None:
 
     Raises
     ------
-    NewerVersionError
-        If a newer service wrote it.
+    OtherVersionError
+        If a service of another release wrote it.
     """
     for kind in (topic.message, *topic.beside):
         try:
@@ -246,8 +246,7 @@ class Cut:
 
     def _take_manifest(self, record: Record, batch: Batch) -> bool:
         name, plan = batch.plan.playbook, batch.plan
-        base = plan.base_history_offset
-        if not self._is_below(topics.HISTORY.name, self.home(topics.HISTORY, name), base):
+        if plan.base_version and not self._has_version(name, plan.base_version):
             self._beyond.setdefault(name, record.offset)
         if plan.branch is not None and not self._has_version(plan.branch.of, plan.branch.version):
             self._beyond.setdefault(name, record.offset)

@@ -38,7 +38,7 @@ PLACES: Mapping[str, frozenset[str]] = {
     "Member": frozenset({"offset"}),
     "OutcomeStatistics": frozenset({"through_offset"}),
     "Partial": frozenset({"manifest_offset"}),
-    "Plan": frozenset({"base_history_offset", "through_offset"}),
+    "Plan": frozenset({"through_offset"}),
     "Playbook": frozenset(
         {"through_offset", "counted_offset", "manifest_offset", "history_offset", "command_offset"}
     ),
@@ -108,9 +108,6 @@ class Translator:
     def _plan(self, plan: Plan) -> Plan:
         return plan.model_copy(
             update={
-                "base_history_offset": self._places.of_playbook(
-                    topics.HISTORY, plan.playbook, plan.base_history_offset
-                ),
                 "through_offset": self._places.through(
                     topics.REFLECTIONS, plan.playbook, plan.through_offset
                 ),

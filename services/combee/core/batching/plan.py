@@ -30,7 +30,6 @@ class Base:
     version: int
     sequence: int
     """The last batch it contains."""
-    history_offset: int
 
 
 def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
@@ -57,7 +56,6 @@ def _header(playbook: str, sequence: int, settings: PlanSettings, base: Base) ->
         "settings": settings,
         "base_version": base.version,
         "base_sequence": base.sequence,
-        "base_history_offset": base.history_offset,
     }
 
 
@@ -236,18 +234,11 @@ def plan_hash(batch: Batch) -> str:
 
 
 def same_plan(batch: Batch, recorded: Batch, *, templates: bool) -> bool:
-    """Return whether a batch is cut as a recorded one was; ``templates``: and its prompts are written alike.
-
-    Version 1 recorded no settings: there, what follows from them must be the same.
-    """
-    known = recorded.plan.settings
-    if not recorded.plan.sha256:
-        settings = known
-    elif not templates:
+    """Return whether a batch is cut as a recorded one was; ``templates``: and its prompts are written alike."""
+    settings, known = batch.plan.settings, recorded.plan.settings
+    if not templates:
         wording = {name: getattr(known, name) for name in ("templates", "prompts", "playbook_tokens")}
-        settings = batch.plan.settings.model_copy(update=wording)
-    else:
-        settings = batch.plan.settings
+        settings = settings.model_copy(update=wording)
     plan = batch.plan.model_copy(update={"settings": settings})
     return plan_hash(batch.model_copy(update={"plan": plan})) == plan_hash(recorded)
 

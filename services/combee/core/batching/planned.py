@@ -43,7 +43,7 @@ def forgery(record: Planned, manifest: Manifest | None) -> str:
     """Return what shows that a record was not planned; empty if nothing does. None: there is no such manifest."""
     if manifest is None:
         return f"{record.plan.batch_id} was never cut: no manifest says so"
-    if not _is_of(manifest.plan, record.plan):
+    if manifest.plan != record.plan:
         return f"{record.plan.batch_id} was cut otherwise: its manifest has another plan"
     match record:
         case Group():
@@ -63,14 +63,6 @@ def forgery(record: Planned, manifest: Manifest | None) -> str:
 
 def _of(record: Planned, problem: str) -> str:
     return f"this {record.type} of {record.plan.batch_id} was not planned: {problem}" if problem else ""
-
-
-def _is_of(header: Plan, plan: Plan) -> bool:
-    """Return whether a plan is a manifest's own; the plans of version 1 said less than their manifests."""
-    if header.sha256:
-        return header == plan
-    known = header.model_copy(update={"settings": plan.settings})
-    return known == plan and header.settings.method == plan.settings.method
 
 
 def _foreign(result: NodeResult, manifest: Manifest) -> str:

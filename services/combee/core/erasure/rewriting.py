@@ -271,8 +271,6 @@ class Rewriter:
         if any(reflection_id.startswith(f"{ERASED}-") for reflection_id in ids):
             seed = batch_seed(plan.playbook, plan.sequence, ids, plan.settings.salt)
             batch = batch.model_copy(update={"seed": seed})
-        if not plan.sha256:
-            return batch
         return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
 
     def _scrubbed(self, message: Any) -> Any:

@@ -7,7 +7,7 @@ from combee.core.archive.cut import read
 from combee.core.dead_letters.subject import identified_in
 from combee.core.erasure.selector import Selector
 from combee.core.gate.canary import caller_at
-from combee.core.identity import MARK, claimed_identities, derived_ids, known_ids, owner_of
+from combee.core.identity import MARK, claimed_identities, derived_ids, owner_of
 from combee_schemas import topics
 from combee_schemas.base import Message, Source, playbook_of
 from combee_schemas.batch import Batch, Member
@@ -92,7 +92,7 @@ class Runs:
     def _take(self, message: Message, selector: Selector, at_ms: int, *, named: bool) -> None:
         match message:
             case Reflection() if named or selector.means_reflection(message, at_ms):
-                self.add(message.playbook, *known_ids(message))
+                self.add(message.playbook, message.reflection_id)
                 if message.trace_id:
                     self._add_run(message.playbook, message.trace_id, selector, message.source)
             case Trace() if named or selector.means_run(message, at_ms):

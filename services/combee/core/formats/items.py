@@ -55,14 +55,14 @@ def unproven_ids(items: Iterable[Item], signer: Signer | None) -> dict[str, str]
     return {plain: own for plain, own in ids if plain != own}
 
 
-def earlier_ids(items: Iterable[Item], signer: Signer | None = None) -> dict[str, str]:
-    """Return what else reflections of these traces are known by, as in a log of before: see Tracker."""
-    return {
-        known: own
+def unvouched_ids(items: Iterable[Item], signer: Signer | None) -> dict[str, str]:
+    """Return what the reflections of signed traces are known by if *reflect* may not vouch for them: see Tracker."""
+    ids = (
+        derived_ids(item.playbook, item.trace_id, _owner(item, signer))
         for item in items
         if not isinstance(item, Reflection)
-        for own, known in [derived_ids(item.playbook, item.trace_id, _owner(item, signer))]
-    }
+    )
+    return {unvouched: own for own, *others in ids for unvouched in others}
 
 
 def _owner(item: Item, signer: Signer | None) -> str:

@@ -220,17 +220,14 @@ class Ledger:
     def trace(self, partition: int, offset: int, trace: Trace, *, signed: bool = False) -> None:
         """Take an acknowledged trace; ``signed``: with what may prove its source, who is then its id's owner."""
         name, trace_id = trace.playbook, trace.trace_id
-        place, (today, earlier) = (partition, offset), derived_ids(name, trace_id)
+        place = partition, offset
         owner = trace.source.name if signed and trace.source is not None else ""
         own_id = identity_of(trace_id, owner)
         derived = derived_ids(name, trace_id, owner)
-        unproven = (today, earlier) if owner else ()
+        unproven = derived_ids(name, trace_id) if owner else ()
         self._meet(TRACES, TRACE, place, name, (own_id,))
         self._meet(TRACES, REFLECTION, place, name, (*derived, *unproven))
         self.traces.take(place, (name, own_id), fingerprint(trace), derived, unproven)
-        if self._is_batched(name, today) and self._is_batched(name, earlier):
-            text = f"trace {trace_id} of {name} counts twice, as {today} and as {earlier}"
-            self.batches.doubled((name, today), text)
 
     def _is_batched(self, playbook: str, reflection_id: str) -> bool:
         return self.batches.last_batch(playbook, reflection_id) != NOWHERE

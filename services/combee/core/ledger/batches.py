@@ -111,8 +111,7 @@ class Batches:
         for member in batch.members:
             if member.source is not None or identity.MARK in member.reflection_id:
                 self._identities[partition, member.offset] = member.reflection_id
-        if batch.max_inflight_batches:
-            self.bases.setdefault(key, (batch.plan.base_version, batch.plan.base_sequence))
+        self.bases.setdefault(key, (batch.plan.base_version, batch.plan.base_sequence))
 
     def _learned(self, plan: Plan) -> None:
         line, through = plan.playbook, plan.through_offset
@@ -186,12 +185,10 @@ class Batches:
             self.findings.add("seed", f"{named} has a seed that does not follow from its members")
         if plan.batch_id != identity.batch_id(plan.playbook, plan.sequence):
             self.findings.add("batch id", f"{named} is called {plan.batch_id}")
-        if plan.sha256 and plan.sha256 != plan_hash(batch):
+        if plan.sha256 != plan_hash(batch):
             self.findings.add("plan hash", f"{named} is not the plan whose hash it carries")
 
     def _staleness(self, where: str, batch: Batch) -> None:
-        if not batch.max_inflight_batches:
-            return
         stale = batch.plan.staleness
         if not 0 <= stale < batch.max_inflight_batches:
             name, sequence = batch.plan.playbook, batch.plan.sequence

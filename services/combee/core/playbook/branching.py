@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from combee.core.playbook.evidence import rules_for, rules_of
+from combee.core.playbook.evidence import rules_for
 from combee.core.playbook.operations import union
 from combee.core.playbook.sections import number_of, slug
 from combee_schemas.base import branch_in
@@ -20,7 +20,7 @@ def barred_by(playbook: Playbook, other: Playbook) -> Playbook:
 
     Both name all of it. Its next version names what is new here, and says by which rules.
     """
-    rules, others, made = rules_of(playbook), rules_of(other), playbook.version + 1
+    rules, others, made = playbook.revocations, other.revocations, playbook.version + 1
     known, gone = {revocation.rule for revocation in rules}, frozenset(playbook.revoked)
     new = tuple(
         revocation.model_copy(update={"version": made})

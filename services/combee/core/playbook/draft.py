@@ -283,14 +283,10 @@ def _count(draft: Draft, seen: Iterable[Seen]) -> None:
     for reflection in seen:
         for tag in {tag.id: tag for tag in reflection.tags}.values():
             entry = draft.entries.get(tag.id)
+            shown_version = reflection.shown_version or 0
             if (
                 entry is not None
                 and tag.tag != "neutral"
-                and _was_in(entry, reflection.shown_version, draft.version)
+                and max(1, entry.created_version) <= shown_version < draft.version
             ):
                 draft.entries[tag.id] = entry.model_copy(update={tag.tag: getattr(entry, tag.tag) + 1})
-
-
-def _was_in(entry: Entry, version: int | None, before: int) -> bool:
-    """Return whether an entry was in a version, one of those ``before`` another; None: an older writer's."""
-    return version is None or max(1, entry.created_version) <= version < before

@@ -128,19 +128,12 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
 def rules_for(
     rules: Sequence[str], ids: Iterable[str], *, version: int, retained_from: int = 0
 ) -> tuple[Revocation, ...]:
-    """Return the rules of one revocation as snapshots keep them; without any, the ids that it takes back are some."""
+    """Return the rules of one revocation as snapshots keep them; without any, its ids are its rules."""
     rules = rules or [f"id:{reflection_id}" for reflection_id in ids]
     given = [rule for rule in rules if rule.startswith("id:")]
     if len(given) > IDS_NAMED:
         rules = [*(rule for rule in rules if rule not in given), f"ids:{len(given)}"]
     return tuple(Revocation(rule=rule, retained_from=retained_from, version=version) for rule in rules)
-
-
-def rules_of(playbook: Playbook) -> tuple[Revocation, ...]:
-    """Return all rules of a playbook; older writers listed ids without any."""
-    if playbook.revocations or not playbook.revoked:
-        return playbook.revocations
-    return rules_for((), playbook.revoked, version=playbook.version)
 
 
 def naming_news(version: Playbook, before: Collection[str]) -> Playbook:

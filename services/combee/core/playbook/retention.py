@@ -100,12 +100,12 @@ def shares(levels: Iterable[LevelAudit], count: int) -> tuple[float, ...]:
 
 
 def in_playbook(batch: AppliedBatch | None) -> LevelAudit | None:
-    """Return what became of a batch's reflections in the end; None: no batch, or its writer did not say."""
+    """Return what became of a batch's reflections in the end; None: no batch, or one without reflections."""
     return batch.audit[-1] if batch and batch.audit else None
 
 
 def lost_share(levels: Sequence[LevelAudit]) -> float | None:
-    """Return which share of a batch's reflections was lost in the end; None: nobody said, or all are dead letters."""
+    """Return which share of a batch's reflections was lost in the end; None: there was none, or all failed."""
     *_, last = levels or (LevelAudit(),)
     count = last.new + last.known + last.dropped + last.lost
     return round(last.lost / count, 4) if count else None

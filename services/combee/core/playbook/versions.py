@@ -110,7 +110,6 @@ def after_update(
             "method": plan.settings.method,
             "holds": holds,
             "counters": current.counters and holds == "entries",
-            "revocations": evidence.rules_of(current),
             "batch": batch,
             "adopted": None,
             "batch_sequence": plan.sequence,
@@ -337,7 +336,6 @@ def _commanded(
             "entries": evidence.kept(changed.entries),
             "origin": command.kind,
             "batch": None,
-            "revocations": evidence.rules_of(changed),
             "retired": retired(current, changed.entries),
             "command_offset": offset,
             "commands": remembered(current.commands, command.command_id),
@@ -521,7 +519,7 @@ def _is_kept(before: Entry, after: Entry) -> bool:
 
 
 def barring(current: Playbook, command: Command) -> Playbook:
-    """Return the playbook with what a revocation takes back and its rules; an older command names ids only.
+    """Return the playbook with what a revocation takes back and its rules.
 
     A rule that was given before is given anew: by now it may mean more.
     """
@@ -534,7 +532,7 @@ def barring(current: Playbook, command: Command) -> Playbook:
     return current.model_copy(
         update={
             "revoked": union(current.revoked, command.reflection_ids),
-            "revocations": (*evidence.rules_of(current), *new),
+            "revocations": (*current.revocations, *new),
             "changes": (),
         }
     )

@@ -23,7 +23,7 @@ def batch_sizes(playbook: LivePlaybook) -> Options:
 
 
 def retention(playbook: LivePlaybook) -> Options:
-    """Return what became of each batch's reflections; of older versions only which share counts is known."""
+    """Return what became of each batch's reflections."""
     batches = [version for version in playbook.versions if version.retention is not None]
     kept = [(version.at_ms, 100 * (version.retention or 0.0)) for version in batches]
     shares = [

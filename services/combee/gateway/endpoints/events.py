@@ -29,7 +29,7 @@ from combee.gateway.problems import Refusal, busy, problems
 from combee.gateway.values import DeletedEvent, LabelEvent, VersionEvent
 from combee.ports import TransientError
 from combee_schemas.base import Value
-from combee_schemas.errors import NewerVersionError
+from combee_schemas.errors import OtherVersionError
 from combee_schemas.playbook import PRODUCTION, Playbook
 
 logger = structlog.get_logger()
@@ -188,7 +188,7 @@ class Events:
             async with aclosing(events):
                 async for event in events:
                     yield event
-        except (TransientError, NewerVersionError) as error:
+        except (TransientError, OtherVersionError) as error:
             # The client comes back with Last-Event-ID; by then Kafka may have, too, or this process is upgraded.
             logger.warning("stream_ended", error=str(error))
         finally:

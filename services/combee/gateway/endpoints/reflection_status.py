@@ -262,7 +262,8 @@ class ReflectionStatusLookup:
     async def _version(self, name: str, batch: Batch) -> Playbook | None:
         """Return the version that a batch became; it stands after the one that the batch was begun on."""
         history = self._context.history
-        async with aclosing(history.between(name, batch.plan.base_history_offset + 1)) as versions:
+        base = await history.exactly(name, batch.plan.base_version)
+        async with aclosing(history.between(name, base.history_offset + 1 if base else 0)) as versions:
             async for version in versions:
                 if version.batch and version.batch.plan.batch_id == batch.plan.batch_id:
                     return version

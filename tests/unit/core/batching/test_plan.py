@@ -212,7 +212,7 @@ def planned(
         [member(offset) for offset in range(len(sizes))],
         sizes,
         settings=policy,
-        base=Base(version=3, sequence=3, history_offset=9),
+        base=Base(version=3, sequence=3),
         reason="size",
         batch_size=len(sizes),
         through_offset=len(sizes) - 1,
@@ -446,11 +446,7 @@ def test_groups_carry_their_reflections_and_spread_over_partitions() -> None:
         assert [(one.offset, one.reflection) for one in group.members] == [
             (one.offset, bodies[one.offset]) for one in dealt
         ]
-        assert (group.manifest_offset, group.plan.base_version, group.plan.base_history_offset) == (
-            77,
-            3,
-            9,
-        )
+        assert (group.manifest_offset, group.plan.base_version) == (77, 3)
 
 
 # ---- names
@@ -461,7 +457,6 @@ def test_ids_never_change() -> None:
     assert identity.batch_id("support/refunds", 1) == "b-667c0ea9646ca52d2c4d802b"
     assert identity.node_id("b-667c0ea9646ca52d2c4d802b", 1, 0) == "n-98107749dc68e5cb412caea5"
     assert identity.reflection_id("support/refunds", "t-1") == "r-7812dec0ae5fe9fd3242cc12"
-    assert identity.earlier_reflection_id("t-1") == "r-8092b36d71a46d1d1344931c"
 
 
 @given(

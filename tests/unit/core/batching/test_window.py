@@ -276,7 +276,10 @@ def test_the_largest_manifest_fits_a_record(characters: int) -> None:
         members,
         [500] * len(members),
         settings=PlanSettings(method="ace", copies=2, fan_in=8, max_levels=4, group_bytes=100_000),
-        base=Base(version=2**40, sequence=2**40, history_offset=2**40),
+        base=Base(
+            version=2**40,
+            sequence=2**40,
+        ),
         reason="size",
         batch_size=LARGEST_BATCH,
         through_offset=2**40,

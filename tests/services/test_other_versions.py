@@ -1,4 +1,4 @@
-"""A version ahead: where only services write, who needs it stops or waits; where agents do, it is a bad record."""
+"""Another version: where only services write, who needs it stops or waits; where agents do, it is a bad record."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from combee.inspection.tracker import Tracker
 from combee.sdk.transport import LogTransport, Sink
 from combee.worker.views import Playbooks
 from combee_schemas import topics
-from combee_schemas.errors import ConfigurationError, NewerVersionError
+from combee_schemas.errors import ConfigurationError, OtherVersionError
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.records import Outgoing
 from combee_schemas.topics import AnyTopic
@@ -34,8 +34,8 @@ READ: list[tuple[str, AnyTopic]] = [
 ]
 
 
-def of_tomorrow(topic: AnyTopic, key: str = NAME) -> Outgoing:
-    return Outgoing(topic=topic.name, key=key.encode(), value=newer(topic.message))
+def of_tomorrow(topic: AnyTopic, ahead: int = 1) -> Outgoing:
+    return Outgoing(topic=topic.name, key=NAME.encode(), value=newer(topic.message, ahead))
 
 
 @pytest.mark.parametrize(("role", "topic"), READ, ids=[f"{role}-{topic.name}" for role, topic in READ])
@@ -45,12 +45,36 @@ async def test_a_service_stops_with_the_remedy_and_the_record_stays_uncommitted(
     deployment = Deployment()
     await deployment.log.produce(of_tomorrow(topic))
     with pytest.raises(
-        NewerVersionError, match=f"of type {topic.message.type}, version 3; .* up to version 2: upgrade"
+        OtherVersionError, match=f"of type {topic.message.type}, version 3; .* up to version 2: upgrade"
     ):
         async with deployment.running([role]):
             await deployment.until(lambda: False)
     assert dead_letters(deployment.log) == []
     assert [at[:2] for at in ledger.behind(deployment.log) if at[0] == role] == [(role, topic.name)]
+
+
+WITHOUT_UPCAST = [(role, topic) for role, topic in READ if topic is not topics.UPDATES]
+
+
+@pytest.mark.parametrize(("role", "topic"), WITHOUT_UPCAST, ids=[f"{r}-{t.name}" for r, t in WITHOUT_UPCAST])
+async def test_a_service_stops_at_an_older_record_and_buries_none(role: str, topic: AnyTopic) -> None:
+    deployment = Deployment()
+    await deployment.log.produce(*[of_tomorrow(topic, -1)] * 3)
+    with pytest.raises(OtherVersionError, match="version 1; this process reads version 2 alone"):
+        async with deployment.running([role]):
+            await deployment.until(lambda: False)
+    assert dead_letters(deployment.log) == []
+
+
+async def test_an_older_record_of_an_agent_is_a_dead_letter_and_its_neighbours_go_on() -> None:
+    deployment = Deployment(batch_size=1)
+    async with deployment.running():
+        await deployment.log.produce(of_tomorrow(topics.REFLECTIONS, -1), of_tomorrow(topics.TRACES, -1))
+        await deployment.log.produce(outgoing(reflection(1)))
+        await deployment.until(lambda: len(dead_letters(deployment.log)) == 2)
+        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
+    for letter in dead_letters(deployment.log):
+        assert "version 1; this process reads version 2 alone: upgrade what wrote it" in letter.reason
 
 
 RESTORED: list[tuple[str, AnyTopic]] = [
@@ -66,13 +90,13 @@ RESTORED: list[tuple[str, AnyTopic]] = [
 async def test_a_service_that_restores_itself_from_such_a_record_stops(role: str, topic: AnyTopic) -> None:
     deployment = Deployment()
     await deployment.log.produce(of_tomorrow(topic))
-    with pytest.raises(NewerVersionError):
+    with pytest.raises(OtherVersionError):
         async with deployment.running([role]):
             await deployment.until(lambda: False)
 
 
 def test_waiting_does_not_help_so_the_process_ends_as_with_a_wrong_setting() -> None:
-    assert issubclass(NewerVersionError, ConfigurationError)
+    assert issubclass(OtherVersionError, ConfigurationError)
 
 
 async def one_version() -> MemoryLog:
@@ -122,7 +146,7 @@ async def test_a_client_keeps_its_playbook_says_so_once_and_reads_on(
 async def test_an_audit_gives_no_verdict_on_what_it_cannot_read(topic: AnyTopic) -> None:
     log = await one_version()
     await log.produce(of_tomorrow(topic))
-    with pytest.raises(NewerVersionError, match="upgrade it"):
+    with pytest.raises(OtherVersionError, match="upgrade it"):
         await audit(log)
 
 
@@ -143,7 +167,7 @@ def test_an_archive_keeps_one_as_bytes_where_agents_write_and_elsewhere_waits_fo
     if topic.is_open:
         assert read(topic, record) is None
     else:
-        with pytest.raises(NewerVersionError, match="upgrade it"):
+        with pytest.raises(OtherVersionError, match="upgrade it"):
             read(topic, record)
 
 
@@ -151,9 +175,9 @@ async def test_who_follows_a_playbook_ends_with_the_remedy_at_its_start_and_late
     log = await one_version()
     async with Tracker(log, NAME, ManualClock()).running() as tracker:
         await log.produce(of_tomorrow(topics.HISTORY))
-        with pytest.raises(NewerVersionError, match="upgrade it"):
+        with pytest.raises(OtherVersionError, match="upgrade it"):
             await tracker.wait(lambda: False, stall_s=5)
-    with pytest.raises(NewerVersionError, match="upgrade it"):
+    with pytest.raises(OtherVersionError, match="upgrade it"):
         async with Tracker(log, NAME, ManualClock()).running():
             raise AssertionError("it must not begin")
 
@@ -162,7 +186,7 @@ def test_no_way_to_read_passes_it_over() -> None:
     log = MemoryLog(ManualClock())
     asyncio.run(log.produce(of_tomorrow(topics.HISTORY)))
     (record,) = ledger.records(log, topics.HISTORY)
-    with pytest.raises(NewerVersionError):
+    with pytest.raises(OtherVersionError):
         topics.HISTORY.read_or_none(record)
-    with pytest.raises(NewerVersionError):
+    with pytest.raises(OtherVersionError):
         list(topics.HISTORY.under(NAME, [record]))

@@ -1,22 +1,16 @@
-"""A log as a text file, one line per record: written once by a version of the code, read by all that follow.
-
-``record`` runs the product on a log in memory and leaves two batches unfinished. What it wrote with messages of
-version 1 stays in ``tests/golden/topics-v1.jsonl``; to record those of a later version, run
-  PYTHONPATH=tests python -c "from support.topic_dump import main; main('tests/golden/topics-v2.jsonl')"
-"""
+"""A log in which everything happened that services write, and two batches were left unfinished."""
 
 import asyncio
-import base64
-import json
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from combee.adapters.memory import MemoryLog
-from combee.adapters.memory.store import Partition, Store
 from combee.control.controller import Controller
 from combee.core.sizing.policy import SizingPolicy
-from combee.ports import Clock, Outgoing, Record, TopicPartition
+from combee.ports import Clock, Outgoing
 from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import Shown
@@ -31,84 +25,8 @@ from support.deployment import ROLES, Deployment
 from support.ledger import NAME, outgoing, reflection
 from support.models import echo, is_combine
 
-FIRST_DUMP = Path(__file__).parents[1] / "golden" / "topics-v1.jsonl"
 GEPA, HALF_DONE, UNTOUCHED = "tests/gepa", "tests/half-done", "tests/untouched"
 """A playbook of texts; one whose batch waits for its root; one whose batch nobody has looked at."""
-
-
-# ---- to and from text
-
-
-def lines(store: Store) -> Iterator[str]:
-    """Yield a store as lines of JSON: each visible record, then what each group has committed."""
-    for topic in topics.TOPICS:
-        for number, partition in enumerate(store.partitions(topic.name)):
-            for record in partition.records(partition.first, partition.stable):
-                yield json.dumps(_described(record, number))
-    ends = {
-        f"{topic.name}/{number}": partition.stable
-        for topic in topics.TOPICS
-        for number, partition in enumerate(store.partitions(topic.name))
-    }
-    yield json.dumps({"ends": ends})
-    for group, offsets in store.committed.items():
-        at = {f"{source.topic}/{source.partition}": offset for source, offset in offsets.items()}
-        yield json.dumps({"group": group, "committed": dict(sorted(at.items()))})
-
-
-def _described(record: Record, number: int) -> dict[str, Any]:
-    return {
-        "topic": record.topic,
-        "partition": number,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": None if record.key is None else record.key.decode(),
-        "headers": {name: (value or b"").decode() for name, value in record.headers},
-        "value": None if record.value is None else base64.b64encode(record.value).decode(),
-    }
-
-
-def fill(log: MemoryLog, path: Path) -> None:
-    """Put a dump into an empty log, every record at the offset it had."""
-    for line in path.read_text(encoding="ascii").splitlines():
-        row = json.loads(line)
-        if "group" in row:
-            log._store.committed[row["group"]] = dict(map(_place, row["committed"].items()))
-        elif "ends" in row:
-            for source, end in map(_place, row["ends"].items()):
-                _pad(log._store.partition(source), end)
-        else:
-            _put(log, row)
-
-
-def _place(item: tuple[str, int]) -> tuple[TopicPartition, int]:
-    topic, _, partition = item[0].rpartition("/")
-    return TopicPartition(topic=topic, partition=int(partition)), item[1]
-
-
-def _put(log: MemoryLog, row: Mapping[str, Any]) -> None:
-    source = TopicPartition(topic=row["topic"], partition=row["partition"])
-    partition = log._store.partition(source)
-    _pad(partition, row["offset"])
-    record = Record(
-        topic=source.topic,
-        partition=source.partition,
-        offset=row["offset"],
-        timestamp_ms=row["timestamp_ms"],
-        key=None if row["key"] is None else row["key"].encode(),
-        value=None if row["value"] is None else base64.b64decode(row["value"]),
-        headers=tuple((name, value.encode()) for name, value in row["headers"].items()),
-    )
-    partition.append(record, None)
-
-
-def _pad(partition: Partition, end: int) -> None:
-    """Put what ends a transaction at offsets without a record."""
-    while partition.end < end:
-        partition.append(None, None)
-
-
-# ---- the run
 
 
 def answer(prompt: Prompt) -> Mapping[str, Any]:
@@ -225,17 +143,16 @@ async def _interrupted(deployment: Deployment) -> None:
         await running.until(lambda: len(ledger.batches(running.log, UNTOUCHED)) == 1)
 
 
-def dumped(
-    clock: Clock, path: Path = FIRST_DUMP, *, partitions: int = 2, scan_partitions: int = 3
-) -> MemoryLog:
-    """Return a log with what a dump holds."""
-    log = MemoryLog(clock, partitions=partitions, scan_partitions=scan_partitions)
-    fill(log, path)
+@cache
+def _recorded() -> MemoryLog:
+    with ThreadPoolExecutor(1) as pool:  # tests ask within loops of their own
+        return pool.submit(asyncio.run, record()).result()
+
+
+def recorded(clock: Clock) -> MemoryLog:
+    """Return a log with what the run wrote: of two partitions by playbook, three of the scan."""
+    log, source = MemoryLog(clock, partitions=2, scan_partitions=3), _recorded()._store
+    for name, partitions in source._topics.items():
+        log._store._topics[name] = [replace(one, slots=list(one.slots)) for one in partitions]
+    log._store.committed = {group: dict(offsets) for group, offsets in source.committed.items()}
     return log
-
-
-def main(path: str) -> None:
-    """Record a run into a new file."""
-    log = asyncio.run(record())
-    with Path(path).open("x", encoding="ascii") as file:
-        file.writelines(f"{line}\n" for line in lines(log._store))
