@@ -15,6 +15,7 @@ from openai import (
 from combee.adapters.openai.names import NO_KEY
 from combee.asking.errors import CallFailedError, CallRefusedError
 from combee.asking.retry import retry_after_s
+from combee.core.redact import JWT
 from combee.ports import CombeeError, PromptTooLongError
 
 SHOWN_CHARS = 300
@@ -35,7 +36,7 @@ _TOO_LONG = re.compile(
 )
 _FLAGGED = re.compile(r"content.?(filter|policy|management)|moderation|flagged")
 _SECRETS = re.compile(
-    r"\b(sk|pk|rk|key)-[\w*.-]{6,}|(?<=bearer )\S+|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", re.IGNORECASE
+    rf"\b(sk|pk|rk|key)-[\w*.-]{{6,}}|(?<=bearer )\S+|{JWT}", re.IGNORECASE
 )
 
 _REMEDIES = {
