@@ -15,7 +15,6 @@ from openai import (
 from combee.adapters.openai.names import NO_KEY
 from combee.asking.errors import CallFailedError, CallRefusedError
 from combee.asking.retry import retry_after_s
-from combee.core.redact import JWT
 from combee.ports import CombeeError, PromptTooLongError
 
 SHOWN_CHARS = 300
@@ -36,7 +35,10 @@ _TOO_LONG = re.compile(
 )
 _FLAGGED = re.compile(r"content.?(filter|policy|management)|moderation|flagged")
 _SECRETS = re.compile(
-    rf"\b(sk|pk|rk|key)-[\w*.-]{{6,}}|(?<=bearer )\S+|{JWT}", re.IGNORECASE
+    r"\b(sk|pk|rk|key)-[\w*.-]{6,}|(?<=bearer )\S+"
+    # A word that says eyJ again and again is read through once.
+    r"|(?<![\w-])(?>[\w-]*?eyJ)[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+    re.IGNORECASE,
 )
 
 _REMEDIES = {
