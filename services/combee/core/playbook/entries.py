@@ -199,11 +199,15 @@ def _add(draft: Draft, operation: Operation) -> None:
 
 
 def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
-    """Let an entry rest on an operation that says the same; its own words stay."""
-    strengthened = entry.model_copy(update={"by_hand": draft.by_hand or entry.by_hand})
-    draft.put(rest_on(strengthened, operation.evidence, draft.version))
+    """Let an entry rest on an operation that says the same; its own words stay, unless a person says it now."""
     said, known = (comparable(content).rstrip(".") for content in (operation.content, entry.content))
     words = f": {operation.content}" if said != known else ""
+    content = operation.content if draft.by_hand and words else entry.content
+    strengthened = entry.model_copy(update={"content": content, "by_hand": draft.by_hand or entry.by_hand})
+    draft.put(rest_on(strengthened, operation.evidence, draft.version))
+    if content != entry.content:
+        draft.note("update", entry.id, entry.content)
+        return
     draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
 
 
@@ -226,11 +230,17 @@ def _merge(draft: Draft, operation: Operation) -> None:
     if not named:
         draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
         return
-    kept, *twins = named
+    is_said = {
+        entry.id: bool(operation.evidence) and same_lesson(entry.content, operation.content)
+        for entry in named
+    }
+    # A person's words stay where the operation says the same.
+    kept, *twins = sorted(named, key=lambda entry: not (entry.by_hand and is_said[entry.id]))
     for twin in twins:
         draft.drop(twin.id)
         draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")
-    _reword(draft, united(kept, twins), operation)
+    become = _strengthen if is_said[kept.id] else _reword
+    become(draft, united(kept, twins), operation)
 
 
 def _for(content: str, entry: Entry) -> Entry:
