@@ -2,8 +2,8 @@
 
 Kept as it is: the order of words, numbers, signs, brackets, negations, code, the case of what is no plain word, where
 one sentence ends and the next begins, question marks and colons.
-Evened out: articles, emphasis, short forms, commas, the endings of words (``evened``), and a clause that moved from the
-front ("When X, do Y") to the end ("Do Y when X"), if only one clause follows it.
+Evened out: articles, emphasis, short forms, commas, the endings of words (``evened``), and a clause that moved from
+the front ("When X, do Y") to the end ("Do Y when X"), if only one clause follows it.
 """
 
 import re

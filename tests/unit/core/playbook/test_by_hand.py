@@ -454,6 +454,7 @@ def test_a_persons_words_take_the_place_of_those_that_a_source_found_for_them() 
     )
     theirs, other = (each.id for each in known.entries)
     added = after_command(command("edit", operations=(op(ADD, IN_FULL),)), known)
-    assert [(each.id, each.content, each.by_hand) for each in added.entries][0] == (theirs, IN_FULL, True)
+    first = added.entries[0]
+    assert (first.id, first.content, first.by_hand) == (theirs, IN_FULL, True)
     edited = after_command(command("edit", operations=(op(UPDATE, IN_FULL, other),)), known)
     assert [(each.content, each.by_hand) for each in edited.entries] == [(IN_FULL, True)]

@@ -525,3 +525,15 @@ def test_a_rewording_has_the_sources_that_bear_out_its_words_and_not_those_of_th
     assert merged.entries[0].sources == ("shop", "desk", "lab")
     united = learned(before, [op(UPDATE, OTHER, entry.id)], [], reason="consolidate")
     assert united.entries[0].sources == ("shop", "desk")
+
+
+def test_a_guess_becomes_no_source_when_a_batch_asks_its_reflection_again() -> None:
+    one = learned(
+        empty("p"),
+        [add(POISON, "r-1", "r-2", guessed=("r-2",))],
+        [seen("r-1", "mallory"), seen("r-2", "shop")],
+    )
+    assert saying(one, POISON).sources == ("mallory",)
+    again = learned(one, [add(OTHER, "r-2")], [seen("r-2", "shop")])
+    assert saying(again, POISON).sources == ("mallory",)
+    assert saying(again, OTHER).sources == ("shop",)
