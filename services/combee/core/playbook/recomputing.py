@@ -334,7 +334,7 @@ class Recomputation:
                 entries[entry_id] = entry
         seen = (reflection for reflection in update.result.seen if reflection.reflection_id not in gone)
         names = names_of(seen, update.plan.settings.sources)
-        return {entry.id: entry for entry in with_sources(entries.values(), names, draft.guesses())}
+        return {entry.id: entry for entry in with_sources(entries.values(), names, draft.support.by_entry())}
 
 
 @dataclass(slots=True)

@@ -258,19 +258,19 @@ def established_sources(taught_by: Iterable[TaughtBy], batches: int) -> frozense
 
 
 def with_sources(
-    entries: Iterable[Entry], names: Mapping[str, str], guesses: Mapping[str, Collection[str]]
+    entries: Iterable[Entry], names: Mapping[str, str], sure: Mapping[str, Collection[str]]
 ) -> tuple[Entry, ...]:
     """Return entries with the names of those whose reflections bear them out now, the newest last.
 
-    ``guesses`` are the reflections, by entry, that were named for it and do not: they name nobody.
+    ``sure`` are the reflections, by entry, that came to rest on it and bear it out; no others name anybody.
     """
     if not names:
         return tuple(entries)
     return tuple(
         entry.model_copy(update={"sources": last_sources(entry.sources, new)}) if new else entry
         for entry in entries
-        for guessed in (guesses.get(entry.id, ()),)
-        for new in ([names[one] for one in entry.evidence if one in names and one not in guessed],)
+        for support in (sure.get(entry.id, ()),)
+        for new in ([names[one] for one in entry.evidence if one in names and one in support],)
     )
 
 
