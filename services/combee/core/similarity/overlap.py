@@ -107,6 +107,13 @@ def in_order(content: str, other: str) -> bool:
     return said == others
 
 
+def common(content: str, other: str) -> float:
+    """Return how much of what two contents say together both say, each word counting the same: 0 … 1."""
+    words, others = said_words(content), said_words(other)
+    together = words | others
+    return len(words & others) / len(together) if together else 0.0
+
+
 def said_words(text: str) -> Words:
     """Return the words of a text that are no grammar."""
     return _words(text) - _STOP

@@ -70,8 +70,8 @@ def contents(playbook: Playbook) -> list[str]:
 
 
 def said(kind: Any, *names: str, first: int = 1) -> tuple[Operation, list[Seen]]:
-    """Return an operation on the entry, and the reflections that it rests on, one of each of these sources."""
-    reflections = [seen(first + n, name) for n, name in enumerate(names)]
+    """Return an operation on the entry, and the reflections against it, one of each of these sources."""
+    reflections = [seen(first + n, name, (ID, "harmful")) for n, name in enumerate(names)]
     evidence = tuple(reflection.reflection_id for reflection in reflections)
     ids = (ID, ID) if kind == MERGE else (ID,)
     return op(kind, "" if kind == REMOVE else POISON, *ids, evidence=evidence), reflections
@@ -441,7 +441,10 @@ def test_a_merge_that_says_what_a_person_said_leaves_the_persons_words() -> None
     known = imported(OTHER, IN_FULL)
     first, ours = (each.id for each in known.entries)
     evidence = tuple(f"r-{n}" for n in range(91, 94))
-    reflections = [seen(n, source) for n, source in zip(range(91, 94), ("shop", "desk", "lab"), strict=True)]
+    against = (first, "harmful")
+    reflections = [
+        seen(n, source, against) for n, source in zip(range(91, 94), ("shop", "desk", "lab"), strict=True)
+    ]
     merged = learned(known, [op(MERGE, SHORTENED, first, ours, evidence=evidence)], reflections)
     assert [(each.id, each.content, each.by_hand) for each in merged.entries] == [(ours, IN_FULL, True)]
 

@@ -17,7 +17,7 @@ from combee_schemas.base import Source
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import SOURCES_COUNTED, Entry, EntryState, Playbook, TaughtBy
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Operation, Seen
+from combee_schemas.scan import Operation, OperationKind, Seen
 from support.playbooks import (
     ADD,
     MERGE,
@@ -376,7 +376,9 @@ def test_fewer_sources_than_asked_for_reword_and_remove_nothing_and_without_the_
     there = Entry(id="str-00001", section="STRATEGIES & INSIGHTS", content=PLAIN, state=state)
     before = empty("p").model_copy(update={"version": 1, "entries": (there,), "next_id": 2})
     said = [op(UPDATE, POISON, "str-00001", evidence=("r-1", "r-2"))]
-    one, two = [seen("r-1", "shop"), seen("r-2", "shop")], [seen("r-1", "shop"), seen("r-2", "lab")]
+    against = ("str-00001", "harmful")
+    one = [seen("r-1", "shop", against), seen("r-2", "shop", against)]
+    two = [one[0], seen("r-2", "lab", against)]
 
     def contents(reflections: Sequence[Seen], **settings: Any) -> list[str]:
         made = versions.after_update(
@@ -537,3 +539,50 @@ def test_a_guess_becomes_no_source_when_a_batch_asks_its_reflection_again() -> N
     again = learned(one, [add(OTHER, "r-2")], [seen("r-2", "shop")])
     assert saying(again, POISON).sources == ("mallory",)
     assert saying(again, OTHER).sources == ("shop",)
+
+
+# ---- entries that are overwritten
+
+
+QUORUM: dict[str, Any] = {"probation": Probation(reflections=2, sources=2)}
+THANKS = "Say thank you at the end"
+
+
+def two_lessons() -> Playbook:
+    both = [seen("r-1", "shop"), seen("r-2", "desk")]
+    return learned(empty("p"), [add(PLAIN, "r-1", "r-2"), add(OTHER, "r-1", "r-2")], both, **QUORUM)
+
+
+@pytest.mark.parametrize("kind", [UPDATE, MERGE])
+def test_who_bears_out_other_words_is_no_witness_against_the_entries_that_they_replace(
+    kind: OperationKind,
+) -> None:
+    known = two_lessons()
+    ids = [entry.id for entry in known.entries][: 1 if kind == UPDATE else 2]
+    batch = [seen("r-3", "shop"), seen("r-4", "desk")]
+    made = learned(known, [op(kind, THANKS, *ids, evidence=("r-3", "r-4"))], batch, **QUORUM)
+    assert states(made) == {PLAIN: "active", OTHER: "active", THANKS: "active"}
+    tags = [(entry_id, "harmful") for entry_id in ids]
+    against = [seen("r-3", "shop", *tags), seen("r-4", "desk", *tags)]
+    made = learned(known, [op(kind, THANKS, *ids, evidence=("r-3", "r-4"))], against, **QUORUM)
+    assert PLAIN not in states(made)
+
+
+def test_a_merge_takes_those_entries_alone_that_enough_reflections_speak_of() -> None:
+    nearly = f"{PLAIN} each"
+    known = learned(
+        two_lessons(), [add(nearly, "r-3", "r-4")], [seen("r-3", "shop"), seen("r-4", "desk")], **QUORUM
+    )
+    ids = [entry.id for entry in known.entries]
+    both = f"{PLAIN} always each time"
+    batch = [seen("r-5", "shop"), seen("r-6", "desk")]
+    made = learned(known, [op(MERGE, both, *ids, evidence=("r-5", "r-6"))], batch, **QUORUM)
+    assert states(made) == {both: "active", OTHER: "active"}
+
+
+def test_a_merge_needs_two_entries_that_are_there() -> None:
+    known = two_lessons()
+    target, nearly = saying(known, PLAIN).id, f"{PLAIN} each"
+    batch = [seen("r-5", "shop"), seen("r-6", "desk")]
+    made = learned(known, [op(MERGE, nearly, target, "none-1", evidence=("r-5", "r-6"))], batch, **QUORUM)
+    assert states(made) == {PLAIN: "active", OTHER: "active", nearly: "active"}
