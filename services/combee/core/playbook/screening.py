@@ -71,7 +71,9 @@ class Screen:
         seen = tuple(reflection for reflection in seen if reflection.reflection_id not in gone)
         names = dict.fromkeys((reflection.reflection_id for reflection in seen), UNPROVEN)
         names |= names_of(seen, settings.sources)
-        several = len({*names.values(), *(source.name for source in base.taught_by)}) > 1
+        # An import that no batch has taught yet: whoever comes first is not its only source.
+        is_untaught = not base.taught_by and any(entry.by_hand for entry in base.entries)
+        several = is_untaught or len({*names.values(), *(source.name for source in base.taught_by)}) > 1
         return cls(
             is_person=False,
             names=names,

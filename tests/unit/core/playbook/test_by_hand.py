@@ -461,3 +461,10 @@ def test_a_persons_words_take_the_place_of_those_that_a_source_found_for_them() 
     assert (first.id, first.content, first.by_hand) == (theirs, IN_FULL, True)
     edited = after_command(command("edit", operations=(op(UPDATE, IN_FULL, other),)), known)
     assert [(each.content, each.by_hand) for each in edited.entries] == [(IN_FULL, True)]
+
+
+@each_row("kind", [UPDATE, REMOVE])
+def test_who_fills_the_first_batch_after_an_import_is_not_its_only_source(kind: Any) -> None:
+    book = imported(RULE, sources=[])
+    operation, reflections = said(kind, "mallory", "mallory", "mallory")
+    assert only(learned(book, [operation], reflections)).content == RULE
