@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from combee.core.flags import flags
+from combee.core.replaying.selection import Selection
 from combee.core.sources import UNPROVEN, names_of
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, TaughtBy
@@ -71,13 +72,15 @@ class Screen:
         seen = tuple(reflection for reflection in seen if reflection.reflection_id not in gone)
         names = dict.fromkeys((reflection.reflection_id for reflection in seen), UNPROVEN)
         names |= names_of(seen, settings.sources)
+        barred = barred_sources(base)
+        taught_by = tuple(source for source in base.taught_by if source.name not in barred)
         # An import that no batch has taught yet: whoever comes first is not its only source.
-        is_untaught = not base.taught_by and any(entry.by_hand for entry in base.entries)
-        several = is_untaught or len({*names.values(), *(source.name for source in base.taught_by)}) > 1
+        is_untaught = not taught_by and any(entry.by_hand for entry in base.entries)
+        several = is_untaught or len({*names.values(), *(source.name for source in taught_by)}) > 1
         return cls(
             is_person=False,
             names=names,
-            established=established_sources(base.taught_by, settings.new_source_batches),
+            established=established_sources(taught_by, settings.new_source_batches),
             most=settings.source_operations if several else 0,
             flags=settings.propose_flagged,
             sources=quorum,
@@ -324,6 +327,20 @@ def _added(operation: Operation, known: Mapping[str, Entry]) -> Operation:
 
 
 # ---- who has taught
+
+
+def barred_sources(playbook: Playbook, at: Playbook | None = None) -> frozenset[str]:
+    """Return the sources of which nothing ever counts: those that a revocation names.
+
+    ``at``: also those of which nothing counts that was in this earlier version, such as all that proves nothing.
+    """
+    since = at.version if at is not None and at.name == playbook.name else playbook.version + 1
+    rules = (
+        (Selection.parse(revocation.rule), revocation.version)
+        for revocation in playbook.revocations
+        if revocation.rule.startswith("source:")
+    )
+    return frozenset(rule.value for rule, version in rules if rule.is_open_ended or version > since)
 
 
 def established_sources(taught_by: Iterable[TaughtBy], batches: int) -> frozenset[str]:

@@ -15,7 +15,7 @@ from combee.core.prompt import entry_tokens
 from combee.core.sources import UNPROVEN
 from combee_schemas.base import Source
 from combee_schemas.plan import Probation
-from combee_schemas.playbook import SOURCES_COUNTED, Entry, EntryState, Playbook, TaughtBy
+from combee_schemas.playbook import SOURCES_COUNTED, Entry, EntryState, Playbook, Revocation, TaughtBy
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind, Seen
 from support.playbooks import (
@@ -586,3 +586,18 @@ def test_a_merge_needs_two_entries_that_are_there() -> None:
     batch = [seen("r-5", "shop"), seen("r-6", "desk")]
     made = learned(known, [op(MERGE, nearly, target, "none-1", evidence=("r-5", "r-6"))], batch, **QUORUM)
     assert states(made) == {PLAIN: "active", OTHER: "active", nearly: "active"}
+
+
+# ---- who counts as one of several
+
+
+def test_a_source_that_was_revoked_is_no_longer_established_nor_one_of_several() -> None:
+    known = established(**NEW)
+    rule = Revocation(rule="source:shop", version=known.version)
+    revoked = known.model_copy(update={"revocations": (rule,)})
+    taught_by = [seen("r-3", "lab")]
+    assert states(learned(known, [add(OTHER, "r-3")], taught_by, **NEW))[OTHER] == "proposed"
+    assert states(learned(revoked, [add(OTHER, "r-3")], taught_by, **NEW))[OTHER] == "active"
+    two = [add(OTHER, "r-3"), add(POISON, "r-3")]
+    assert len(learned(known, two, taught_by, source_operations=1).entries) == 2
+    assert len(learned(revoked, two, taught_by, source_operations=1).entries) == 3
