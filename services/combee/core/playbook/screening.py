@@ -382,14 +382,19 @@ def by_source(seen: Iterable[Seen], names: Mapping[str, str]) -> dict[str, int]:
 
 
 def taught(
-    before: Sequence[TaughtBy], seen: Iterable[Seen], names: Mapping[str, str]
+    before: Sequence[TaughtBy],
+    seen: Iterable[Seen],
+    names: Mapping[str, str],
+    barred: Collection[str] = (),
 ) -> tuple[TaughtBy, ...]:
-    """Return who has taught a playbook after one more batch; those without a name are one."""
+    """Return who has taught a playbook after one more batch, without ``barred`` sources; the nameless are one."""
     counts = {source.name: source.batches for source in before}
     teaching = dict.fromkeys(
         names.get(reflection.reflection_id, UNPROVEN) for reflection in seen if reflection.ok
     )
     for name in teaching:
         counts[name] = counts.pop(name, 0) + 1
+    for name in barred:
+        counts.pop(name, None)
     kept = frozenset(sorted(counts, key=lambda name: counts[name])[-SOURCES_COUNTED:])
     return tuple(TaughtBy(name=name, batches=count) for name, count in counts.items() if name in kept)

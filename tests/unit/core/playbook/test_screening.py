@@ -601,3 +601,10 @@ def test_a_source_that_was_revoked_is_no_longer_established_nor_one_of_several()
     two = [add(OTHER, "r-3"), add(POISON, "r-3")]
     assert len(learned(known, two, taught_by, source_operations=1).entries) == 2
     assert len(learned(revoked, two, taught_by, source_operations=1).entries) == 3
+
+
+def test_a_source_that_was_revoked_has_not_taught() -> None:
+    rule = Revocation(rule="source:shop", version=2)
+    revoked = established().model_copy(update={"revocations": (rule,)})
+    made = learned(revoked, [], [seen("r-3", "lab"), seen("r-4", "shop")])
+    assert made.taught_by == (TaughtBy(name="lab", batches=1),)
