@@ -608,3 +608,25 @@ def test_a_source_that_was_revoked_has_not_taught() -> None:
     revoked = established().model_copy(update={"revocations": (rule,)})
     made = learned(revoked, [], [seen("r-3", "lab"), seen("r-4", "shop")])
     assert made.taught_by == (TaughtBy(name="lab", batches=1),)
+
+
+@pytest.mark.parametrize("kind", [UPDATE, MERGE])
+def test_words_inherit_no_sources_of_entries_that_say_something_else(kind: OperationKind) -> None:
+    known = learned(
+        empty("p"),
+        [add(PLAIN, "r-1", "r-2"), add(POISON, "r-3")],
+        [seen("r-1", "shop"), seen("r-2", "desk"), seen("r-3", "mallory")],
+    )
+    honest, lie = (entry.id for entry in known.entries)
+    ids = (honest,) if kind == UPDATE else (lie, honest)
+    made = learned(known, [op(kind, POISON, *ids, evidence=("r-4",))], [seen("r-4", "mallory")])
+    assert [(entry.content, entry.sources) for entry in made.entries] == [(POISON, ("mallory",))]
+
+
+def test_words_keep_the_sources_of_the_merged_entry_that_says_them() -> None:
+    known = learned(
+        empty("p"), [add(PLAIN, "r-1"), add(OTHER, "r-2")], [seen("r-1", "shop"), seen("r-2", "desk")]
+    )
+    ids = [entry.id for entry in known.entries]
+    made = learned(known, [op(MERGE, OTHER, *ids, evidence=("r-3",))], [seen("r-3", "lab")])
+    assert [(entry.content, entry.sources) for entry in made.entries] == [(OTHER, ("desk", "lab"))]
