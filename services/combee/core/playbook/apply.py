@@ -94,7 +94,7 @@ def applied(
 
 
 def _name_sources(draft: Draft, names: Mapping[str, str]) -> None:
-    for entry in with_sources(draft.entries.values(), names, draft.guesses()):
+    for entry in with_sources(draft.entries.values(), names, draft.support.by_entry()):
         draft.put(entry)
 
 

@@ -199,11 +199,15 @@ def _add(draft: Draft, operation: Operation) -> None:
 
 
 def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
-    """Let an entry rest on an operation that says the same; its own words stay."""
-    strengthened = entry.model_copy(update={"by_hand": draft.by_hand or entry.by_hand})
-    draft.put(rest_on(strengthened, operation.evidence, draft.version))
+    """Let an entry rest on an operation that says the same; its own words stay, unless a person says it now."""
     said, known = (comparable(content).rstrip(".") for content in (operation.content, entry.content))
     words = f": {operation.content}" if said != known else ""
+    content = operation.content if draft.by_hand and words else entry.content
+    strengthened = entry.model_copy(update={"content": content, "by_hand": draft.by_hand or entry.by_hand})
+    draft.put(rest_on(strengthened, operation.evidence, draft.version))
+    if content != entry.content:
+        draft.note("update", entry.id, entry.content)
+        return
     draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
 
 
@@ -214,30 +218,41 @@ def _update(draft: Draft, operation: Operation) -> None:
     elif operation.evidence and same_lesson(entry.content, operation.content):
         _strengthen(draft, entry, operation)
     else:
-        _reword(draft, _for(operation.content, entry), operation)
+        _reword(draft, _for(operation, entry), operation)
 
 
 def _merge(draft: Draft, operation: Operation) -> None:
     named = [
-        _for(operation.content, draft.entries[entry_id])
+        _for(operation, draft.entries[entry_id])
         for entry_id in union(operation.entry_ids)
         if entry_id in draft.entries
     ]
     if not named:
         draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
         return
-    kept, *twins = named
+    is_said = {
+        entry.id: bool(operation.evidence) and same_lesson(entry.content, operation.content)
+        for entry in named
+    }
+    # A person's words stay where the operation says the same.
+    kept, *twins = sorted(named, key=lambda entry: not (entry.by_hand and is_said[entry.id]))
     for twin in twins:
         draft.drop(twin.id)
         draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")
-    _reword(draft, united(kept, twins), operation)
+    become = _strengthen if is_said[kept.id] else _reword
+    become(draft, united(kept, twins), operation)
 
 
-def _for(content: str, entry: Entry) -> Entry:
-    """Return an entry with the support that counts for a content: what is proposed has it for its own words alone."""
-    if is_active(entry) or same_lesson(entry.content, content):
+def _for(operation: Operation, entry: Entry) -> Entry:
+    """Return an entry with the support and the sources that count for what an operation says.
+
+    Both are for the entry's own words. Words that rest on nothing are those of a consolidation, or a person's: they
+    stand for the words of active entries.
+    """
+    stands = is_active(entry) and not operation.evidence
+    if stands or same_lesson(entry.content, operation.content):
         return entry
-    return entry.model_copy(update={"support": (), "sources": ()})
+    return entry.model_copy(update={"sources": ()} if is_active(entry) else {"support": (), "sources": ()})
 
 
 def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
@@ -246,8 +261,6 @@ def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
     if twin is None:
         by_hand = draft.by_hand or (entry.by_hand and entry.content == operation.content)
         update = {"content": operation.content, "by_hand": by_hand}
-        if operation.evidence and not same_lesson(entry.content, operation.content):
-            update["sources"] = ()  # they bore out other words
         draft.put(rest_on(entry.model_copy(update=update), operation.evidence, draft.version))
         draft.note("update", entry.id, entry.content)
         return

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from combee.core.playbook.apply import applied
 from combee.core.playbook.operations import union
-from combee.core.replaying.selection import Selection
+from combee.core.playbook.screening import barred_sources
 from combee.core.sources import counted_name
 from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook, Revocation
 from combee_schemas.scan import Update
@@ -152,20 +152,6 @@ def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
         if counted_name(seen.source, update.plan.settings.sources) in sources
     )
     return union(playbook.revoked, later) if sources else playbook.revoked
-
-
-def barred_sources(playbook: Playbook, at: Playbook | None = None) -> frozenset[str]:
-    """Return the sources of which nothing ever counts: those that a revocation names.
-
-    ``at``: also those of which nothing counts that was in this earlier version, such as all that proves nothing.
-    """
-    since = at.version if at is not None and at.name == playbook.name else playbook.version + 1
-    rules = (
-        (Selection.parse(revocation.rule), revocation.version)
-        for revocation in playbook.revocations
-        if revocation.rule.startswith("source:")
-    )
-    return frozenset(rule.value for rule, version in rules if rule.is_open_ended or version > since)
 
 
 def resting_on(entries: Iterable[Entry], revoked: Collection[str]) -> list[Entry]:

@@ -21,7 +21,7 @@ from combee.core.playbook.entries import apply_operations, evictions
 from combee.core.playbook.evidence import Place, here, ids_here
 from combee.core.playbook.rejecting import allowed
 from combee.core.playbook.rejections import admitted
-from combee.core.playbook.screening import Screen, with_sources
+from combee.core.playbook.screening import Screen, barred_sources, with_sources
 from combee.core.sources import names_of
 from combee_schemas.base import Holds
 from combee_schemas.plan import PlanSettings
@@ -219,7 +219,7 @@ class Recomputation:
 
         What a person wrote or kept rests on the person; what somebody imported, on the evidence that it came with.
         """
-        gone, sources = frozenset(self.barred.revoked), evidence.barred_sources(self.barred, version)
+        gone, sources = frozenset(self.barred.revoked), barred_sources(self.barred, version)
         alone = {
             entry.id
             for entry in evidence.resting_on(version.entries, gone)
@@ -334,7 +334,7 @@ class Recomputation:
                 entries[entry_id] = entry
         seen = (reflection for reflection in update.result.seen if reflection.reflection_id not in gone)
         names = names_of(seen, update.plan.settings.sources)
-        return {entry.id: entry for entry in with_sources(entries.values(), names, draft.guesses())}
+        return {entry.id: entry for entry in with_sources(entries.values(), names, draft.support.by_entry())}
 
 
 @dataclass(slots=True)

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from combee.core.playbook.clusters import ALIKE
 from combee.core.playbook.screening import Refused, Screen
-from combee.core.similarity.lessons import Index, same_lesson
+from combee.core.similarity.lessons import Index, at_odds, same_lesson
+from combee.core.similarity.overlap import common
 from combee_schemas.playbook import Playbook, Rejected
 from combee_schemas.scan import Operation
 
@@ -58,5 +60,13 @@ def admitted(
             rejected.append(Refused(operation=operation, why="a person rejected it"))
         else:
             permitted.append(operation)
-    passed, refused = screen.screened(base, permitted, same_lesson)
+    passed, refused = screen.screened(base, permitted, same_lesson, _is_related)
     return passed, (*rejected, *refused)
+
+
+def _is_related(content: str, other: str) -> bool:
+    """Return whether two contents are about one thing: alike, the same lesson, or at odds.
+
+    It depends on these two alone: a batch that is applied again, to other entries, gets the same answer.
+    """
+    return common(content, other) >= ALIKE or same_lesson(content, other) or at_odds(content, other)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from combee.core.flags import flags
+from combee.core.replaying.selection import Selection
 from combee.core.sources import UNPROVEN, names_of
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, TaughtBy
@@ -18,6 +19,11 @@ from combee_schemas.scan import Operation, OperationKind, Seen
 TO_CHANGE_BY_HAND = 3
 """So many reflections, of as many sources, change or remove what a person stands behind; of a playbook's only source
 so many reflections do."""
+
+
+TO_MERGE = 2
+"""Entries at least."""
+REWORDING = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,8 @@ class Screen:
     """Whether the playbook has several sources, those of the batch included."""
     revoked: frozenset[str] = frozenset()
     """Reflections that bear nothing out."""
+    against: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """By reflection, the entries that it speaks against."""
 
     @classmethod
     def of(
@@ -64,16 +72,24 @@ class Screen:
         seen = tuple(reflection for reflection in seen if reflection.reflection_id not in gone)
         names = dict.fromkeys((reflection.reflection_id for reflection in seen), UNPROVEN)
         names |= names_of(seen, settings.sources)
-        several = len({*names.values(), *(source.name for source in base.taught_by)}) > 1
+        barred = barred_sources(base)
+        taught_by = tuple(source for source in base.taught_by if source.name not in barred)
+        # An import that no batch has taught yet: whoever comes first is not its only source.
+        is_untaught = not taught_by and any(entry.by_hand for entry in base.entries)
+        several = is_untaught or len({*names.values(), *(source.name for source in taught_by)}) > 1
         return cls(
             is_person=False,
             names=names,
-            established=established_sources(base.taught_by, settings.new_source_batches),
+            established=established_sources(taught_by, settings.new_source_batches),
             most=settings.source_operations if several else 0,
             flags=settings.propose_flagged,
             sources=quorum,
             several=several,
             revoked=gone,
+            against={
+                reflection.reflection_id: frozenset(tag.id for tag in reflection.tags if tag.tag == "harmful")
+                for reflection in seen
+            },
         )
 
     @property
@@ -102,13 +118,18 @@ class Screen:
         return tuple(reversed(heard))
 
     def screened(
-        self, base: Playbook, operations: Sequence[Operation], same: Callable[[str, str], bool]
+        self,
+        base: Playbook,
+        operations: Sequence[Operation],
+        same: Callable[[str, str], bool],
+        related: Callable[[str, str], bool],
     ) -> tuple[Sequence[Operation], Sequence[Refused]]:
         """Return the operations as they count, and those that do not count as they are.
 
         What must wait changes no entry that agents are shown: it is added beside it, and proposed. What too few say
         of an entry that a person stands behind is added beside it, too. ``same`` says whether two contents are the
-        same lesson: agents load this module with the SDK, and not what compares letters.
+        same lesson, ``related`` whether who says one speaks of the other: agents load this module with the SDK, and
+        not what compares letters.
         """
         known = {entry.id: entry for entry in base.entries}
         by_hand = frozenset(entry.id for entry in base.entries if entry.by_hand)
@@ -116,11 +137,21 @@ class Screen:
             return operations, ()
         kept, refused = self._within_share(operations)
         passed: list[Operation] = []
-        for operation in kept:
-            too_few = self._too_few_for(operation, by_hand)
+        for given in kept:
+            operation = self._narrowed(given, known, related)
+            spared = [entry_id for entry_id in given.entry_ids if entry_id not in operation.entry_ids]
+            if spared:
+                refused.append(
+                    Refused(
+                        operation=given.model_copy(update={"entry_ids": tuple(spared)}),
+                        why="too few of the reflections speak of it",
+                    )
+                )
+            bearing = self._bearing(operation, known, related)
+            too_few = self._too_few_for(operation, by_hand, bearing)
             if too_few and _strengthens(operation, known, same):
                 too_few = ""
-            why = too_few or self._doubt_of_operation(operation, known)
+            why = too_few or self._doubt_of_operation(operation, known, bearing)
             # Without evidence: of a consolidation, whose words nobody would ever support.
             adds = operation.kind != OperationKind.REMOVE and bool(operation.evidence)
             if not why or adds:
@@ -151,27 +182,70 @@ class Screen:
         ]
         return [operation for at, operation in enumerate(operations) if at not in over], refused
 
-    def _too_few_for(self, operation: Operation, by_hand: frozenset[str]) -> str:
+    def _speaking_of(
+        self, operation: Operation, entry: Entry, related: Callable[[str, str], bool]
+    ) -> frozenset[str]:
+        """Return the sure reflections of an operation that speak of an entry, in its words or against it."""
+        sure = frozenset(self._sure(operation))
+        if operation.kind not in REWORDING or related(operation.content, entry.content):
+            return sure
+        return frozenset(one for one in sure if entry.id in self.against.get(one, ()))
+
+    def _bearing(
+        self, operation: Operation, known: Mapping[str, Entry], related: Callable[[str, str], bool]
+    ) -> frozenset[str]:
+        """Return the sure reflections of an operation that speak of each entry that it names."""
+        sure = frozenset(self._sure(operation))
+        targets = (known[entry_id] for entry_id in operation.entry_ids if entry_id in known)
+        return sure.intersection(*(self._speaking_of(operation, entry, related) for entry in targets))
+
+    def _narrowed(
+        self, operation: Operation, known: Mapping[str, Entry], related: Callable[[str, str], bool]
+    ) -> Operation:
+        """Return a MERGE of the entries that enough reflections speak of, if those are two; else it as it is."""
+        if operation.kind != OperationKind.MERGE or not operation.evidence:
+            return operation
+        kept = tuple(
+            entry_id
+            for entry_id in operation.entry_ids
+            if entry_id not in known
+            or self._are_enough(self._speaking_of(operation, known[entry_id], related), known[entry_id])
+        )
+        is_merge = len(known.keys() & set(kept)) >= TO_MERGE
+        return operation.model_copy(update={"entry_ids": kept}) if is_merge else operation
+
+    def _are_enough(self, witnesses: Collection[str], entry: Entry) -> bool:
+        """Return whether witnesses may change an entry; where nobody asks for any, they may."""
+        sources = {self._name(reflection_id) for reflection_id in witnesses}
+        if entry.by_hand:
+            many = len(sources) >= TO_CHANGE_BY_HAND or not self.several
+            return many and len(witnesses) >= TO_CHANGE_BY_HAND
+        return self.sources == 1 or len(sources) >= self.sources
+
+    def _too_few_for(self, operation: Operation, by_hand: frozenset[str], bearing: frozenset[str]) -> str:
         """Return why an operation must not change what a person stands behind; empty: it does not, or it may."""
         theirs = by_hand.intersection(operation.entry_ids)
-        sure = self._sure(operation)
-        sources = {self._name(reflection_id) for reflection_id in sure}
+        sources = {self._name(reflection_id) for reflection_id in bearing}
         least = TO_CHANGE_BY_HAND
-        if not theirs or (len(sure) >= least and (len(sources) >= least or not self.several)):
+        if not theirs or (len(bearing) >= least and (len(sources) >= least or not self.several)):
             return ""
-        said = f"{len(sure)} of {least} reflections"
+        said = f"{len(bearing)} of {least} reflections"
         if self.several:
             said += f" and {len(sources)} of {least} sources"
         return f"a person stands behind {', '.join(sorted(theirs))}: {said} say so"
 
-    def _doubt_of_operation(self, operation: Operation, known: Mapping[str, Entry]) -> str:
+    def _doubt_of_operation(
+        self, operation: Operation, known: Mapping[str, Entry], bearing: frozenset[str]
+    ) -> str:
         names = self._names(operation)
         sure = self._sure(operation)
         if names and self._are_new(names, is_sure=bool(sure)):
             return _taught_by(names)
         # Of a proposed entry, too: its support was for other words. And of one that the batch itself adds, whose id
         # can be foreseen.
-        witnesses = {self._name(reflection_id) for reflection_id in sure}
+        witnesses = {self._name(reflection_id) for reflection_id in (bearing if self.sources > 1 else sure)}
+        if self.sources > 1 and operation.evidence and (one := _merges_one(operation, known)):
+            return f"of those to merge only {one} is there"
         if operation.entry_ids and operation.evidence and len(witnesses) < self.sources:
             return f"{len(witnesses)} of {self.sources} sources say so: {', '.join(sorted(witnesses))}"
         said = [flags(known[entry_id].content) for entry_id in operation.entry_ids if entry_id in known]
@@ -230,6 +304,13 @@ def _strengthens(operation: Operation, known: Mapping[str, Entry], same: Callabl
     return entry is not None and same(entry.content, operation.content)
 
 
+def _merges_one(operation: Operation, known: Mapping[str, Entry]) -> str:
+    """Return the only entry of a MERGE that is there, though it names several; empty: it is no such operation."""
+    live = [entry_id for entry_id in dict.fromkeys(operation.entry_ids) if entry_id in known]
+    named = len(set(operation.entry_ids))
+    return live[0] if operation.kind == OperationKind.MERGE and len(live) == 1 < named else ""
+
+
 def _taught_by(names: Collection[str]) -> str:
     return f"taught by new sources alone: {', '.join(sorted(names))}"
 
@@ -248,6 +329,20 @@ def _added(operation: Operation, known: Mapping[str, Entry]) -> Operation:
 # ---- who has taught
 
 
+def barred_sources(playbook: Playbook, at: Playbook | None = None) -> frozenset[str]:
+    """Return the sources of which nothing ever counts: those that a revocation names.
+
+    ``at``: also those of which nothing counts that was in this earlier version, such as all that proves nothing.
+    """
+    since = at.version if at is not None and at.name == playbook.name else playbook.version + 1
+    rules = (
+        (Selection.parse(revocation.rule), revocation.version)
+        for revocation in playbook.revocations
+        if revocation.rule.startswith("source:")
+    )
+    return frozenset(rule.value for rule, version in rules if rule.is_open_ended or version > since)
+
+
 def established_sources(taught_by: Iterable[TaughtBy], batches: int) -> frozenset[str]:
     """Return the sources that have taught in so many batches; what proves none is never one of them."""
     if not batches:
@@ -258,19 +353,19 @@ def established_sources(taught_by: Iterable[TaughtBy], batches: int) -> frozense
 
 
 def with_sources(
-    entries: Iterable[Entry], names: Mapping[str, str], guesses: Mapping[str, Collection[str]]
+    entries: Iterable[Entry], names: Mapping[str, str], sure: Mapping[str, Collection[str]]
 ) -> tuple[Entry, ...]:
     """Return entries with the names of those whose reflections bear them out now, the newest last.
 
-    ``guesses`` are the reflections, by entry, that were named for it and do not: they name nobody.
+    ``sure`` are the reflections, by entry, that came to rest on it and bear it out; no others name anybody.
     """
     if not names:
         return tuple(entries)
     return tuple(
         entry.model_copy(update={"sources": last_sources(entry.sources, new)}) if new else entry
         for entry in entries
-        for guessed in (guesses.get(entry.id, ()),)
-        for new in ([names[one] for one in entry.evidence if one in names and one not in guessed],)
+        for support in (sure.get(entry.id, ()),)
+        for new in ([names[one] for one in entry.evidence if one in names and one in support],)
     )
 
 
@@ -287,14 +382,19 @@ def by_source(seen: Iterable[Seen], names: Mapping[str, str]) -> dict[str, int]:
 
 
 def taught(
-    before: Sequence[TaughtBy], seen: Iterable[Seen], names: Mapping[str, str]
+    before: Sequence[TaughtBy],
+    seen: Iterable[Seen],
+    names: Mapping[str, str],
+    barred: Collection[str] = (),
 ) -> tuple[TaughtBy, ...]:
-    """Return who has taught a playbook after one more batch; those without a name are one."""
+    """Return who has taught a playbook after one more batch, without ``barred`` sources; the nameless are one."""
     counts = {source.name: source.batches for source in before}
     teaching = dict.fromkeys(
         names.get(reflection.reflection_id, UNPROVEN) for reflection in seen if reflection.ok
     )
     for name in teaching:
         counts[name] = counts.pop(name, 0) + 1
+    for name in barred:
+        counts.pop(name, None)
     kept = frozenset(sorted(counts, key=lambda name: counts[name])[-SOURCES_COUNTED:])
     return tuple(TaughtBy(name=name, batches=count) for name, count in counts.items() if name in kept)

@@ -16,7 +16,7 @@ from combee.core.playbook.echo import retired
 from combee.core.playbook.operations import union
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.rejecting import without_entries, without_rejected
-from combee.core.playbook.screening import by_source, taught
+from combee.core.playbook.screening import barred_sources, by_source, taught
 from combee.core.playbook.sections import number_of
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee.core.sources import names_of
@@ -102,7 +102,7 @@ def after_update(
             "version": current.version + 1,
             "sections": sections,
             "entries": evidence.kept(entries),
-            "taught_by": taught(current.taught_by, result.seen, names),
+            "taught_by": taught(current.taught_by, result.seen, names, barred_sources(current)),
             "next_id": draft.next_id,
             "origin": "batch",
             "changes": tuple(draft.changes),

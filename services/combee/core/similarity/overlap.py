@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import chain
 
 from combee.core.similarity.relevance import rarity
-from combee.core.similarity.wording import SHORT, wording
+from combee.core.similarity.wording import MARKS, SHORT, wording
 from combee_schemas.playbook import Entry
 
 REARRANGED = 0.9
@@ -107,6 +107,13 @@ def in_order(content: str, other: str) -> bool:
     return said == others
 
 
+def common(content: str, other: str) -> float:
+    """Return how much of what two contents say together both say, each word counting the same: 0 … 1."""
+    words, others = said_words(content), said_words(other)
+    together = words | others
+    return len(words & others) / len(together) if together else 0.0
+
+
 def said_words(text: str) -> Words:
     """Return the words of a text that are no grammar."""
     return _words(text) - _STOP
@@ -114,13 +121,13 @@ def said_words(text: str) -> Words:
 
 @lru_cache(4_096)
 def _words(content: str) -> Words:
-    return frozenset(wording(content).words)
+    return frozenset(wording(content).words) - MARKS
 
 
 @lru_cache(256)
 def _words_of_long(text: str) -> Words:
     """Return the words of a whole reflection: the calls of its batch ask for them, and nobody ever again."""
-    return frozenset(wording.__wrapped__(text).words)
+    return frozenset(wording.__wrapped__(text).words) - MARKS
 
 
 @lru_cache(4_096)

@@ -1,8 +1,9 @@
 """What a content says, word by word, without what carries no meaning: two that agree are the same lesson.
 
-Kept as it is: the order of words, numbers, signs, brackets, negations, code, the case of what is no plain word.
-Evened out: articles, emphasis, short forms, punctuation, the endings of words (``evened``), and a clause that moved
-from the front ("When X, do Y") to the end ("Do Y when X").
+Kept as it is: the order of words, numbers, signs, brackets, negations, code, the case of what is no plain word, where
+one sentence ends and the next begins, question marks and colons.
+Evened out: articles, emphasis, short forms, commas, the endings of words (``evened``), and a clause that moved from
+the front ("When X, do Y") to the end ("Do Y when X"), if only one clause follows it.
 """
 
 import re
@@ -50,6 +51,13 @@ _EMPHASIS = (
 _EMPHATIC = frozenset(phrase[0] for phrase in _EMPHASIS)
 _DOING_FOLLOWS = frozenset({"after", "before", "when", "while"})
 _SUBORDINATE = _DOING_FOLLOWS | {"at", "during", "for", "given", "if", "in", "on", "to", "unless", "with"}
+_CONTRASTS = frozenset({"but", "else", "if", "otherwise", "unless"})
+"""What a clause behind one of these says depends on the place of the front clause."""
+_WITH_FRONT = 2
+"""Clauses of a sentence whose first may have moved."""
+_STOPS = (".", "?")
+MARKS = frozenset({".", "?", ":"})
+"""The words that stand for punctuation."""
 
 Clause = list[str]
 
@@ -71,8 +79,10 @@ class Wording:
 def wording(content: str) -> Wording:
     """Return what a content says."""
     text = _plain_text(content.casefold() if content.isupper() else content)
-    words = tuple(chain.from_iterable(map(_said, _sentences(text))))
-    words = words or (comparable(content, cased=True),)
+    said = list(chain.from_iterable(map(_said, _sentences(text))))
+    while said[-1:] == ["."]:
+        said.pop()
+    words = tuple(said) or (comparable(content, cased=True),)
     figures = tuple([word for word in words if not is_plain(word)])
     numbers = set(filter(_is_number, figures))
     about = [word for word in words if word not in _NEGATIONS and word not in numbers]
@@ -104,10 +114,13 @@ def _sentences(text: str) -> Iterator[list[Clause]]:
             else:
                 clause.append(word)
         elif kind == "stop":
+            clause.append("?" if "?" in token else ".")
             yield clauses
             clause = []
             clauses = [clause]
         elif kind == "pause":
+            if ":" in token:
+                clause.append(":")
             clause = []
             clauses.append(clause)
         elif kind == "code":
@@ -120,9 +133,14 @@ def _sentences(text: str) -> Iterator[list[Clause]]:
 
 
 def _said(sentence: Iterable[Clause]) -> list[str]:
-    first, *rest = map(_without_emphasis, sentence)
-    fronted = rest and first and first[0] in _SUBORDINATE
-    return _comparable(list(chain(*rest, first) if fronted else chain(first, *rest)))
+    clauses = [clause for clause in map(_without_emphasis, sentence) if clause]
+    stop = clauses[-1][-1:] if clauses and clauses[-1][-1] in _STOPS else []
+    if stop:
+        clauses[-1] = clauses[-1][:-1]
+    if len(clauses) == _WITH_FRONT and clauses[0][0] in _SUBORDINATE and _CONTRASTS.isdisjoint(clauses[1]):
+        front, main = clauses
+        clauses = [main, front[:-1] if front[-1] == ":" else front]
+    return [*_comparable(list(chain.from_iterable(clauses))), *stop]
 
 
 def _without_emphasis(clause: Clause) -> Clause:

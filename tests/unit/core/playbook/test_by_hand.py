@@ -70,8 +70,8 @@ def contents(playbook: Playbook) -> list[str]:
 
 
 def said(kind: Any, *names: str, first: int = 1) -> tuple[Operation, list[Seen]]:
-    """Return an operation on the entry, and the reflections that it rests on, one of each of these sources."""
-    reflections = [seen(first + n, name) for n, name in enumerate(names)]
+    """Return an operation on the entry, and the reflections against it, one of each of these sources."""
+    reflections = [seen(first + n, name, (ID, "harmful")) for n, name in enumerate(names)]
     evidence = tuple(reflection.reflection_id for reflection in reflections)
     ids = (ID, ID) if kind == MERGE else (ID,)
     return op(kind, "" if kind == REMOVE else POISON, *ids, evidence=evidence), reflections
@@ -428,3 +428,43 @@ def test_a_recomputation_has_what_a_person_kept_as_it_was_recorded() -> None:
     book.follow(one, made)
     book.follow(kept, None)
     assert tuple(book.entries.values()) == kept.entries
+
+
+# ---- words that mean the same
+
+
+SHORTENED = "Don't refund opened parcels twice"
+IN_FULL = "Do not refund opened parcels twice."
+
+
+def test_a_merge_that_says_what_a_person_said_leaves_the_persons_words() -> None:
+    known = imported(OTHER, IN_FULL)
+    first, ours = (each.id for each in known.entries)
+    evidence = tuple(f"r-{n}" for n in range(91, 94))
+    against = (first, "harmful")
+    reflections = [
+        seen(n, source, against) for n, source in zip(range(91, 94), ("shop", "desk", "lab"), strict=True)
+    ]
+    merged = learned(known, [op(MERGE, SHORTENED, first, ours, evidence=evidence)], reflections)
+    assert [(each.id, each.content, each.by_hand) for each in merged.entries] == [(ours, IN_FULL, True)]
+
+
+def test_a_persons_words_take_the_place_of_those_that_a_source_found_for_them() -> None:
+    known = learned(
+        empty("p"),
+        [op(ADD, SHORTENED, evidence=("r-1",)), op(ADD, OTHER, evidence=("r-2",))],
+        [seen(1), seen(2)],
+    )
+    theirs, other = (each.id for each in known.entries)
+    added = after_command(command("edit", operations=(op(ADD, IN_FULL),)), known)
+    first = added.entries[0]
+    assert (first.id, first.content, first.by_hand) == (theirs, IN_FULL, True)
+    edited = after_command(command("edit", operations=(op(UPDATE, IN_FULL, other),)), known)
+    assert [(each.content, each.by_hand) for each in edited.entries] == [(IN_FULL, True)]
+
+
+@each_row("kind", [UPDATE, REMOVE])
+def test_who_fills_the_first_batch_after_an_import_is_not_its_only_source(kind: Any) -> None:
+    book = imported(RULE, sources=[])
+    operation, reflections = said(kind, "mallory", "mallory", "mallory")
+    assert only(learned(book, [operation], reflections)).content == RULE

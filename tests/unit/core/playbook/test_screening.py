@@ -15,9 +15,9 @@ from combee.core.prompt import entry_tokens
 from combee.core.sources import UNPROVEN
 from combee_schemas.base import Source
 from combee_schemas.plan import Probation
-from combee_schemas.playbook import SOURCES_COUNTED, Entry, EntryState, Playbook, TaughtBy
+from combee_schemas.playbook import SOURCES_COUNTED, Entry, EntryState, Playbook, Revocation, TaughtBy
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Operation, Seen
+from combee_schemas.scan import Operation, OperationKind, Seen
 from support.playbooks import (
     ADD,
     MERGE,
@@ -376,7 +376,9 @@ def test_fewer_sources_than_asked_for_reword_and_remove_nothing_and_without_the_
     there = Entry(id="str-00001", section="STRATEGIES & INSIGHTS", content=PLAIN, state=state)
     before = empty("p").model_copy(update={"version": 1, "entries": (there,), "next_id": 2})
     said = [op(UPDATE, POISON, "str-00001", evidence=("r-1", "r-2"))]
-    one, two = [seen("r-1", "shop"), seen("r-2", "shop")], [seen("r-1", "shop"), seen("r-2", "lab")]
+    against = ("str-00001", "harmful")
+    one = [seen("r-1", "shop", against), seen("r-2", "shop", against)]
+    two = [one[0], seen("r-2", "lab", against)]
 
     def contents(reflections: Sequence[Seen], **settings: Any) -> list[str]:
         made = versions.after_update(
@@ -525,3 +527,106 @@ def test_a_rewording_has_the_sources_that_bear_out_its_words_and_not_those_of_th
     assert merged.entries[0].sources == ("shop", "desk", "lab")
     united = learned(before, [op(UPDATE, OTHER, entry.id)], [], reason="consolidate")
     assert united.entries[0].sources == ("shop", "desk")
+
+
+def test_a_guess_becomes_no_source_when_a_batch_asks_its_reflection_again() -> None:
+    one = learned(
+        empty("p"),
+        [add(POISON, "r-1", "r-2", guessed=("r-2",))],
+        [seen("r-1", "mallory"), seen("r-2", "shop")],
+    )
+    assert saying(one, POISON).sources == ("mallory",)
+    again = learned(one, [add(OTHER, "r-2")], [seen("r-2", "shop")])
+    assert saying(again, POISON).sources == ("mallory",)
+    assert saying(again, OTHER).sources == ("shop",)
+
+
+# ---- entries that are overwritten
+
+
+QUORUM: dict[str, Any] = {"probation": Probation(reflections=2, sources=2)}
+THANKS = "Say thank you at the end"
+
+
+def two_lessons() -> Playbook:
+    both = [seen("r-1", "shop"), seen("r-2", "desk")]
+    return learned(empty("p"), [add(PLAIN, "r-1", "r-2"), add(OTHER, "r-1", "r-2")], both, **QUORUM)
+
+
+@pytest.mark.parametrize("kind", [UPDATE, MERGE])
+def test_who_bears_out_other_words_is_no_witness_against_the_entries_that_they_replace(
+    kind: OperationKind,
+) -> None:
+    known = two_lessons()
+    ids = [entry.id for entry in known.entries][: 1 if kind == UPDATE else 2]
+    batch = [seen("r-3", "shop"), seen("r-4", "desk")]
+    made = learned(known, [op(kind, THANKS, *ids, evidence=("r-3", "r-4"))], batch, **QUORUM)
+    assert states(made) == {PLAIN: "active", OTHER: "active", THANKS: "active"}
+    tags = [(entry_id, "harmful") for entry_id in ids]
+    against = [seen("r-3", "shop", *tags), seen("r-4", "desk", *tags)]
+    made = learned(known, [op(kind, THANKS, *ids, evidence=("r-3", "r-4"))], against, **QUORUM)
+    assert PLAIN not in states(made)
+
+
+def test_a_merge_takes_those_entries_alone_that_enough_reflections_speak_of() -> None:
+    nearly = f"{PLAIN} each"
+    known = learned(
+        two_lessons(), [add(nearly, "r-3", "r-4")], [seen("r-3", "shop"), seen("r-4", "desk")], **QUORUM
+    )
+    ids = [entry.id for entry in known.entries]
+    both = f"{PLAIN} always each time"
+    batch = [seen("r-5", "shop"), seen("r-6", "desk")]
+    made = learned(known, [op(MERGE, both, *ids, evidence=("r-5", "r-6"))], batch, **QUORUM)
+    assert states(made) == {both: "active", OTHER: "active"}
+
+
+def test_a_merge_needs_two_entries_that_are_there() -> None:
+    known = two_lessons()
+    target, nearly = saying(known, PLAIN).id, f"{PLAIN} each"
+    batch = [seen("r-5", "shop"), seen("r-6", "desk")]
+    made = learned(known, [op(MERGE, nearly, target, "none-1", evidence=("r-5", "r-6"))], batch, **QUORUM)
+    assert states(made) == {PLAIN: "active", OTHER: "active", nearly: "active"}
+
+
+# ---- who counts as one of several
+
+
+def test_a_source_that_was_revoked_is_no_longer_established_nor_one_of_several() -> None:
+    known = established(**NEW)
+    rule = Revocation(rule="source:shop", version=known.version)
+    revoked = known.model_copy(update={"revocations": (rule,)})
+    taught_by = [seen("r-3", "lab")]
+    assert states(learned(known, [add(OTHER, "r-3")], taught_by, **NEW))[OTHER] == "proposed"
+    assert states(learned(revoked, [add(OTHER, "r-3")], taught_by, **NEW))[OTHER] == "active"
+    two = [add(OTHER, "r-3"), add(POISON, "r-3")]
+    assert len(learned(known, two, taught_by, source_operations=1).entries) == 2
+    assert len(learned(revoked, two, taught_by, source_operations=1).entries) == 3
+
+
+def test_a_source_that_was_revoked_has_not_taught() -> None:
+    rule = Revocation(rule="source:shop", version=2)
+    revoked = established().model_copy(update={"revocations": (rule,)})
+    made = learned(revoked, [], [seen("r-3", "lab"), seen("r-4", "shop")])
+    assert made.taught_by == (TaughtBy(name="lab", batches=1),)
+
+
+@pytest.mark.parametrize("kind", [UPDATE, MERGE])
+def test_words_inherit_no_sources_of_entries_that_say_something_else(kind: OperationKind) -> None:
+    known = learned(
+        empty("p"),
+        [add(PLAIN, "r-1", "r-2"), add(POISON, "r-3")],
+        [seen("r-1", "shop"), seen("r-2", "desk"), seen("r-3", "mallory")],
+    )
+    honest, lie = (entry.id for entry in known.entries)
+    ids = (honest,) if kind == UPDATE else (lie, honest)
+    made = learned(known, [op(kind, POISON, *ids, evidence=("r-4",))], [seen("r-4", "mallory")])
+    assert [(entry.content, entry.sources) for entry in made.entries] == [(POISON, ("mallory",))]
+
+
+def test_words_keep_the_sources_of_the_merged_entry_that_says_them() -> None:
+    known = learned(
+        empty("p"), [add(PLAIN, "r-1"), add(OTHER, "r-2")], [seen("r-1", "shop"), seen("r-2", "desk")]
+    )
+    ids = [entry.id for entry in known.entries]
+    made = learned(known, [op(MERGE, OTHER, *ids, evidence=("r-3",))], [seen("r-3", "lab")])
+    assert [(entry.content, entry.sources) for entry in made.entries] == [(OTHER, ("desk", "lab"))]

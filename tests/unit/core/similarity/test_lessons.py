@@ -130,6 +130,28 @@ def test_words_that_look_alike_stay_apart(pair: str) -> None:
     assert not same_lesson(f"Report the {one} rate", f"Report the {other} rate")
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "If the invoice is unapproved, hold it, otherwise pay it.",
+            "Hold it, otherwise pay it if the invoice is unapproved.",
+        ),
+        ("If it is unapproved, hold it otherwise pay it.", "Hold it, otherwise pay it if it is unapproved."),
+        (
+            "In Germany, charge 19 %, in France, charge 20 %.",
+            "Charge 19 % in France, charge 20 % in Germany.",
+        ),
+        ("Unless approved, reject, if urgent, escalate.", "Reject if urgent, escalate unless approved."),
+        ("Never pay invoices without approval.", "Never? Pay invoices! Not with approval."),
+        ("Do not refund opened parcels.", "Not? Refund opened parcels."),
+        ("No refunds for opened parcels.", "No: refunds for opened parcels."),
+    ],
+)
+def test_punctuation_and_a_moved_condition_make_no_contrary_the_same_lesson(one: str, other: str) -> None:
+    assert not same_lesson(one, other)
+
+
 def test_all_lessons_of_the_simulated_family_are_distinct() -> None:
     assert len({wording(one).text for one in lessons()}) == len(QUANTITIES)
     assert not [pair for pair in combinations(lessons(), 2) if same_lesson(*pair) or at_odds(*pair)]
