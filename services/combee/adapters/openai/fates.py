@@ -35,9 +35,7 @@ _TOO_LONG = re.compile(
     r"|token count\b.{0,40}exceeds|must have less than \d+ tokens"
 )
 _FLAGGED = re.compile(r"content.?(filter|policy|management)|moderation|flagged")
-_SECRETS = re.compile(
-    rf"\b(sk|pk|rk|key)-[\w*.-]{{6,}}|(?<=bearer )\S+|{JWT}", re.IGNORECASE
-)
+_SECRETS = re.compile(rf"\b(sk|pk|rk|key)-[\w*.-]{{6,}}|(?<=bearer )\S+|{JWT}", re.IGNORECASE)
 
 _REMEDIES = {
     401: "check the API key (OPENAI_API_KEY, on Azure AZURE_OPENAI_API_KEY or AZURE_OPENAI_AD_TOKEN)",
