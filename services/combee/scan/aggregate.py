@@ -178,7 +178,9 @@ class Aggregator:
         if not self._apart:
             return base
         kept = tuple(
-            entry for entry in base.entries if is_active(entry) or not self._instructs(entry.content)
+            entry
+            for entry in base.entries
+            if is_active(entry) or not self._instructs(entry.content, entry.section)
         )
         return base if len(kept) == len(base.entries) else base.model_copy(update={"entries": kept})
 
@@ -236,7 +238,7 @@ class Aggregator:
         )
         base = self._without_instructions(base)
         read = [
-            [operation for operation in result.operations if not self._instructs(operation.content)]
+            [operation for operation in result.operations if not self._instructs(*_read_of(operation))]
             for result in results
         ]
         if sum(map(bool, read)) < 2:  # noqa: PLR2004 - there is nothing to combine
@@ -246,7 +248,7 @@ class Aggregator:
             return audited(below.model_copy(update=passed), level, ops.rests(only))
         node = _Node(base=base, level=level, seen=below.seen)
         every = chain.from_iterable(result.operations for result in results)
-        apart = tuple(operation for operation in every if self._instructs(operation.content))
+        apart = tuple(operation for operation in every if self._instructs(*_read_of(operation)))
         own = await self._combine(node, _by_age(tuple(chain.from_iterable(read)), node.seen))
         combined = {
             "status": own.status,
@@ -335,6 +337,11 @@ def _sure(echoes: Iterable[Echo], guessed: frozenset[str]) -> Iterator[Echo]:
 def _texts(reflection: Reflection) -> tuple[str, ...]:
     said = tuple(text for name in LESSON_FIELDS if (text := getattr(reflection, name)))
     return said or tuple(reflection.side_info.values())
+
+
+def _read_of(operation: Operation) -> tuple[str, str]:
+    """Return the texts of a proposal that a model reads."""
+    return operation.content, operation.section
 
 
 def _word_for_word(members: Sequence[GroupMember], ids: Collection[str]) -> NodeResult:

@@ -328,7 +328,8 @@ def after_rejection(
     changed = without_entries(
         current, candidate, production, behind, between=between, budget_tokens=budget_tokens
     )
-    changed = changed.model_copy(update={"sections": section_order(changed.sections, changed.entries)})
+    if changed.holds == "components":
+        changed = changed.model_copy(update={"sections": section_order(changed.sections, changed.entries)})
     return _commanded(current, changed, command, current.command_offset, now_ms=now_ms)
 
 
@@ -419,7 +420,7 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
     while version.changes:
         left = _last(version.changes, len(version.changes) // 2)
         yield (version := version.model_copy(update={"changes": left}))
-    yield (version := version.model_copy(update={"sections": section_order((), version.entries)}))
+    yield (version := version.model_copy(update={"sections": ()}))
     while version.rejected:
         barred = _last(version.rejected, len(version.rejected) // 2)
         yield (version := version.model_copy(update={"rejected": barred}))
@@ -594,6 +595,6 @@ def _without(playbook: Playbook, recomputed: Recomputed | None, budget_tokens: i
             "next_id": max(playbook.next_id, recomputed.next_id),
             "changes": recomputed.changes,
             "again": recomputed.again,
-            "sections": section_order(playbook.sections if playbook.holds == "entries" else (), entries),
+            "sections": playbook.sections if playbook.holds == "entries" else section_order((), entries),
         }
     )
