@@ -254,7 +254,7 @@ def _why_nothing(reflection: Seen, levels: int, applicable: retention.Landed) ->
     if retention.fate(reflection, levels, applicable) in COUNTING:
         return "evicted at once: the playbook's token budget is used up"
     if reflection.survived >= levels:
-        return "its proposal lost to one with newer evidence, or no longer applied"
+        return "its proposal lost to one of more sources or with newer evidence, or no longer applied"
     if reflection.dropped:
         return f"the model dropped it by name (level {reflection.survived})"
     if reflection.survived == 0:
