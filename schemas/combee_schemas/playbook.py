@@ -76,7 +76,8 @@ ChangeKind = Literal[
     "adopt",
     "delete",
 ]
-"""echo: what agents were shown came back, no news; superseded: an operation lost to one with newer evidence;
+"""echo: what agents were shown came back, no news; superseded: an operation lost to one of more
+sources, or with newer evidence;
 conflict: two entries that differ only in figures or a negation, both kept; promote, expire: a proposed entry
 became active, or left for want of support; dropped: an operation that no longer applied."""
 

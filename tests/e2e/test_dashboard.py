@@ -99,7 +99,7 @@ async def learn_more(running: Running, count: int) -> None:
 
 
 async def look_at_an_attack(running: Running, page: Page) -> None:
-    """Publish what is no reflection under no playbook's name: its letter is shown, and nothing of the key is markup."""
+    """Publish what is no reflection under no playbook's name: its letter is shown, its key is no markup."""
     await running.log.produce(Outgoing(topic=REFLECTIONS.name, key=HOSTILE.encode(), value=b"no message"))
     await page.keyboard.press("d")
     await expect(page.get_by_text("not msgpack").first).to_be_visible(timeout=PATIENCE_MS)

@@ -23,7 +23,7 @@ from combee.core.text import clean_line
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.combined import Combined, passed, united
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
-from combee_schemas.base import NOTHING_SPENT, Shown, Usage
+from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import ACE_SECTIONS, Playbook
@@ -41,6 +41,8 @@ from combee_schemas.scan import (
 
 T = TypeVar("T")
 
+TAGS_KEPT = 200
+"""Tags of one reflection that count: its first ones of entries that the playbook has."""
 NAMED_KEPT = 64
 """Different sets of items that operations of one reply name, worked out once."""
 
@@ -95,13 +97,14 @@ class Aggregator:
 
     async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
+        whole, ids = base, _ids(base)
         base = self._without_instructions(base)
         if apart := [member for member in members if self._instructs(*_texts(member.reflection))]:
-            proposed = _word_for_word(apart)
+            proposed = _word_for_word(apart, ids)
             if len(apart) == len(members):
                 return proposed.model_copy(update={"usage": SKIPPED})
             rest = [member for member in members if member not in apart]
-            return self._joined(base, await self.group(base, rest), proposed)
+            return self._joined(base, await self.group(whole, rest), proposed)
         reflections = [member.reflection for member in members]
         repeats = known.word_for_word(base, reflections)
         try:
@@ -110,7 +113,7 @@ class Aggregator:
         except PromptTooLongError as error:
             if len(members) > 1:
                 left, right = _halves(members)
-                halves = await self.group(base, left), await self.group(base, right)
+                halves = await self.group(whole, left), await self.group(whole, right)
                 return self._joined(base, *halves, usage=SPLIT)
             return _failed(members, f"too long for the model however it is cut: {error}", SKIPPED)
         except PoisonError as error:
@@ -119,7 +122,7 @@ class Aggregator:
         refused = answer.known.keys() - claims.keys() - repeats.keys()
         operations = answer.operations
         if refused and self._carry:
-            own = _word_for_word([members[n - 1] for n in sorted(refused)]).operations
+            own = _word_for_word([members[n - 1] for n in sorted(refused)], ids).operations
             operations = self._method.merge(base, (*operations, *own))
         news, echoes = without_echoes(base, reflections, operations)
         used = ops.surely_rests(answer.operations)
@@ -129,7 +132,7 @@ class Aggregator:
             status="ok" if news else "empty",
             reason=self._note,
             operations=news,
-            seen=_seen(members, ok=True),
+            seen=_seen(members, ids),
             echoes=(*_sure(echoes, answer.guessed), *echoed),
             known=known_now,
             usage=reply.usage,
@@ -175,7 +178,9 @@ class Aggregator:
         if not self._apart:
             return base
         kept = tuple(
-            entry for entry in base.entries if is_active(entry) or not self._instructs(entry.content)
+            entry
+            for entry in base.entries
+            if is_active(entry) or not self._instructs(entry.content, entry.section)
         )
         return base if len(kept) == len(base.entries) else base.model_copy(update={"entries": kept})
 
@@ -233,7 +238,7 @@ class Aggregator:
         )
         base = self._without_instructions(base)
         read = [
-            [operation for operation in result.operations if not self._instructs(operation.content)]
+            [operation for operation in result.operations if not self._instructs(*_read_of(operation))]
             for result in results
         ]
         if sum(map(bool, read)) < 2:  # noqa: PLR2004 - there is nothing to combine
@@ -243,7 +248,7 @@ class Aggregator:
             return audited(below.model_copy(update=passed), level, ops.rests(only))
         node = _Node(base=base, level=level, seen=below.seen)
         every = chain.from_iterable(result.operations for result in results)
-        apart = tuple(operation for operation in every if self._instructs(operation.content))
+        apart = tuple(operation for operation in every if self._instructs(*_read_of(operation)))
         own = await self._combine(node, _by_age(tuple(chain.from_iterable(read)), node.seen))
         combined = {
             "status": own.status,
@@ -334,7 +339,12 @@ def _texts(reflection: Reflection) -> tuple[str, ...]:
     return said or tuple(reflection.side_info.values())
 
 
-def _word_for_word(members: Sequence[GroupMember]) -> NodeResult:
+def _read_of(operation: Operation) -> tuple[str, str]:
+    """Return the texts of a proposal that a model reads."""
+    return operation.content, operation.section
+
+
+def _word_for_word(members: Sequence[GroupMember], ids: Collection[str]) -> NodeResult:
     """Return what reflections say as proposals in their own words; whoever sees them decides."""
     operations = tuple(
         Operation(
@@ -346,7 +356,7 @@ def _word_for_word(members: Sequence[GroupMember]) -> NodeResult:
         for reflection in {member.reflection.reflection_id: member.reflection for member in members}.values()
     )
     merged = ops.merge(operations)
-    result = NodeResult(status="ok", operations=merged, seen=_seen(members, ok=True))
+    result = NodeResult(status="ok", operations=merged, seen=_seen(members, ids))
     return audited(result, 0, ops.rests(merged))
 
 
@@ -429,6 +439,11 @@ def _resting(
 
 
 @once_per_version
+def _ids(base: Playbook) -> frozenset[str]:
+    return frozenset(entry.id for entry in base.entries)
+
+
+@once_per_version
 def _says(base: Playbook) -> Mapping[str, str]:
     return {entry.id: entry.content for entry in base.entries}
 
@@ -453,19 +468,24 @@ def _halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
 
 
 def _failed(members: Sequence[GroupMember], reason: str, usage: Usage) -> NodeResult:
-    return NodeResult(status="failed", reason=reason, seen=_seen(members, ok=False), usage=usage)
+    return NodeResult(status="failed", reason=reason, seen=_seen(members, None), usage=usage)
 
 
-def _seen(members: Sequence[GroupMember], *, ok: bool) -> tuple[Seen, ...]:
-    return tuple(_one_seen(member, member.reflection.shown if ok else None, ok=ok) for member in members)
+def _seen(members: Sequence[GroupMember], ids: Collection[str] | None) -> tuple[Seen, ...]:
+    """Return reflections as a node saw them, with their tags of the entries ``ids``; None: none got through."""
+    return tuple(_one_seen(member, ids) for member in members)
 
 
-def _one_seen(member: GroupMember, shown: Shown | None, *, ok: bool) -> Seen:
+def _one_seen(member: GroupMember, ids: Collection[str] | None) -> Seen:
+    reflection = member.reflection
+    shown = reflection.shown if ids is not None else None
+    # The last tag of an entry holds.
+    tags = {tag.id: tag for tag in reflection.bullet_tags if tag.id in ids} if shown and ids else {}
     return Seen(
-        reflection_id=member.reflection.reflection_id,
+        reflection_id=reflection.reflection_id,
         offset=member.offset,
-        ok=ok,
-        tags=member.reflection.bullet_tags if shown else (),
+        ok=ids is not None,
+        tags=tuple(tags.values())[:TAGS_KEPT],
         shown_version=shown.version if shown else None,
-        source=member.reflection.source,
+        source=reflection.source,
     )

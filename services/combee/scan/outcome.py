@@ -15,6 +15,8 @@ Claim = TypeVar("Claim", Operation, Known)
 
 SKIPPED = Usage(skips=1)
 SPLIT = Usage(splits=1)
+TAGS_OF_EACH = 20
+"""Tags of one reflection that stay as long as anything else can go."""
 
 
 def audited(
@@ -37,24 +39,29 @@ def reasons(parts: Iterable[str]) -> str:
 def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
     """Yield ever smaller results of a node of ``level``, each of which says what it lacks.
 
-    Bookkeeping goes first: evidence of which other operations hold a copy; then tags, sources and the entries that
-    calls were shown; then most names of what an operation or a known entry rests on. Operations go last, the longest
-    per reflection first; reflections that lose their last one did not get through.
+    Bookkeeping goes first: most tags of a reflection; evidence of which other operations hold a copy; then all tags
+    and the entries that calls were shown; then most names of what an operation or a known entry rests on. Operations
+    go last, the longest per reflection first; reflections that lose their last one did not get through. Sources stay:
+    what a source may do, and whether it is revoked, depends on them.
 
     Raises
     ------
     PoisonError
         When nothing is left to leave out.
     """
+    result = result.model_copy(update={"seen": _tagged(result.seen, TAGS_OF_EACH)})
+    yield _noted(result, f"tags beyond {TAGS_OF_EACH} each left out for size")
     for count in (EVIDENCE_KEPT, 1):
         cut = result.model_copy(update={"operations": ops.cut_evidence(result.operations, count)})
         yield _noted(cut, "evidence that others have too left out for size")
-    bare = tuple(reflection.model_copy(update={"tags": (), "source": None}) for reflection in result.seen)
-    cut = cut.model_copy(update={"seen": bare, "scope": ()})
-    yield _noted(cut, "evidence that others have too, tags, sources and entries shown left out for size")
+    bare = _tagged(result.seen, 0)
+    cut = cut.model_copy(update={"seen": bare})
+    yield _noted(cut, "evidence that others have too and tags left out for size")
+    cut = cut.model_copy(update={"scope": ()})
+    yield _noted(cut, "evidence that others have too, tags and entries shown left out for size")
     for count in (EVIDENCE_KEPT, 1):
         cut = _naming(cut, count)
-        note = f"evidence beyond {count} each, tags, sources and entries shown left out for size"
+        note = f"evidence beyond {count} each, tags and entries shown left out for size"
         yield _noted(cut, note)
     whole = result.operations
     left = sorted(range(len(whole)), key=lambda n: len(whole[n].content) / (1 + len(whole[n].evidence)))
@@ -68,6 +75,14 @@ def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
         )
         yield _noted(only, f"{len(whole) - len(left)} operations, {note}")
     raise PoisonError("the ids alone are too many for one record: use a smaller batch size")
+
+
+def _tagged(seen: Iterable[Seen], count: int) -> tuple[Seen, ...]:
+    """Return reflections with the first ``count`` tags of each."""
+    return tuple(
+        reflection.model_copy(update={"tags": reflection.tags[:count]}) if reflection.tags else reflection
+        for reflection in seen
+    )
 
 
 def _noted(result: NodeResult, note: str) -> NodeResult:

@@ -11,17 +11,28 @@ from combee.ports import PoisonError
 from combee.scan.aggregate import Aggregator
 from combee.scan.outcome import shorter
 from combee_schemas import topics
+from combee_schemas.base import Shown, Source
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import EVIDENCE_KEPT
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Known, NodeResult, Operation, OperationKind, Partial, Seen, Update
+from combee_schemas.scan import (
+    GroupMember,
+    Known,
+    NodeResult,
+    Operation,
+    OperationKind,
+    Partial,
+    Seen,
+    Update,
+)
 from support import ledger
 from support.deployment import Deployment
 from support.flat import flat
 from support.ledger import NAME, batch_of, dead_letters, outgoing, reflection
 from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, items
+from support.playbooks import BASE, entry
 
 # ---- carry
 
@@ -239,6 +250,34 @@ def test_evidence_that_others_have_too_goes_first_and_nothing_is_lost() -> None:
     assert {e for one in short.operations for e in one.evidence} == {s.reflection_id for s in whole.seen}
     assert short.seen == whole.seen
     assert "evidence" in short.reason
+
+
+@pytest.mark.parametrize("tags", [5_000, 20], ids=["large tags", "tags of all"])
+def test_sources_stay_where_tags_are_too_large_for_a_record_and_nobody_else_loses_tags(tags: int) -> None:
+    whole = large(operations=10, ids=600, evidence=0)
+    long = tuple(BulletTag(id="x" * 190 + f"{n:04}", tag="neutral") for n in range(tags))
+    mine = Source(name="mallory", proven="secret")
+    heavy = 5 if tags > 20 else 600
+    tagged = tuple(
+        one.model_copy(update={"source": mine, **({"tags": long} if n < heavy else {})})
+        for n, one in enumerate(whole.seen)
+    )
+    short = fitting(whole.model_copy(update={"seen": tagged}))
+    assert {one.source for one in short.seen} == {mine}
+    assert short.operations == whole.operations
+    assert all(one.tags for one in short.seen[heavy:])
+
+
+async def test_tags_count_of_entries_that_the_playbook_has_and_of_200_of_each_reflection() -> None:
+    base = BASE.model_copy(
+        update={"entries": tuple(entry(f"calc-{n:05}", f"lesson {n}") for n in range(300))}
+    )
+    tags = [BulletTag(id=f"invented-{n:05}", tag="harmful") for n in range(300)]
+    tags += [BulletTag(id=one.id, tag="helpful") for one in base.entries]
+    told = reflection(1, bullet_tags=tuple(tags), shown=Shown(version=4))
+    aggregator = Aggregator(ModelClient(ScriptedModel()))
+    outcome = await aggregator.group(base, [GroupMember(offset=1, reflection=told)])
+    assert [tag.id for tag in outcome.seen[0].tags] == [one.id for one in base.entries[:200]]
 
 
 def test_operations_go_last_the_longest_first_and_who_loses_his_last_did_not_get_through() -> None:

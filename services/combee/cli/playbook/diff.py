@@ -100,6 +100,8 @@ def lines(comparison: Comparison) -> Iterator[Text]:
         numbers = f"{older} → {comparison.name} version {comparison.after}"
     title = f"{numbers}: {counts}, {comparison.unchanged} unchanged"
     yield Text(clean(title), style="bold")
+    yield from (_line("-", f"## {section}") for section in comparison.sections_removed)
+    yield from (_line("+", f"## {section}") for section in comparison.sections_added)
     for section in comparison.sections:
         inside = list(_section(comparison, section))
         if inside:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from combee.core.formats.render import section_order
 from combee.core.gate.policy import Judges
 from combee.core.playbook.probation import shown
 from combee_schemas.gate import Decided, Decision, Judge, Verdict
@@ -127,7 +128,8 @@ def with_candidate(gate: Gate, newest: Playbook, production: Playbook, *, now_ms
 def content(version: Playbook) -> tuple[object, ...]:
     """Return what agents read of a version."""
     entries = shown(version).entries
-    return version.holds, tuple((entry.id, entry.section, entry.content) for entry in entries)
+    said = tuple((entry.id, entry.section, entry.content) for entry in entries)
+    return version.holds, said, section_order(version.sections, entries)
 
 
 # ---- judging

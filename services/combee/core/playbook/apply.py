@@ -79,6 +79,7 @@ def applied(
             known=known,
             born=born,
             by_hand=settings is None,
+            names=screen.names,
         )
         if policy is not None:
             _review(base, draft, names, policy, screen)

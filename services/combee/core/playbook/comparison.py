@@ -82,6 +82,9 @@ class Comparison(Value):
     unchanged: int = 0
     sections: tuple[str, ...] = ()
     """Those of either version, in order."""
+    sections_added: tuple[str, ...] = ()
+    """The headers that agents are shown now, and were not before."""
+    sections_removed: tuple[str, ...] = ()
 
     @property
     def entry_ids(self) -> tuple[str, ...]:
@@ -127,6 +130,7 @@ def compare(
     counted = tuple(
         difference for was, now in both if _words(was) == _words(now) for difference in _counted(was, now)
     )
+    was_headed, is_headed = (section_order(each.sections, each.entries) for each in (before, after))
     return Comparison(
         name=after.name,
         name_before="" if before.name == after.name else before.name,
@@ -141,9 +145,9 @@ def compare(
         changed=changed,
         counted=counted,
         unchanged=len(both) - len(changed) - len(counted),
-        sections=section_order(
-            section_order(after.sections, after.entries), (*after.entries, *before.entries)
-        ),
+        sections=section_order(is_headed, before.entries),
+        sections_added=tuple(section for section in is_headed if section not in was_headed),
+        sections_removed=tuple(section for section in was_headed if section not in is_headed),
     )
 
 

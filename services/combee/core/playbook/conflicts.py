@@ -1,11 +1,15 @@
-"""Operations of one batch that contradict each other: the one with the newest evidence wins."""
+"""Operations of one batch that contradict each other: the one of most sources wins, of equals the newest."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from combee.core.playbook.operations import resting_together
 from combee.core.similarity.lessons import same_lesson
+from combee.core.sources import UNPROVEN
 from combee_schemas.scan import Operation, OperationKind
+
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,24 +23,31 @@ class Loser:
 
 
 def contest(
-    operations: Sequence[Operation], live: Container[str], offsets: Mapping[str, int]
+    operations: Sequence[Operation],
+    live: Container[str],
+    offsets: Mapping[str, int],
+    names: Mapping[str, str] = NO_NAMES,
 ) -> tuple[list[Operation], list[Loser]]:
     """Return the operations to apply, in their order, at most one for each ``live`` entry; and the losers.
 
-    ``offsets`` are those of the reflections; between equals the later operation wins. Operations that rest
-    on nothing are people's, who meant all of them.
+    What most sources surely say wins, then what has the newest evidence: one source's last word does not undo what
+    several agree on. ``offsets`` are those of the reflections, and ``names`` those of their sources; reflections
+    without a name are of one source. Between equals the later operation wins. Operations that rest on nothing are
+    people's, who meant all of them.
     """
     kept = dict(enumerate(operations))
     losers: list[Loser] = []
     holder: dict[str, int] = {}
 
-    def age(n: int) -> tuple[int, int]:
-        return max(offsets.get(reflection_id, -1) for reflection_id in operations[n].evidence), n
+    def weight(n: int) -> tuple[int, int, int]:
+        evidence = operations[n].evidence
+        sources = {names.get(one, UNPROVEN) for one in set(evidence).difference(operations[n].guessed)}
+        return len(sources), max(offsets.get(reflection_id, -1) for reflection_id in evidence), n
 
     contenders = [
         n for n, operation in kept.items() if operation.evidence and operation.kind != OperationKind.ADD
     ]
-    for n in sorted(contenders, key=age, reverse=True):
+    for n in sorted(contenders, key=weight, reverse=True):
         targets = [identity for identity in operations[n].entry_ids if identity in live]
         contested = next((target for target in targets if target in holder), None)
         if contested is None:

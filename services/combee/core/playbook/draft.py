@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 
-from combee.core.playbook.conflicts import contest
+from combee.core.playbook.conflicts import NO_NAMES, contest
 from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
@@ -174,11 +174,13 @@ def drafted(
     born: EntryState = "active",
     ids: Mapping[str, str] = NO_IDS,
     by_hand: bool = False,
+    names: Mapping[str, str] = NO_NAMES,
 ) -> Draft:
     """Return a draft after ``base`` in which tags are counted, and to which ``apply`` applied what can be applied.
 
     What is ``known`` strengthens its entries first. Evidence from ``revoked`` never counts.
-    Of several operations on one entry the one with the newest evidence wins.
+    Of several operations on one entry the one of most sources wins, of equals the one with the newest evidence;
+    ``names`` are the sources of reflections.
     """
     draft = Draft.of(base)
     draft.born = born
@@ -199,7 +201,7 @@ def drafted(
         for entry_id in operation.entry_ids
         if number_of(entry_id) >= base.next_id
     }
-    winners, losers = contest(usable, {*draft.entries, *ids.values(), *foreseen}, offsets)
+    winners, losers = contest(usable, {*draft.entries, *ids.values(), *foreseen}, offsets, names)
     for loser in losers:
         text = f"{loser.operation.kind}: {loser.operation.content}"
         draft.note("duplicate" if loser.is_repeat else "superseded", loser.entry_id, text)

@@ -4,7 +4,7 @@ Entries are short lessons in sections (ACE). An operation adds, changes, merges 
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -26,14 +26,25 @@ PROPOSED_SHARE = 4
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
-    """Return sections and entries after the token budget: the least useful entries go, and it is recorded."""
+    """Return sections and entries after the token budget: the least useful entries go, and it is recorded.
+
+    The sections are the playbook's own, which ACE or a person gave it; those of other entries follow wherever the
+    entries are shown.
+    """
     for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries):
         draft.note("evict", entry_id, draft.entries[entry_id].content)
         draft.landing.evict(entry_id)
         draft.drop(entry_id)
     draft.note_conflicts()
     entries = tuple(draft.entries.values())
-    return section_order(base.sections, entries), entries
+    return section_order(base.sections, _begun_by_hand(draft)), entries
+
+
+def _begun_by_hand(draft: Draft) -> Iterator[Entry]:
+    """Yield the entries that a person added: their headers stay without them, those of batches leave with entries."""
+    return (
+        entry for entry in draft.entries.values() if draft.by_hand and entry.created_version == draft.version
+    )
 
 
 def evictions(

@@ -545,6 +545,7 @@ def _drafted(
         known=result.known,
         born=born,
         ids=ids or {},
+        names=screen.names,
     )
 
 

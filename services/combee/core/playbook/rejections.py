@@ -1,15 +1,17 @@
 """Which operations of a batch count: none that a person rejected, nor what its screen holds back; pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from combee.core.flags import flags
 from combee.core.playbook.clusters import ALIKE
 from combee.core.playbook.screening import Refused, Screen
+from combee.core.playbook.sections import same_section
 from combee.core.similarity.lessons import Index, at_odds, same_lesson
 from combee.core.similarity.overlap import common
-from combee_schemas.playbook import Playbook, Rejected
-from combee_schemas.scan import Operation
+from combee_schemas.playbook import ACE_SECTIONS, Playbook, Rejected
+from combee_schemas.scan import Operation, OperationKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,9 @@ def admitted(
         else:
             permitted.append(operation)
     passed, refused = screen.screened(base, permitted, same_lesson, _is_related)
+    if screen.flags:
+        passed, renamed = _under_plain_headers(base, passed)
+        refused = (*refused, *renamed)
     return passed, (*rejected, *refused)
 
 
@@ -70,3 +75,22 @@ def _is_related(content: str, other: str) -> bool:
     It depends on these two alone: a batch that is applied again, to other entries, gets the same answer.
     """
     return common(content, other) >= ALIKE or same_lesson(content, other) or at_odds(content, other)
+
+
+def _under_plain_headers(
+    base: Playbook, operations: Iterable[Operation]
+) -> tuple[Sequence[Operation], Sequence[Refused]]:
+    """Return operations of which none begins a section whose name looks like more than a name.
+
+    What it says is judged by itself: so nobody bars an honest lesson by the header that he gives it.
+    """
+    known = dict.fromkeys((*base.sections, *(entry.section for entry in base.entries)))
+    placed, refused = list[Operation](), list[Refused]()
+    for operation in operations:
+        news = flags(operation.section) if operation.kind == OperationKind.ADD else frozenset()
+        if news and same_section(operation.section, known) not in known:
+            why = f"its section looks like {', '.join(sorted(news))}, so it stands under {ACE_SECTIONS[-1]}"
+            refused.append(Refused(operation=operation, why=why))
+            operation = operation.model_copy(update={"section": ACE_SECTIONS[-1]})  # noqa: PLW2901
+        placed.append(operation)
+    return placed, refused

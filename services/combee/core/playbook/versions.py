@@ -1,8 +1,9 @@
 """The next version of a playbook: from an update or from a command; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -30,13 +31,18 @@ from combee_schemas.playbook import (
     AppliedBatch,
     Asked,
     Change,
+    ChangeKind,
     Entry,
     Label,
     Playbook,
 )
 from combee_schemas.scan import Operation, Seen, Update
 
+T = TypeVar("T")
+
 COMMANDS_REMEMBERED = 50
+WITHOUT_EFFECT: frozenset[ChangeKind] = frozenset({"dropped", "superseded", "echo", "duplicate", "conflict"})
+"""Changes that no entry came, left or was reworded by."""
 COUNTING = frozenset({"new", "known"})
 CONTENT = ("entries", "sections", "counters", "holds", "counted_offset", "again")
 """What a version says, which reflections its tags are from, and which it lacks; the rest is bookkeeping."""
@@ -248,7 +254,7 @@ def _why_nothing(reflection: Seen, levels: int, applicable: retention.Landed) ->
     if retention.fate(reflection, levels, applicable) in COUNTING:
         return "evicted at once: the playbook's token budget is used up"
     if reflection.survived >= levels:
-        return "its proposal lost to one with newer evidence, or no longer applied"
+        return "its proposal lost to one of more sources or with newer evidence, or no longer applied"
     if reflection.dropped:
         return f"the model dropped it by name (level {reflection.survived})"
     if reflection.survived == 0:
@@ -322,7 +328,8 @@ def after_rejection(
     changed = without_entries(
         current, candidate, production, behind, between=between, budget_tokens=budget_tokens
     )
-    changed = changed.model_copy(update={"sections": section_order(changed.sections, changed.entries)})
+    if changed.holds == "components":
+        changed = changed.model_copy(update={"sections": section_order(changed.sections, changed.entries)})
     return _commanded(current, changed, command, current.command_offset, now_ms=now_ms)
 
 
@@ -379,25 +386,56 @@ def after_promotion(label: Label | None, command: Command, offset: int, *, now_m
 
 
 def fitted(version: Playbook) -> Playbook:
-    """Return the version so that it fits a record: details of changes go first, then evidence and what retired.
+    """Return the version so that it fits a record: the first of ever smaller ones that does.
 
-    Counters and evidence counts stay; the full lineage is in ``updates`` anyway.
+    Entries, counters and evidence counts stay; the full lineage is in ``updates`` anyway.
     """
-    for kept in (EVIDENCE_KEPT, 5, 1, 0):
+    smaller = version
+    for smaller in _ever_smaller(version):
         try:
-            encode(version)
+            encode(smaller)
         except CodecError:
-            bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
-            entries = tuple(
-                entry.model_copy(update={"evidence": entry.evidence[-kept:] if kept else ()})
-                for entry in version.entries
+            continue
+        break
+    return smaller
+
+
+def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
+    """Yield a version, then ever smaller ones.
+
+    Details of changes go first, then changes without an effect, evidence and what retired, the other changes, headers
+    without entries, and rejections; the names that entries rest on go last.
+    """
+    yield version
+    bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
+    yield (version := version.model_copy(update={"changes": bare}))
+    effects = tuple(change for change in bare if change.kind not in WITHOUT_EFFECT)
+    yield (version := version.model_copy(update={"changes": effects}))
+    for kept in (EVIDENCE_KEPT, 5, 1, 0):
+        entries = tuple(
+            entry.model_copy(update={"evidence": _last(entry.evidence, kept)}) for entry in version.entries
+        )
+        retired_left = _last(version.retired, kept)
+        yield (version := version.model_copy(update={"entries": entries, "retired": retired_left}))
+    while version.changes:
+        left = _last(version.changes, len(version.changes) // 2)
+        yield (version := version.model_copy(update={"changes": left}))
+    yield (version := version.model_copy(update={"sections": ()}))
+    while version.rejected:
+        barred = _last(version.rejected, len(version.rejected) // 2)
+        yield (version := version.model_copy(update={"rejected": barred}))
+    for kept in (1, 0):
+        entries = tuple(
+            entry.model_copy(
+                update={"support": _last(entry.support, kept), "sources": _last(entry.sources, kept)}
             )
-            left = version.retired[-kept:] if kept else ()
-            barred = version.rejected[-kept:] if kept else ()
-            version = version.model_copy(
-                update={"changes": bare, "entries": entries, "retired": left, "rejected": barred}
-            )
-    return version
+            for entry in version.entries
+        )
+        yield (version := version.model_copy(update={"entries": entries}))
+
+
+def _last(items: tuple[T, ...], count: int) -> tuple[T, ...]:
+    return items[-count:] if count else ()
 
 
 def remembered(commands: tuple[str, ...], command_id: str) -> tuple[str, ...]:
@@ -557,6 +595,6 @@ def _without(playbook: Playbook, recomputed: Recomputed | None, budget_tokens: i
             "next_id": max(playbook.next_id, recomputed.next_id),
             "changes": recomputed.changes,
             "again": recomputed.again,
-            "sections": section_order(playbook.sections if playbook.holds == "entries" else (), entries),
+            "sections": playbook.sections if playbook.holds == "entries" else section_order((), entries),
         }
     )

@@ -2,11 +2,16 @@
 
 import pytest
 
+from combee.core.playbook import versions
 from combee.core.playbook.conflicts import contest
+from combee.core.playbook.recomputing import Recomputation
+from combee_schemas.base import Source
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import Operation
+from combee_schemas.scan import Operation, Seen
 from support.playbooks import (
+    BASE,
     MERGE,
+    PLENTY,
     REMOVE,
     UPDATE,
     applied,
@@ -14,6 +19,7 @@ from support.playbooks import (
     get,
     op,
     seen,
+    update_of,
 )
 
 OLD, NEW, NEWEST = (
@@ -101,3 +107,22 @@ def test_evidence_that_is_revoked_wins_nothing() -> None:
     ]
     after = applied(*operations, seen_=(NEWEST, OLD), revoked=("r-newest",))
     assert get(after, "calc-00001").content == "good"
+
+
+def test_one_source_s_last_word_does_not_undo_what_three_sources_say() -> None:
+    names = ("shop", "desk", "lab", "mallory")
+    batch = [
+        Seen(reflection_id=name, offset=n, source=Source(name=name, proven="key"))
+        for n, name in enumerate(names)
+    ]
+    correction = op(UPDATE, "two, since May", "calc-00001", evidence=names[:3])
+    for last in (op(UPDATE, "one", "calc-00001"), op(REMOVE, "", "calc-00001")):
+        update = update_of(BASE, [correction, last.model_copy(update={"evidence": ("mallory",)})], batch)
+        after = versions.after_update(BASE, update, budget_tokens=PLENTY, now_ms=0)
+        assert get(after, "calc-00001").content == "two, since May"
+        assert ("superseded", "calc-00001") in changes(after)
+        barred = BASE.model_copy(update={"revoked": ("mallory",)})
+        recomputation = Recomputation(BASE, barred, next_id=after.next_id)
+        recomputation.follow(after, update)
+        kept = {entry.id: entry for entry in recomputation.result(budget_tokens=PLENTY).entries}
+        assert kept["calc-00001"].content == "two, since May"

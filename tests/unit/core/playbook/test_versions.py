@@ -10,7 +10,16 @@ from combee.core.playbook import versions
 from combee_schemas.base import Usage
 from combee_schemas.codec import decode, encode
 from combee_schemas.command import Command
-from combee_schemas.playbook import EVIDENCE_KEPT, RETIRED_KEPT, Playbook, Retired
+from combee_schemas.playbook import (
+    ACE_SECTIONS,
+    EVIDENCE_KEPT,
+    REJECTED_KEPT,
+    RETIRED_KEPT,
+    Change,
+    Playbook,
+    Rejected,
+    Retired,
+)
 from combee_schemas.scan import Echo
 from support.flat import changed
 from support.ledger import batch_of
@@ -19,6 +28,7 @@ from support.playbooks import (
     BASE,
     MERGE,
     REMOVE,
+    UPDATE,
     after_command,
     after_update,
     an_update,
@@ -184,6 +194,35 @@ def test_a_version_too_large_for_a_record_gives_up_retired_entries_too() -> None
     fitted = versions.fitted(BASE.model_copy(update={"retired": left}))
     assert decode(encode(fitted), Playbook) == fitted
     assert 0 < len(fitted.retired) < RETIRED_KEPT
+
+
+def test_a_version_whose_operations_name_many_invented_ids_fits_a_record_and_keeps_its_evidence() -> None:
+    ids = tuple(f"r-{n:030}" for n in range(EVIDENCE_KEPT))
+    entries = tuple(
+        entry(f"calc-{n:05d}", f"lesson {n}", evidence=ids, evidence_count=20) for n in range(400)
+    )
+    invented = tuple(op(UPDATE, "z", "議" * 195 + f"{n:05d}", evidence=("r-1",)) for n in range(1_330))
+    after = after_update(an_update(*invented), BASE.model_copy(update={"entries": entries}))
+    fitted = versions.fitted(after)
+    assert decode(encode(fitted), Playbook) == fitted
+    assert all(e.evidence == ids for e in fitted.entries)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"changes": tuple(Change(kind="evict", entry_id=f"{n:0200}") for n in range(10_000))},
+        {"sections": (*ACE_SECTIONS, *(f"{n:080}" for n in range(20_000)))},
+        {"rejected": tuple(Rejected(entry_id=f"e-{n}", content="é" * 8_000) for n in range(REJECTED_KEPT))},
+        {"entries": tuple(entry(f"e-{n}", "say", sources=("s" * 200,) * 5) for n in range(2_000))},
+    ],
+    ids=["changes", "sections", "rejected", "sources"],
+)
+def test_a_version_fits_a_record_whatever_of_it_is_large(large: dict[str, Any]) -> None:
+    fitted = versions.fitted(BASE.model_copy(update=large))
+    assert decode(encode(fitted), Playbook) == fitted
+    assert len(fitted.entries) == len(large.get("entries", BASE.entries))
+    assert bool(fitted.rejected) == ("rejected" in large)
 
 
 def test_a_version_that_fits_is_not_touched() -> None:
