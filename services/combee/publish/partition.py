@@ -1,21 +1,17 @@
 """What publish knows of one partition number: its playbooks, labels and watermarks."""
 
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from combee.core.gate.gate import Gate, gate_of
 from combee.core.playbook.versions import empty
 from combee.core.watermark import Watermark
 from combee.ports import Outgoing, Record, TopicPartition
 from combee.publish.decide.decision import Decision
-from combee.worker.views import Newest, own_message
+from combee.worker.views import Newest
 from combee_schemas import topics
 from combee_schemas.base import is_branch_of, playbook_of
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Label, Playbook, deleted_key, label_key
-from combee_schemas.topics import Topic, key_of
-
-M = TypeVar("M", Playbook, Label)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,8 +21,8 @@ class PartitionState:
     number: int
     watermarks: dict[str, Watermark]
     """By input topic."""
-    playbooks: Newest[Playbook] = field(default_factory=lambda: Newest(topics.PLAYBOOKS))
-    labels: dict[str, Label] = field(default_factory=dict)
+    playbooks: Newest[Playbook]
+    labels: dict[str, Label]
     revoked: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By line: what is revoked, which snapshots do not name."""
     early: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -119,25 +115,8 @@ class PartitionState:
             for topic, watermark in self.watermarks.items()
         }
 
-    # ---- what was written before
-
-    async def restore(self, playbooks: AsyncIterable[Record], labels: AsyncIterable[Record]) -> None:
-        """Take in the compacted topics as they stand."""
-        async for record in playbooks:
-            _take(self.playbooks, record, topics.PLAYBOOKS)
-        newest = Newest(topics.LABELS)
-        async for record in labels:
-            _take(newest, record, topics.LABELS)
-        self.labels |= newest.all()
-
 
 def _labels(gate: Gate) -> Mapping[str, Label | None]:
     """Return the labels of a gate by their keys; None: it is not there."""
     name = gate.production.playbook
     return {label_key(name, PRODUCTION): gate.production, label_key(name, CANDIDATE): gate.candidate}
-
-
-def _take(newest: Newest[M], record: Record, topic: Topic[M]) -> None:
-    # What cannot be read is not ours: only this service writes here, and it writes what it can read.
-    if not newest.keep(record) and (message := own_message(topic, record)) is not None:
-        newest.take(key_of(record), message)

@@ -32,12 +32,12 @@ from combee.ports import (
 )
 from combee.publish.decide.basis import Basis
 from combee.publish.decide.decision import SKIP, Decision, Lost, Rules, Waiting
-from combee.publish.decide.facts import Facts, HasCome, UnreadError
+from combee.publish.decide.facts import HasCome, UnreadError
 from combee.publish.decide.gate import completed, decide_start
 from combee.publish.decide.record import decide
-from combee.publish.early import UnseenManifests
 from combee.publish.partition import PartitionState
 from combee.publish.reading import Reader, open_partition
+from combee.publish.unseen import UnseenManifests
 from combee.worker.dead_letters import dead_letter, log_dead_letter
 from combee.worker.manifest_cache import ManifestCache
 from combee.worker.session import together
@@ -146,10 +146,10 @@ class Publisher:
 
     async def _open_gates(self, ours: _Partition) -> None:
         """Turn gates on and off as the setting says."""
-        facts = Facts()
-        started = await self._decided(ours, decide_start, facts)
+        basis = self._basis(ours)
+        started = decide_start(basis)
         if started != SKIP:
-            await self._write(ours, await self._decided(ours, lambda basis: completed(basis, started), facts))
+            await self._write(ours, await self._read_for(basis, lambda: completed(basis, started)))
         for gate in map(ours.state.gate, ours.state.live_playbooks()):
             if gate is not None:
                 self._on_gate(gate)
@@ -179,16 +179,14 @@ class Publisher:
         """Write what becomes of a record; return the versions that it made."""
         with self._tracing.processing(GROUP, record):
             try:
-                message = await self._read(record)
-                facts = Facts()
+                message, basis = await self._read(record), self._basis(ours)
                 if is_seen and isinstance(message, Update):
-                    facts.add(HasCome(message.plan.playbook, message.manifest_offset), True)  # noqa: FBT003
-                outcome = await self._decided(
-                    ours, lambda basis: decide(basis, message, record.offset), facts
-                )
+                    has_come = HasCome(message.plan.playbook, message.manifest_offset)
+                    basis.facts.add(has_come, True)  # noqa: FBT003
+                outcome = await self._read_for(basis, lambda: decide(basis, message, record.offset))
                 if isinstance(outcome, Decision):
                     made = outcome
-                    decision = await self._decided(ours, lambda basis: completed(basis, made), facts)
+                    decision = await self._read_for(basis, lambda: completed(basis, made))
                     return await self._write(ours, decision, record)
                 await self._wait(ours, message, record.offset, outcome)
             except UNUSABLE as error:
@@ -210,14 +208,17 @@ class Publisher:
             raise PoisonError(f"this {message.type} does not belong on partition {record.partition}")
         return message
 
-    async def _decided(self, ours: _Partition, ask: Callable[[Basis], T], facts: Facts) -> T:
-        """Ask for a decision until everything that it rests on is read."""
-        basis = Basis(state=ours.state, rules=self._rules, now_ms=self._clock.now_ms(), facts=facts)
+    def _basis(self, ours: _Partition) -> Basis:
+        return Basis(state=ours.state, rules=self._rules, now_ms=self._clock.now_ms())
+
+    async def _read_for(self, basis: Basis, ask: Callable[[], T]) -> T:
+        """Return what is decided on a basis; what the decision rests on besides is read before it is asked again."""
         while True:
             try:
-                return ask(basis)
+                return ask()
             except UnreadError as missing:
-                facts.add(missing.request, await self._reader.answer(missing.request, ours.state))
+                answer = await self._reader.answer(missing.request, basis.state)
+                basis.facts.add(missing.request, answer)
 
     async def _wait(self, ours: _Partition, message: object, offset: int, waits_for: Waiting) -> None:
         """Remember where an update stands that cannot be applied yet; it is not committed."""

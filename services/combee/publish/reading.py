@@ -1,6 +1,6 @@
 """What publish reads from the log: its partition's state, and what decisions rest on beyond it."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 from combee.core.playbook.versions import retained_from
 from combee.core.watermark import Watermark
@@ -23,19 +23,28 @@ from combee.publish.decide.facts import (
 )
 from combee.publish.partition import PartitionState
 from combee.worker.manifest_cache import ManifestCache
+from combee.worker.views import Newest, own_message
 from combee_schemas import topics
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Label, Playbook
+from combee_schemas.topics import Topic, key_of
+
+M = TypeVar("M", Playbook, Label)
 
 
 async def open_partition(log: Log, number: int, starts: dict[str, int]) -> PartitionState:
     """Return a partition's state as the compacted topics have it; its former owner must be fenced before."""
-    state = PartitionState(
-        number=number, watermarks={topic: Watermark(start) for topic, start in starts.items()}
-    )
-    playbooks = TopicPartition(topic=topics.PLAYBOOKS.name, partition=number)
-    labels = TopicPartition(topic=topics.LABELS.name, partition=0)
-    await state.restore(log.read(playbooks, 0), log.read(labels, 0))
-    return state
+    watermarks = {topic: Watermark(start) for topic, start in starts.items()}
+    playbooks, labels = Newest(topics.PLAYBOOKS), Newest(topics.LABELS)
+    await _take_all(log, playbooks, topics.PLAYBOOKS, number)
+    await _take_all(log, labels, topics.LABELS, 0)
+    return PartitionState(number=number, watermarks=watermarks, playbooks=playbooks, labels=labels.all())
+
+
+async def _take_all(log: Log, newest: Newest[M], topic: Topic[M], partition: int) -> None:
+    async for record in log.read(TopicPartition(topic=topic.name, partition=partition), 0):
+        # What cannot be read is not ours: only this service writes here, and it writes what it can read.
+        if not newest.keep(record) and (message := own_message(topic, record)) is not None:
+            newest.take(key_of(record), message)
 
 
 class Reader:

@@ -20,7 +20,7 @@ from combee_schemas.base import Source
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Operation, Seen
+from combee_schemas.scan import Operation, Seen, Update
 from support.playbooks import (
     ADD,
     MERGE,
@@ -263,13 +263,19 @@ def test_a_revocation_of_all_who_say_the_same_leaves_what_a_person_stands_behind
     assert (only(revoked).content, only(revoked).evidence, only(revoked).by_hand) == (RULE, (), True)
 
 
-def test_what_a_person_kept_stays_when_what_taught_it_is_revoked() -> None:
+def taught_and_kept() -> tuple[Playbook, Update, Playbook, Playbook]:
+    """Return version 0, a batch that teaches the rule, its version, and the one in which a person keeps the rule."""
     first = empty("p")
     made = update_of(first, [op(ADD, RULE, evidence=("r-1",))], [seen(1, "lab")])
     one = versions.after_update(first, made, budget_tokens=PLENTY, now_ms=0)
     keep = commands.keep(one, [ID], None)
     assert keep is not None
     kept = after_command(keep, one)
+    return first, made, one, kept
+
+
+def test_what_a_person_kept_stays_when_what_taught_it_is_revoked() -> None:
+    first, made, one, kept = taught_and_kept()
     later = update_of(kept, [op(ADD, OTHER, evidence=("r-2",))], [seen(2, "shop")])
     last = versions.after_update(kept, later, budget_tokens=PLENTY, now_ms=0)
     book = Recomputation(first, last.model_copy(update={"revoked": ("r-1",)}))
@@ -418,12 +424,7 @@ def test_what_a_rejection_restores_does_not_rest_on_who_taught_the_rejected_word
 
 
 def test_a_recomputation_has_what_a_person_kept_as_it_was_recorded() -> None:
-    first = empty("p")
-    made = update_of(first, [op(ADD, RULE, evidence=("r-1",))], [seen(1, "lab")])
-    one = versions.after_update(first, made, budget_tokens=PLENTY, now_ms=0)
-    keep = commands.keep(one, [ID], None)
-    assert keep is not None
-    kept = after_command(keep, one)
+    first, made, one, kept = taught_and_kept()
     book = Recomputation(first, kept)
     book.follow(one, made)
     book.follow(kept, None)
