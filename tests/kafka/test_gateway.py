@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,8 +24,6 @@ STREAMS, VERSIONS = 50, 100
 NAME = "tests/streams"
 EVENTS = f"/v1/playbooks/{NAME}/events"
 DEADLINE_S = 90.0
-MEDIAN_S = 1.0
-"""Generous: fifty clients share the test's process, and the machine may be busy."""
 
 
 @asynccontextmanager
@@ -52,8 +49,7 @@ async def test_fifty_streams_follow_a_hundred_versions_without_a_gap(
     await backends.create_topics(settings, connected)
     log = KafkaLog(connected)
     limits = httpx.Limits(max_connections=None)
-    streams = [_Timed(EVENTS) for _ in range(STREAMS)]
-    written: dict[int, float] = {}
+    streams = [Stream(EVENTS) for _ in range(STREAMS)]
     try:
         async with (
             gateway(settings, tmp_path) as address,
@@ -65,30 +61,12 @@ async def test_fifty_streams_follow_a_hundred_versions_without_a_gap(
                 await until(lambda: all(one.events for one in streams), DEADLINE_S)
                 for number in range(2, VERSIONS + 1):
                     await write(version(NAME, number))
-                    written[number] = time.monotonic()
                 await asyncio.gather(*reading)
     finally:
         await log.close()
 
     for one in streams:
         assert [json.loads(event.data)["version"] for event in one.events] == list(range(1, VERSIONS + 1))
-    steady = [one for at, one in enumerate(streams) if not _comes_and_goes(at)]
-    delays = sorted(one.at[number] - at for one in steady for number, at in written.items())
-    median, high = delays[len(delays) // 2], delays[-len(delays) // 100]
-    assert median < MEDIAN_S, f"write to subscriber: median {median:.3f} s, p99 {high:.3f} s"
-
-
-class _Timed(Stream):
-    """A stream that notes when each version arrived."""
-
-    def note(self) -> None:
-        number = json.loads(self.events[-1].data)["version"]
-        self.at[number] = time.monotonic()
-
-    @property
-    def at(self) -> dict[int, float]:
-        found: dict[int, float] = self.__dict__.setdefault("_at", {})
-        return found
 
 
 def _comes_and_goes(at: int) -> bool:
@@ -96,12 +74,11 @@ def _comes_and_goes(at: int) -> bool:
     return at % 5 == 0
 
 
-async def _follow(stream: _Timed, client: httpx.AsyncClient, at: int) -> None:
+async def _follow(stream: Stream, client: httpx.AsyncClient, at: int) -> None:
     def last(events: list[Event]) -> bool:
         return bool(events) and events[-1].id.startswith(f"{VERSIONS}@")
 
     def enough(events: list[Event]) -> bool:
-        stream.note()
         return last(events) or (_comes_and_goes(at) and len(events) % 7 == 0)
 
     while not last(stream.events):

@@ -273,7 +273,7 @@ class Recomputation:
     def _under_ids_of(self, version: Playbook) -> Iterator[Entry]:
         """Yield the entries, those that a version brought back under the ids that it gave them."""
         ids = {(entry.section, entry.content): entry.id for entry in version.entries}
-        known = frozenset(ids.values())
+        known = {entry.id for entry in version.entries}  # two may say the same
         for entry_id, entry in self.entries.items():
             given = ids.get((entry.section, entry.content), entry_id)
             is_other = entry_id not in known and given not in self.entries
