@@ -211,7 +211,17 @@ async def test_of_a_removal_only_those_are_witnesses_who_speak_against_the_entry
         member(1, RIGHT), member(2, "Weigh parcels", bullet_tags=harmful, shown=shown)
     )
     assert witnesses(result) == [{"r-2"}]
-    assert witnesses(await curator.group(member(1, RIGHT), member(2, WRONG))) == [{"r-2"}]
+    for contrary in (RIGHT.replace("2", "3"), RIGHT.replace("Report", "Report not")):
+        assert witnesses(await curator.group(member(1, RIGHT), member(2, contrary))) == [{"r-2"}]
+
+
+async def test_who_says_an_entry_s_words_in_another_order_is_no_witness_of_its_removal() -> None:
+    listed = "Check the {}, the {} and the {} of each invoice before you pay it"
+    entry = ENTRY.model_copy(update={"content": listed.format("name", "date", "amount")})
+    says = listed.format("amount", "date", "name"), listed.format("date", "name", "amount")
+    base = BASE.model_copy(update={"entries": (entry,)})
+    result = await Curator(REMOVAL).group(*(member(n, text) for n, text in enumerate(says, 1)), base=base)
+    assert witnesses(result) == [set()]
 
 
 async def test_a_removal_that_is_combined_keeps_its_witnesses() -> None:

@@ -175,12 +175,14 @@ def drafted(
     ids: Mapping[str, str] = NO_IDS,
     by_hand: bool = False,
     names: Mapping[str, str] = NO_NAMES,
+    free_from: int = 0,
 ) -> Draft:
     """Return a draft after ``base`` in which tags are counted, and to which ``apply`` applied what can be applied.
 
     What is ``known`` strengthens its entries first. Evidence from ``revoked`` never counts.
     Of several operations on one entry the one of most sources wins, of equals the one with the newest evidence;
-    ``names`` are the sources of reflections.
+    ``names`` are the sources of reflections. ``free_from``: of a recomputation, the first id that was free when the
+    batch was recorded.
     """
     draft = Draft.of(base)
     draft.born = born
@@ -199,7 +201,7 @@ def drafted(
         entry_id
         for operation in usable
         for entry_id in operation.entry_ids
-        if number_of(entry_id) >= base.next_id
+        if number_of(entry_id) >= (free_from or base.next_id)
     }
     winners, losers = contest(usable, {*draft.entries, *ids.values(), *foreseen}, offsets, names)
     for loser in losers:

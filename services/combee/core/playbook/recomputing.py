@@ -292,7 +292,8 @@ class Recomputation:
         base = before.model_copy(
             update={"entries": tuple(prepared.entries.values()), "next_id": self.next_id}
         )
-        draft = _drafted(base, prepared.update, holds, tuple(gone), ids={**recorded.placed, **prepared.ids})
+        ids = {**recorded.placed, **prepared.ids}
+        draft = _drafted(base, prepared.update, holds, tuple(gone), ids=ids, free_from=before.next_id)
         self.next_id = max(self.next_id, draft.next_id)
         contents = {entry.content: entry.id for entry in draft.entries.values()}
         self._mixed += prepared.mixed(contents)
@@ -516,6 +517,7 @@ def _drafted(
     holds: Holds,
     gone: tuple[str, ...],
     ids: Mapping[str, str] | None = None,
+    free_from: int = 0,
 ) -> Draft:
     """Return what an update makes of a version, before evictions and probation, which are as they were recorded."""
     settings, result = update.plan.settings, update.result
@@ -546,6 +548,7 @@ def _drafted(
         born=born,
         ids=ids or {},
         names=screen.names,
+        free_from=free_from,
     )
 
 

@@ -19,8 +19,8 @@ from combee_schemas.scan import Operation, OperationKind, Seen
 TO_CHANGE_BY_HAND = 3
 """So many reflections, of as many sources, change or remove what a person stands behind; of a playbook's only source
 so many reflections do."""
-
-
+TO_BE_ALONE = 3
+"""Batches that one source alone has taught, before it counts as the only source of a playbook with such entries."""
 TO_MERGE = 2
 """Entries at least."""
 REWORDING = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
@@ -50,7 +50,7 @@ class Screen:
     sources: int = 1
     """So many must say the same before an entry is reworded, merged or removed."""
     several: bool = False
-    """Whether the playbook has several sources, those of the batch included."""
+    """Whether the playbook has several sources, those of the batch included, or may have."""
     revoked: frozenset[str] = frozenset()
     """Reflections that bear nothing out."""
     against: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
@@ -74,9 +74,10 @@ class Screen:
         names |= names_of(seen, settings.sources)
         barred = barred_sources(base)
         taught_by = tuple(source for source in base.taught_by if source.name not in barred)
-        # An import that no batch has taught yet: whoever comes first is not its only source.
-        is_untaught = not taught_by and any(entry.by_hand for entry in base.entries)
-        several = is_untaught or len({*names.values(), *(source.name for source in taught_by)}) > 1
+        several = len({*names.values(), *(source.name for source in taught_by)}) > 1
+        # Who comes first to what a person wrote or imported need not be the only one to come.
+        if any(entry.by_hand for entry in base.entries):
+            several = several or sum(source.batches for source in taught_by) < TO_BE_ALONE
         return cls(
             is_person=False,
             names=names,

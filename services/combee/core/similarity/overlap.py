@@ -85,26 +85,23 @@ class Overlap:
 
 
 def contradicts(text: str, content: str) -> bool:
-    """Return whether a text says a content's words in another order, or with another number or negation."""
-    words = _words(content)
-    said = _words(text) if len(text) <= SHORT else _words_of_long(text)
+    """Return whether a text says a content's words with another number or negation; their order says nothing."""
+    words = _plain(_words(content))
+    said = _plain(_words(text) if len(text) <= SHORT else _words_of_long(text))
     if len(words & said) < REARRANGED * len(words):
         return False
     sentences = [
         sentence
         for sentence in _SENTENCE.split(text)
-        if len(words & _words(sentence)) >= REARRANGED * len(words | _words(sentence))
+        for others in (_plain(_words(sentence)),)
+        if len(words & others) >= REARRANGED * len(words | others)
     ]
-    return bool(sentences) and not any(
-        _exact(sentence) == _exact(content) and in_order(sentence, content) for sentence in sentences
-    )
+    return bool(sentences) and not any(_exact(sentence) == _exact(content) for sentence in sentences)
 
 
-def in_order(content: str, other: str) -> bool:
-    """Return whether the words that two contents share, those of grammar left out, have the same order in both."""
-    shared = (_words(content) & _words(other)) - _STOP
-    said, others = ([word for word in wording(text).words if word in shared] for text in (content, other))
-    return said == others
+def _plain(words: Words) -> Words:
+    """Return the words that are no numbers and no negations: those agree exactly, or contradict."""
+    return frozenset(word for word in words - _NEGATIONS if not _NUMBER.fullmatch(word))
 
 
 def common(content: str, other: str) -> float:

@@ -162,12 +162,16 @@ def test_more_sources_are_asked_for_where_probation_asks_for_more() -> None:
 
 
 @each_row("source", ["shop", ""], ids=["proven", "nobody proves a source"])
-def test_a_playbook_s_only_source_changes_it_with_three_reflections(source: str) -> None:
+def test_a_playbook_s_only_source_changes_it_with_three_reflections_after_three_batches(source: str) -> None:
+    two, said_twice = said(UPDATE, source, source)
+    three, said_thrice = said(UPDATE, source, source, source)
     book = imported(RULE, sources=[source])
-    two, reflections = said(UPDATE, source, source)
-    assert only(learned(book, [two], reflections)).content == RULE
-    three, reflections = said(UPDATE, source, source, source)
-    assert only(learned(book, [three], reflections)).content == POISON
+    for batches in (1, 2):
+        assert [known.batches for known in book.taught_by] == [batches]
+        assert only(learned(book, [three], said_thrice)).content == RULE
+        book = learned(book, [], [seen(800 + batches, source)])
+    assert only(learned(book, [two], said_twice)).content == RULE
+    assert only(learned(book, [three], said_thrice)).content == POISON
 
 
 def test_a_guess_changes_nothing_that_a_person_stands_behind() -> None:

@@ -9,6 +9,7 @@ from combee_schemas.base import Source
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Operation, Seen
 from support.playbooks import (
+    ADD,
     BASE,
     MERGE,
     PLENTY,
@@ -17,6 +18,7 @@ from support.playbooks import (
     applied,
     changes,
     get,
+    learned,
     op,
     seen,
     update_of,
@@ -126,3 +128,21 @@ def test_one_source_s_last_word_does_not_undo_what_three_sources_say() -> None:
         recomputation.follow(after, update)
         kept = {entry.id: entry for entry in recomputation.result(budget_tokens=PLENTY).entries}
         assert kept["calc-00001"].content == "two, since May"
+
+
+def test_a_batch_applied_again_has_the_same_contest_for_an_id_that_it_foresaw() -> None:
+    foreseen = op(UPDATE, "eight", "calc-00008", evidence=("n-1", "n-2"))
+    merge = op(MERGE, "both", "calc-00001", "calc-00002", "calc-00008", evidence=("n-3",))
+    batch = [
+        Seen(reflection_id=f"n-{n}", offset=n, source=Source(name=name, proven="key"))
+        for n, name in enumerate(("shop", "desk", "lab", "mallory"), 1)
+    ]
+    update = update_of(BASE, [foreseen, merge, op(UPDATE, "no", "calc-00007", evidence=("n-4",))], batch)
+    first = versions.after_update(BASE, update, budget_tokens=PLENTY, now_ms=0)
+    later = learned(first, [op(ADD, "nine", evidence=("n-5",))], [Seen(reflection_id="n-5", offset=5)])
+    barred = later.model_copy(update={"revoked": ("n-4",)})
+    recomputation = Recomputation(BASE, barred, next_id=later.next_id)
+    recomputation.follow(first, update)
+    left = recomputation.result(budget_tokens=PLENTY).entries
+    assert [entry.content for entry in first.entries] == ["one", "two", "no"]
+    assert [entry.content for entry in left] == ["one", "two", "seven"]

@@ -257,7 +257,8 @@ def test_a_flagged_text_that_a_person_approved_stays_shown_and_may_be_reworded()
     approved = after_command(command, held)
     three = ("r-2", "r-3", "r-4")
     reword = op(UPDATE, better, saying(approved, linked).id, evidence=three)
-    made = learned(approved, [reword], [seen(one, "shop") for one in three], **FLAGGED)
+    names = ("shop", "desk", "lab")
+    made = learned(approved, [reword], list(map(seen, three, names)), **FLAGGED)
     assert states(made) == {better: "active"}
 
 
