@@ -37,7 +37,7 @@ this page from what `combee experiment attacks --seeds {seeds}` measured; withou
 {table}
 
 *Overwritten or removed* counts true entries in all versions. *Wrongly* counts decisions of the gate: accepted with
-something harmful, or rejected with nothing harmful. [All figures](tables/attacks.csv) also have each protection alone.
+something harmful, or rejected with nothing harmful. [All figures](tables/attacks.csv) also have protections alone.
 
 ## What checking evidence costs
 
@@ -54,9 +54,9 @@ of entries that a real model learned on AppWorld the weaker rule takes 2 for wit
 
 ## What breaks a bar, and why
 
-- *evaluate alone* cannot see lessons about what does not exist (*harmful tags*, *stuffing*, *forged scores*), a false
-  entry behind the true one (*paraphrased flood*), a lesson about which production says nothing yet, or *riding*, where
-  the answer is right. With caps and probation these attacks do not get as far: use them together.
+- *evaluate alone* cannot see lessons about what does not exist (*harmful tags*, *stuffing*, *forged scores*), a
+  false entry behind the true one (*paraphrased flood*), a lesson about which production says nothing yet, or
+  *riding*, where the answer is right. With caps and probation these attacks do not get as far: use them together.
 - The worst run decides, so one seed finds less: with five, before *riding* was added, *evaluate alone* missed eight
   of the twelve other attacks.
 - The price of `COMBEE_PROBATION_SOURCES` is time: a lesson has four of seven teachers within 24 rounds with a
