@@ -29,7 +29,10 @@ const SECRETS: readonly [RegExp, string][] = [
     /((?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|auth[_-]?token|access[_-]?token|password|passwd)["']?\s*[:=]\s*["']?)(?!\*\*\*)[^\s"',;}&]{6,}/gi,
     `$1${HIDDEN}`,
   ],
-  [/(:\\?\/\\?\/[^\s/:@"<>]*:)[^\s/"<>]+@/g, `$1${HIDDEN}@`],
+  [
+    /(:\\?\/\\?\/[^\s/:@"<>[]*:)(?:[^\s/"<>]+|(?![0-9]{1,5}\\?\/)(?:[^\s:"<>]|:(?!\\?\/\\?\/))+)@/g,
+    `$1${HIDDEN}@`,
+  ],
 ];
 const PRIVATE_KEY = /-----BEGIN ([A-Z ]{0,30}PRIVATE KEY)-----[^-]{0,20000}-----END \1-----/g;
 const PERSONAL: readonly [string, RegExp, (text: string) => boolean][] = [

@@ -27,7 +27,12 @@ NAMED = re.compile(
     r"[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"',;}&]{6,}"
 )
 SECRET_NAME = re.compile(r"(?i)(?:^|[_-])(?:api_?key|apikey|token|secret|password|passwd|authorization)$")
-AUTHORITY = re.compile(r"(:\\?/\\?/[^\s/:@\"<>]*:)[^\s/\"<>]+@")
+# A password may have slashes where nothing before the first of them ends it, and where it is no port. None goes on into
+# the next address: a text of addresses is read through once.
+AUTHORITY = re.compile(
+    r"(:\\?/\\?/[^\s/:@\"<>\[]*:)"
+    r"(?:[^\s/\"<>]+|(?![0-9]{1,5}\\?/)(?:[^\s:\"<>]|:(?!\\?/\\?/))+)@"
+)
 
 
 BEGINNINGS = (

@@ -37,10 +37,15 @@ _ESCAPE = re.compile(
 )
 _PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2})+")
 _QUOTED_PRINTABLE = re.compile(r"(?:=(?:[0-9a-fA-F]{2}|[ \t]*\r?\n))+")
-_BLANK = re.compile(r"<[/!?A-Za-z][^<>]*>|\n[\s>|#*/%;]+|[\u115f\u1160\u2800\u3164\uffa0]")
+_BLANK = re.compile(
+    r"""<[/!?A-Za-z][^<>]*> | \[(?=[^\[\]\n]*\][(\[]) | \](?:\([^()\n]*\) | \[[^\[\]\n]*\])  # HTML, links of Markdown
+      | \n[\s>|\#*/%;]+ | [\u115f\u1160\u2800\u3164\uffa0]
+    """,
+    re.VERBOSE,
+)
 """What separates words besides spaces: markup, signs before each line (quotations, comments), blank letters."""
-_QUOTES = frozenset(" *_~`\"'‘’“”«»")
-"""What may stand between the words of a name beside a space: emphasis and quotation marks."""
+_QUOTES = frozenset(" *_~`\"'‘’“”«»|│")
+"""What may stand between the words of a name beside a space: emphasis, quotation marks and the borders of cells."""
 _NOT_IN_NAMES = (re.compile(r"[^\w.-]+"), re.compile(r"[\W_]+"))
 """What labels and branches cannot have, and what makes words."""
 
