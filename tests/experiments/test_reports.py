@@ -18,7 +18,7 @@ from combee_experiments.canary import experiment as canary
 from combee_experiments.catalogue import CATALOGUE
 from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
-from combee_experiments.data.samples import Data, family
+from combee_experiments.data.samples import family
 from combee_experiments.overload import experiment as overload
 from combee_experiments.robustness import experiment as robustness
 from combee_experiments.running.cells import Cell, Measured, Numbers
@@ -131,11 +131,6 @@ def test_behind_naive_is_missed_but_for_lessons_only() -> None:
     assert not robust({**MORE, (NAIVE.name, "exact_text", "none"): ahead})["naive"].met
 
 
-def test_what_trees_lose_under_lessons_only_is_told() -> None:
-    judged = robust({**MORE, (NAIVE.name, "lessons_only", "none"): {"lessons": 43}})["no gain"]
-    assert (judged.met, judged.told) == (False, "-3.0 at 20")
-
-
 @pytest.mark.parametrize(
     ("criterion", "mode", "numbers"),
     [
@@ -197,22 +192,6 @@ def test_fifteen_percent_of_the_wall_time_is_the_criterion(seconds: float, *, qu
     assert overloaded(1.0, lessons=45, seconds=seconds).verdicts[2].met is quick
 
 
-def test_plain_and_adaptive_are_judged_apart() -> None:
-    criteria = [one.criterion for one in overloaded(1.0, lessons=45, seconds=75).verdicts]
-    assert [name in "".join(criteria) for name in (PLAIN.name, ADAPTIVE.name)] == [True, True]
-
-
-def test_the_papers_row_stands_beside_with_the_deviation() -> None:
-    entries = overloaded(1.1, lessons=45, seconds=75).tables[0]
-    assert entries.rows[0][:4] == ("1", "264", "290", "+10%")
-
-
-def test_batch_sizes_are_those_of_the_data_as_far_as_there_are_samples() -> None:
-    finer = Data(name="f", kind="finer", train=SMALL.data[0].train * 3, exam=())
-    assert overload.sizes(finer) == (1, 5, 20, 50, 125)
-    assert overload.sizes(SMALL.data[0]) == (1, 5, 10, 20, 50)
-
-
 # ---- shuffle: the criterion
 
 
@@ -250,8 +229,3 @@ def test_retention_may_fall_by_five_points(last: float, *, within: bool) -> None
     verdicts = scale.report(SMALL, Measured(cells)).verdicts
     assert len(verdicts) == 2 * 2 * 2
     assert {one.met for one in verdicts} == {within}
-
-
-def test_batches_of_2000_are_a_tree_of_their_own_beyond_2000_only() -> None:
-    planned = [cell for cell in scale.cells(replace(SMALL, samples=None)) if cell.arm == scale.IN_BATCHES]
-    assert {cell.number("reflections") for cell in planned} == {2_500, 10_000}
