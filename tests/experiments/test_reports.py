@@ -22,7 +22,7 @@ from combee_experiments.data.samples import family
 from combee_experiments.overload import experiment as overload
 from combee_experiments.robustness import experiment as robustness
 from combee_experiments.running.cells import Cell, Measured, Numbers
-from combee_experiments.running.report import Report, Verdict
+from combee_experiments.running.report import Verdict
 from combee_experiments.running.results import as_markdown
 from combee_experiments.running.run import run
 from combee_experiments.running.setup import Setup
@@ -148,84 +148,8 @@ def test_each_mode_has_its_limit(criterion: str, mode: str, numbers: Numbers) ->
 
 # ---- overload: the criteria
 
-PUBLISHED = {1: 264, 5: 199, 10: 121, 20: 97, 50: 47, 100: 21}
-
-
-def row(proposed: float, *, lessons: float = 50, seconds: float = 500) -> Numbers:
-    kept = {"kept_by_groups": 1.0, "kept_by_root": 1.0, "kept": 1.0}
-    counts = {"proposed": proposed, "entries": proposed, "calls": 1, "lessons_there": 50}
-    return {**kept, **counts, "lessons": lessons, "accuracy": lessons / 50, "seconds": seconds}
-
-
-def overloaded(off: float, *, lessons: float, seconds: float) -> Report:
-    """Return the report where naive is off by this share everywhere, and Combee keeps so much at 100."""
-    data = SMALL.data[0]
-    cells = {Cell.of(NAIVE.name, 0, data=data.name, batch_size=n): row(e * off) for n, e in PUBLISHED.items()}
-    for arm in (PLAIN, ADAPTIVE):
-        cells[Cell.of(arm.name, 0, data=data.name, batch_size=100)] = row(
-            50, lessons=lessons, seconds=seconds
-        )
-    return overload.report(SMALL, Measured(cells))
-
-
-def test_the_collapse_is_followed_or_not() -> None:
-    assert overloaded(1.19, lessons=45, seconds=75).verdicts[0].met
-    missed = overloaded(0.79, lessons=45, seconds=75).verdicts[0]
-    assert not missed.met
-    assert missed.told == "worst -21%, mean 21%"
-
-
-@pytest.mark.parametrize(("lessons", "kept"), [(45, True), (44, False)])
-def test_ninety_percent_of_the_lessons_of_batch_size_1_are_the_criterion(
-    lessons: float, *, kept: bool
-) -> None:
-    judged = overloaded(1.0, lessons=lessons, seconds=75).verdicts[1]
-    assert (
-        judged.criterion
-        == "task family: Combee, plain at 100 keeps ≥ 90 % of the lessons that batch size 1 keeps"
-    )
-    assert judged.met is kept
-
-
-@pytest.mark.parametrize(("seconds", "quick"), [(75, True), (76, False)])
-def test_fifteen_percent_of_the_wall_time_is_the_criterion(seconds: float, *, quick: bool) -> None:
-    assert overloaded(1.0, lessons=45, seconds=seconds).verdicts[2].met is quick
-
 
 # ---- shuffle: the criterion
 
 
-def dealt(distinct: float, *, where: str = "mixed") -> Report:
-    """Return the report where distinct groups keep this many lessons in one order, and the plain shuffle 40."""
-    cells = {}
-    for cell in shuffling.cells(SMALL):
-        here = cell.arm == "distinct" and cell.text("order") == where
-        kept = {"kept_by_groups": 0.5, "calls": 10}
-        cells[cell] = {"lessons": distinct if here else 40.0, **kept}
-    return shuffling.report(SMALL, Measured(cells))
-
-
-def test_distinct_groups_have_to_be_as_good_in_every_setting() -> None:
-    assert dealt(40).verdicts[0].met
-    assert dealt(41).verdicts[0].met
-    missed = dealt(39, where="by topic").verdicts[0]
-    assert not missed.met
-    assert missed.told == "behind in 4 of 8 settings; worst -1.0 (by topic, 2 copies, carry off), mean -0.5"
-
-
 # ---- scale: the criterion
-
-
-@pytest.mark.parametrize(("last", "within"), [(0.85, True), (0.84, False), (1.0, True)])
-def test_retention_may_fall_by_five_points(last: float, *, within: bool) -> None:
-    cells = {}
-    for cell in scale.cells(SMALL):
-        share = 0.9 if cell.number("reflections") == 40 else last
-        counts = {"groups": 6, "levels": 2, "calls": 7, "seconds": 2, "shortened": False}
-        kept = dict.fromkeys(
-            ("lessons", "kept", "kept_by_groups", "kept_by_root", "lessons_within_budget"), share
-        )
-        cells[cell] = {**counts, **kept}
-    verdicts = scale.report(SMALL, Measured(cells)).verdicts
-    assert len(verdicts) == 2 * 2 * 2
-    assert {one.met for one in verdicts} == {within}

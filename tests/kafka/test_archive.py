@@ -30,7 +30,7 @@ from support.clock import ManualClock
 from support.failpoints.points import EXIT_CODE
 from support.failpoints.restore import PARTITIONS, SCAN_PARTITIONS
 from support.recorded_log import recorded
-from support.running import PLAYBOOK, Running, nothing_waits, running_stack, traces
+from support.running import PLAYBOOK, nothing_waits, running_stack, traces
 
 pytestmark = pytest.mark.timeout(300)
 TESTS = Path(__file__).parents[1]
@@ -60,12 +60,6 @@ async def opened(settings: Settings) -> AsyncIterator[KafkaLog]:
         await log.close()
 
 
-async def learned(running: Running, tracker: Tracker, seed: int, count: int) -> None:
-    new = traces(count, seed)
-    await running.log.produce(*map(outgoing, new.values()))
-    await running.learning().settle(tracker, new, stall_s=STALL_S)
-
-
 async def said_of(log: KafkaLog) -> dict[str, set[str]]:
     """Return what the topics say that are kept for ever, but for places in the log."""
     return {
@@ -77,39 +71,6 @@ async def said_of(log: KafkaLog) -> dict[str, set[str]]:
         }
         for topic in (topics.HISTORY, topics.BATCHES, topics.UPDATES, topics.REFLECTIONS, topics.TRACES)
     }
-
-
-async def test_archived_at_rest_it_is_equal_elsewhere_and_goes_on(
-    kafka: Broker, topic_prefix: str, tmp_path: Path
-) -> None:
-    servers, there, file = kafka.bootstrap_servers, f"{topic_prefix}-there", tmp_path / "archive"
-    async with running_stack(servers, topic_prefix, tmp_path / "a", latency="0.02") as running:
-        async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
-            await learned(running, tracker, seed=1, count=COUNT)
-        archived = await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", str(file))
-        before, account = await said_of(running.log), await ledger_of(running.log)
-        playbooks = await newest_playbooks(running.log)
-    layout = ("--partitions", "5", "--scan-partitions", "3")
-    restored = await run(tmp_path, servers, topic_prefix, "restore", str(file), "--to", there, *layout)
-    assert archived["sha256"] == restored["sha256"]
-
-    async with opened(settings_of(servers, there, 5, 3)) as log:
-        assert await said_of(log) == before
-        assert await ledger_of(log) == account
-        copies = await newest_playbooks(log)
-        assert {name: said(copy) for name, copy in copies.items()} == {
-            n: said(p) for n, p in playbooks.items()
-        }
-        assert (await audit(log)).good
-
-    async with running_stack(
-        servers, there, tmp_path / "b", latency="0.02", partitions=5, scan_partitions=3
-    ) as running:
-        async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
-            await learned(running, tracker, seed=2, count=40)
-        report = await audit(running.log)
-        assert (report.violations, report.applied) == ((), COUNT + 40)
-        assert len(running.calls()) < 200, "what was learned before is not learned again"
 
 
 async def test_drained_restored_with_more_partitions_and_agents_switched_over_as_the_guide_says(

@@ -171,19 +171,6 @@ async def test_the_look_for_open_transactions_hears_of_all_topics_at_once(
     assert unknown == [], "each costs a request, and 0.1 s of waiting"
 
 
-async def test_topics_that_are_not_as_the_settings_say_are_named(
-    kafka: Broker,
-    topic_prefix: str,
-    tmp_path: Path,
-    log: KafkaLog,  # noqa: ARG001 - makes the topics
-) -> None:
-    found = await doctor(kafka, topic_prefix, tmp_path, code=1, COMBEE_PARTITIONS="5")
-    assert (
-        f"{topic_prefix}.reflections has 4 partitions instead of 5 → set COMBEE_PARTITIONS=4"
-        in found["topics"]
-    )
-
-
 async def test_comparing_clocks_leaves_nothing_behind(kafka: Broker, topic_prefix: str) -> None:
     connected = Connection(bootstrap_servers=kafka.bootstrap_servers, prefix=topic_prefix)
     found = await skew(connected)

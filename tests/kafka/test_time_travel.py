@@ -183,32 +183,6 @@ async def _written(story: Story, prefix: str) -> dict[str, dict[int, int]]:
         return await ends(log)
 
 
-@pytest.mark.shared
-async def test_formula_samples_are_learned_otherwise_beside_services_that_run_on(
-    kafka: Broker, topic_prefix: str, tmp_path: Path, shared: Path
-) -> None:
-    train, dev = tmp_path / "train.jsonl", tmp_path / "dev.jsonl"
-    for file, rows, count in ((train, "formula_train", 2 * BATCH), (dev, "formula_dev", 20)):
-        lines = (shared / "data" / f"{rows}.jsonl").read_text("utf-8").splitlines(keepends=True)
-        file.write_text("".join(lines[:count]))
-    knows = [part for file in (train, dev) for part in ("--knows", str(file))]
-    async with story(kafka.bootstrap_servers, topic_prefix, tmp_path, dev, *knows) as deployment:
-        learned = await deployment.said("learn", str(train), "--playbook", NAME)
-        assert (learned["reflections"]["applied"], learned["batches"]) == (2 * BATCH, 2)
-        runs = await _compared(
-            deployment,
-            f"{topic_prefix}-whatif",
-            "same",
-            "one:copies=1",
-            "three:copies=3",
-            "law:sim.law=lessons_only",
-        )
-        one, three, law, original = (runs[name] for name in ("one", "three", "law", "original"))
-        assert one["tokens"]["in"] < original["tokens"]["in"] < three["tokens"]["in"], "by copies"
-        assert one["reused_calls"] < one["model_calls"]
-        assert (law["reused_calls"], law["model_calls"]) == (0, original["model_calls"])
-
-
 async def test_a_bad_source_is_found_taken_back_and_what_is_left_moves_elsewhere(
     kafka: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:

@@ -58,20 +58,6 @@ async def folded(deployment: Deployment) -> Deployment:
     return deployment
 
 
-async def test_a_worse_candidate_gets_a_verdict_that_closes_it() -> None:
-    deployment = await folded(await begun(outcomes(0.2, 0.9)))
-    (verdict,) = verdicts(deployment.log)
-    assert (verdict.judge, verdict.accepts, verdict.undecided) == ("canary", False, False)
-    assert (verdict.playbook, verdict.candidate, verdict.production) == (NAME, 2, 1)
-
-
-async def test_a_good_candidate_gets_a_verdict_that_accepts_it() -> None:
-    deployment = await folded(await begun(outcomes(0.95, 0.9)))
-    (verdict,) = verdicts(deployment.log)
-    assert verdict.accepts
-    assert verdict.figures["candidate_callers"] + verdict.figures["control_callers"] == 150
-
-
 async def test_without_proof_nothing_is_decided_and_the_statistics_say_why() -> None:
     deployment = await folded(await begun(outcomes(0.95, 0.1, source="anybody")))
     assert verdicts(deployment.log) == []

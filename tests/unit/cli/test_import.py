@@ -43,16 +43,6 @@ async def run_command(log: Log, command: Command, timeout_s: float = 10) -> Play
     return made
 
 
-async def test_an_import_is_the_next_version() -> None:
-    deployment = Deployment()
-    async with deployment.running(["publish"]):
-        command = import_command(empty(NAME), given())
-        version = await run_command(deployment.log, command, 10)
-    assert (version.version, version.origin) == (1, "import")
-    assert write_playbook(version, "ace") == ACE
-    assert version.next_id == 8
-
-
 async def test_the_same_import_sent_twice_has_one_effect_and_going_back_is_a_new_one() -> None:
     deployment = Deployment()
     async with deployment.running(["publish"]):

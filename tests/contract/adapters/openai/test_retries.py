@@ -77,12 +77,6 @@ async def test_retry_after_is_honoured(server: FakeOpenAI, model: OpenAIModel) -
     assert 0.15 <= server.gaps_s[0] < 2
 
 
-async def test_without_a_wish_the_waits_grow(server: FakeOpenAI, build: Build) -> None:
-    server.will(*[refuses(500)] * 3)
-    await build(first_wait_s=0.02, max_wait_s=5).ask(PROMPT)
-    assert all(gap >= least for gap, least in zip(server.gaps_s, (0.02, 0.04, 0.08), strict=True))
-
-
 async def test_retries_are_ours_alone(server: FakeOpenAI, build: Build) -> None:
     server.always = refuses(500)
     with pytest.raises(TransientError):
