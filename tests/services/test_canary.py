@@ -77,17 +77,6 @@ async def test_a_service_killed_at_any_write_counts_each_caller_once_and_says_th
     assert deaths >= 5
 
 
-async def test_after_the_deadline_a_candidate_is_closed_though_nobody_told_of_a_run() -> None:
-    deployment = await begun([])
-    async with deployment.running([CONTROL]):
-        await deployment.until(lambda: CONTROL in deployment.accesses)
-        deployment.advance(DEADLINE_S)
-        await deployment.until(lambda: bool(verdicts(deployment.log)))
-    (verdict,) = verdicts(deployment.log)
-    assert (verdict.accepts, verdict.undecided) == (False, True)
-    assert verdict.reason.startswith("not decided by its deadline")
-
-
 async def test_what_a_candidate_that_is_over_was_said_of_decides_nothing() -> None:
     deployment = await begun(outcomes(0.2, 0.9))
     key = topics.LABELS.key_of(Label(playbook=NAME, label=CANDIDATE, version=2)).decode()

@@ -215,29 +215,6 @@ async def test_the_token_budget_is_enforced_and_what_goes_is_recorded() -> None:
 # ---- commands
 
 
-async def test_an_import_replaces_the_content_and_new_ids_count_on_from_it(publishing: Deployment) -> None:
-    entry = Entry(id="calc-00041", section="FORMULAS", content="imported", helpful=3)
-    await send(publishing, update(1, add("old")), command("i", "import", entries=(entry,)))
-    await send(publishing, update(2, add("new")))
-    assert [(one.id, one.content) for one in latest(publishing.log).entries] == [
-        ("calc-00041", "imported"),
-        ("misc-00042", "new"),
-    ]
-    assert latest(publishing.log).batch_sequence == 2
-
-
-async def test_an_edit_applies_its_operations(publishing: Deployment) -> None:
-    await send(publishing, update(1, add("a"), add("b")))
-    first, second = (entry.id for entry in latest(publishing.log).entries)
-    edits = (
-        Operation(kind=OperationKind.UPDATE, content="better", entry_ids=(first,)),
-        Operation(kind=OperationKind.REMOVE, entry_ids=(second,)),
-        add("c"),
-    )
-    await send(publishing, command("e", "edit", operations=edits))
-    assert contents(publishing) == ["better", "c"]
-
-
 async def test_a_rollback_is_a_new_version_with_the_old_content_and_the_new_bookkeeping(
     publishing: Deployment,
 ) -> None:
@@ -584,15 +561,6 @@ async def test_a_revocation_that_takes_too_long_to_look_up_is_refused_and_holds_
     (letter,) = dead_letters(publishing.log)
     assert letter.reason.endswith("could not be read in 0 s: try again when the broker is less busy")
     assert contents(publishing) == ["the same", "b"]
-
-
-async def test_a_label_moves_to_the_version_it_is_told(publishing: Deployment) -> None:
-    await send(publishing, update(1), update(2))
-    await send(publishing, command("p", "promote", label="production", version=1))
-    assert label(publishing) == 1
-    await send(publishing, command("q", "promote", label="production", version=2))
-    assert label(publishing) == 2
-    assert len(versions(publishing.log)) == 2, "a promotion makes no version"
 
 
 COMMANDS = {
