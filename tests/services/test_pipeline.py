@@ -256,27 +256,3 @@ async def test_after_offsets_were_set_back_the_next_manifest_lists_no_old_reflec
         await publish(deployment, *(reflection(n) for n in range(20, 30)))
         await settle(deployment, 30)
     assert ledger.batches(deployment.log)[-1].dropped == ()
-
-
-POISON = (b"\xc1random", None, b"\x80")
-
-
-@pytest.mark.parametrize("topic", topics.TOPICS, ids=lambda topic: topic.name)
-async def test_poisoned_records_in_any_topic_hurt_only_themselves(topic: AnyTopic) -> None:
-    deployment = Deployment(batch_size=10)
-    for partition in range(await deployment.log.partitions(topic.name)):
-        for key in (NAME.encode(), b"\xff", None):
-            await deployment.log.produce(
-                *(Outgoing(topic=topic.name, key=key, value=one, partition=partition) for one in POISON)
-            )
-        large = Outgoing(topic=topic.name, key=NAME.encode(), value=b"\x00" * 900_000, partition=partition)
-        await deployment.log.produce(large)
-    published = [reflection(n) for n in range(20)]
-    async with deployment.running():
-        await publish(deployment, *published[:10])
-        await settle(deployment, 10)
-    async with deployment.running():
-        await publish(deployment, *published[10:])
-        await settle(deployment, 20)
-    ledger.check(deployment.log, {NAME: published})
-    assert learned(deployment) == lessons(range(20))
