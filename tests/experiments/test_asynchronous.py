@@ -44,9 +44,6 @@ def run(mode: Mode, times: Times = FIXED, *, count: int = 20) -> Run:
     return run_virtual(ran())
 
 
-# ---- virtual time
-
-
 # ---- times
 
 

@@ -144,12 +144,3 @@ def test_each_mode_has_its_limit(criterion: str, mode: str, numbers: Numbers) ->
     found = robust({**MORE, (ADAPTIVE.name, "exact_text", mode): numbers})
     assert [name for name, verdict in found.items() if not verdict.met] == [criterion]
     assert f"exact_text, mode {mode}" in found[criterion].told
-
-
-# ---- overload: the criteria
-
-
-# ---- shuffle: the criterion
-
-
-# ---- scale: the criterion

@@ -164,18 +164,6 @@ async def test_a_formula_sample_is_answered_and_reflected_on_without_its_formula
     assert "The answer is wrong" in asked[1].user
 
 
-async def test_a_batch_in_flight_holds_the_next_one_back_and_the_next_one_sees_its_version() -> None:
-    deployment = Deployment(batch_size=10)
-    deployment.model.gate.clear()
-    async with deployment.running():
-        await publish(deployment, *(reflection(n) for n in range(30)))
-        await deployment.until(lambda: deployment.model.calls == 3)
-        assert len(ledger.batches(deployment.log)) == 1
-        deployment.model.gate.set()
-        await settle(deployment, 30)
-    assert [batch.plan.base_version for batch in ledger.batches(deployment.log)] == [0, 1, 2]
-
-
 class SlowModel(ScriptedModel):
     """Answers after a number of turns that differs from call to call."""
 

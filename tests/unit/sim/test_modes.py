@@ -84,9 +84,6 @@ def reflected(modes: Modes, *, seed: int = 0, count: int = 200) -> list[str]:
     return [str(said.reply["key_insight"]) for said in made]
 
 
-# ---- off by default
-
-
 # ---- wordings
 
 
