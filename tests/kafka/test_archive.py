@@ -29,6 +29,7 @@ from support.cli import combee
 from support.clock import ManualClock
 from support.failpoints.points import EXIT_CODE
 from support.failpoints.restore import PARTITIONS, SCAN_PARTITIONS
+from support.ledger import read_all
 from support.recorded_log import recorded
 from support.running import PLAYBOOK, nothing_waits, running_stack, traces
 
@@ -64,10 +65,7 @@ async def said_of(log: KafkaLog) -> dict[str, set[str]]:
     """Return what the topics say that are kept for ever, but for places in the log."""
     return {
         topic.name: {
-            said(message)
-            for number in range(await log.partitions(topic.name))
-            async for record in log.read(TopicPartition(topic=topic.name, partition=number), 0)
-            if (message := read(topic, record))
+            said(message) for record in await read_all(log, topic) if (message := read(topic, record))
         }
         for topic in (topics.HISTORY, topics.BATCHES, topics.UPDATES, topics.REFLECTIONS, topics.TRACES)
     }

@@ -11,7 +11,7 @@ from combee.backends import connection
 from combee.core.formats.items import outgoing
 from combee.history import newest_playbooks
 from combee.inspection.audit import audit
-from combee.ports import Outgoing, TopicPartition
+from combee.ports import Outgoing
 from combee.sdk.cache import DiskCache
 from combee.settings.loading import load_settings
 from combee_schemas import topics
@@ -19,6 +19,7 @@ from combee_schemas.playbook import NO_LABEL
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support.broker import Broker, segments
+from support.ledger import read_all
 from support.running import PLAYBOOK, SHORTEST_SESSION_S, Running, nothing_waits, running_stack
 from support.site import Site
 
@@ -67,13 +68,8 @@ async def texts(site: Site, prefix: str) -> str:
     """Return all versions of all playbooks."""
     log = KafkaLog(connection(load_settings(topic_prefix=prefix), site.servers))
     try:
-        return "\n".join(
-            [
-                topics.HISTORY.read(record).model_dump_json()
-                for number in range(await log.partitions(topics.HISTORY.name))
-                async for record in log.read(TopicPartition(topic=topics.HISTORY.name, partition=number), 0)
-            ]
-        )
+        records = await read_all(log, topics.HISTORY)
+        return "\n".join(topics.HISTORY.read(record).model_dump_json() for record in records)
     finally:
         await log.close()
 

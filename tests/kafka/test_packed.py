@@ -14,7 +14,7 @@ from combee.adapters.kafka import KafkaLog
 from combee.backends import connection, create_topics
 from combee.inspection.audit import audit
 from combee.inspection.outcomes import outcomes_by_line
-from combee.ports import Log, Outgoing, TopicPartition
+from combee.ports import Log, Outgoing
 from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.base import Shown
@@ -22,6 +22,7 @@ from combee_schemas.outcome import Outcome
 from combee_schemas.reflection import Reflection
 from support.broker import Broker
 from support.cli import combee
+from support.ledger import read_all
 from support.running import PLAYBOOK, nothing_waits, running_stack, traces
 
 WITHIN_S = 60.0
@@ -140,11 +141,7 @@ async def test_packed_records_are_archived_and_restored(
     await verb(kafka, topic_prefix, tmp_path, "archive", "--prefix", "--to", str(file))
     await verb(kafka, topic_prefix, tmp_path, "restore", str(file), "--to", there)
     async with topics_of(kafka, there) as log:
-        sources = [
-            TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
-            for number in range(await log.partitions(topics.REFLECTIONS.name))
-        ]
-        restored = [record for source in sources async for record in log.read(source, 0)]
+        restored = await read_all(log, topics.REFLECTIONS)
     assert len(restored) == 5
     (good,) = filter(None, map(topics.REFLECTIONS.read_or_none, restored))
     assert good.reflection_id == "r-0"

@@ -18,13 +18,13 @@ from combee.core.identity import reflection_id
 from combee.inspection.lag import INPUTS, backlog
 from combee.local.stack import StackOptions, stack
 from combee.local.supervisor import Supervisor
-from combee.ports import TopicPartition
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.base import Message
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 from combee_sim.family.family import questions
 from support.forked import ForkingSupervisor
+from support.ledger import read_all
 
 PLAYBOOK = "tests/kill"
 MODEL_TIMEOUT_S = 5.0
@@ -53,11 +53,7 @@ class Running:
         return _repeats(call for call in self.calls() if call["outcome"] == "ok")
 
     async def messages(self, topic: AnyTopic) -> list[Message]:
-        messages: list[Message] = []
-        for number in range(await self.log.partitions(topic.name)):
-            source = TopicPartition(topic=topic.name, partition=number)
-            messages += [topic.read(record) async for record in self.log.read(source, 0)]
-        return messages
+        return [topic.read(record) for record in await read_all(self.log, topic)]
 
 
 def _repeats(calls: Iterable[Mapping[str, Any]]) -> int:
