@@ -9,8 +9,8 @@ from combee.ports import PoisonError, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from support import ledger
-from support.deployment import Deployment
-from support.ledger import batch_of, outgoing, reflection
+from support.deployment import Deployment, one_batch
+from support.ledger import batch_of
 from support.models import Answer, ScriptedModel, echo, is_combine, items
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -34,15 +34,6 @@ class CountingModel(ScriptedModel):
             raise
         self.replies += reply.usage.calls
         return reply
-
-
-async def one_batch(model: ScriptedModel, count: int = COUNT, **settings: Any) -> Deployment:
-    deployment = Deployment(model=model, budget_tokens=10**6, batch_size=count, **settings)
-    async with deployment.running():
-        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(count)))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-        await deployment.until(lambda: not ledger.behind(deployment.log))
-    return deployment
 
 
 def counted(deployment: Deployment) -> Usage:

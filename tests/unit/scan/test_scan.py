@@ -17,7 +17,7 @@ from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Group, NodeResult, Partial, Update
 from support import ledger
 from support.clock import ManualClock
-from support.deployment import Deployment
+from support.deployment import Deployment, one_batch
 from support.flat import flat
 from support.ledger import NAME, batch_of, dead_letters, lessons, outgoing, reflection
 from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, items
@@ -42,17 +42,6 @@ def failing(when: Any, error: Exception, otherwise: Answer = echo) -> Answer:
         return otherwise(prompt)
 
     return answer
-
-
-async def one_batch(answer: Answer, count: int = COUNT, **settings: Any) -> Deployment:
-    """Run one batch (three groups and a root) to its version, with room for whatever comes."""
-    deployment = Deployment(model=ScriptedModel(answer), budget_tokens=10**6, batch_size=count, **settings)
-    async with deployment.running():
-        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(count)))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-        await deployment.until(lambda: not ledger.behind(deployment.log))
-    ledger.check(deployment.log, {NAME: [reflection(n) for n in range(count)]})
-    return deployment
 
 
 def update(deployment: Deployment) -> Update:

@@ -16,30 +16,8 @@ server, build, model = model_rig.server, model_rig.build, model_rig.model
 
 @pytest.mark.parametrize(
     "failure",
-    [
-        refuses(429),
-        refuses(500),
-        refuses(503),
-        refuses(408),
-        refuses(409),
-        fake.resets,
-        fake.cuts_off,
-        fake.sends(fake.completion(GOOD)[:-30]),
-        fake.sends(b"not zipped at all", {"content-encoding": "gzip"}),
-        fake.sends(b'{"error": {"code": 503, "message": "overloaded"}}'),
-    ],
-    ids=[
-        "429",
-        "500",
-        "503",
-        "408",
-        "409",
-        "reset",
-        "cut off",
-        "truncated JSON",
-        "broken zip",
-        "error in a 200",
-    ],
+    [refuses(429), refuses(500), refuses(503), refuses(408), refuses(409), fake.resets],
+    ids=["429", "500", "503", "408", "409", "reset"],
 )
 async def test_a_transient_failure_is_tried_again_and_counted(
     server: FakeOpenAI, model: OpenAIModel, failure: fake.Script
