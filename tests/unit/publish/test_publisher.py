@@ -202,16 +202,6 @@ async def test_lost_reflections_are_dead_lettered_with_the_version_that_lacks_th
     assert batch_of(latest(publishing.log)).degraded
 
 
-async def test_the_token_budget_is_enforced_and_what_goes_is_recorded() -> None:
-    deployment = PlanningDeployment(budget_tokens=100)
-    async with deployment.running(["publish"]):
-        await send(deployment, update(1, *(add(f"{n} " + "x" * 100) for n in range(10))))
-    snapshot = latest(deployment.log)
-    evicted = [change for change in snapshot.changes if change.kind == "evict"]
-    assert len(snapshot.entries) + len(evicted) == 10
-    assert 0 < len(snapshot.entries) < 5
-
-
 # ---- commands
 
 
@@ -662,12 +652,3 @@ async def test_a_rollback_finds_its_version_behind_a_record_nobody_can_read(publ
     await publishing.log.produce(Outgoing(topic="history", key=NAME.encode(), value=b"\xc1"))
     await send(publishing, update(1, add("a")), update(2, add("b")), command("r", "rollback", version=1))
     assert contents(publishing) == ["a"]
-
-
-async def test_stopping_ends_the_session_and_gives_the_partitions_up() -> None:
-    deployment = PlanningDeployment()
-    async with deployment.running(["publish"]):
-        await send(deployment, update(1, add("a")))
-    async with asyncio.timeout(5), deployment.running(["publish"]):
-        await send(deployment, update(2, add("b")))
-    assert latest(deployment.log).version == 2

@@ -113,18 +113,6 @@ async def test_a_window_closes_when_its_oldest_has_waited_long_enough(
     assert batches(log)[0].plan.reason == "wait"
 
 
-@pytest.mark.parametrize("seconds", [3600.0, -3600.0])
-async def test_a_step_of_the_wall_clock_closes_nothing(
-    log: MemoryLog, clock: ManualClock, seconds: float
-) -> None:
-    async with shuffling(log, clock, max_wait_s=30) as rig:
-        await publish(log, reflection(0))
-        await rig.step()
-        clock.step_wall(seconds)
-        await rig.step()
-    assert members(log) == []
-
-
 async def test_the_published_batch_size_is_used(log: MemoryLog, clock: ManualClock) -> None:
     size = BatchSize(playbook=NAME, batch_size=3)
     await log.produce(Outgoing(topic="batch-sizes", key=NAME.encode(), value=encode(size)))

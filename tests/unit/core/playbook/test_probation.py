@@ -17,10 +17,9 @@ from combee.core.playbook.operations import merge
 from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
-from combee_schemas.base import Source
 from combee_schemas.plan import CloseReason, Probation
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.scan import Known, Operation, Seen
+from combee_schemas.scan import Known, Operation
 from support.playbooks import (
     ADD,
     MERGE,
@@ -41,15 +40,10 @@ NEAR = "The gross margin is gross profit divided by revenue in percent with 2 de
 OTHER = "Days of inventory are inventory over cost of goods per day"
 
 
-def seen(reflection_id: str, source: str = "") -> Seen:
-    return Seen(reflection_id=reflection_id, offset=0, source=Source(name=source) if source else None)
-
-
 def after_batch(
     current: Playbook,
     *operations: Operation,
     policy: Probation | None = TWO,
-    seen_: tuple[Seen, ...] = (),
     known: Sequence[Known] = (),
     budget: int = PLENTY,
     reason: CloseReason = "size",
@@ -57,7 +51,7 @@ def after_batch(
 ) -> Playbook:
     """Return the version that a batch of these operations makes."""
     settings = {"sources": "declared", "probation": policy, **settings}
-    made = update_of(current, operations, seen_, reason, known=known, **settings)
+    made = update_of(current, operations, (), reason, known=known, **settings)
     return versions.after_update(current, made, budget_tokens=budget, now_ms=0)
 
 
