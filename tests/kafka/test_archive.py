@@ -2,8 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from combee.backends import check_topics, connection
 from combee.clock import SystemClock
 from combee.core.archive.cut import read
 from combee.core.formats.items import outgoing
-from combee.core.ledger.report import LedgerReport
 from combee.history import newest_playbooks
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
@@ -31,7 +28,7 @@ from support.failpoints.points import EXIT_CODE
 from support.failpoints.restore import PARTITIONS, SCAN_PARTITIONS
 from support.ledger import read_all
 from support.recorded_log import recorded
-from support.running import PLAYBOOK, nothing_waits, running_stack, traces
+from support.running import PLAYBOOK, nothing_waits, opened, running_stack, traces, until_applied
 
 pytestmark = pytest.mark.timeout(300)
 TESTS = Path(__file__).parents[1]
@@ -52,15 +49,6 @@ def settings_of(servers: str, prefix: str, partitions: int, scan_partitions: int
     )
 
 
-@asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[KafkaLog]:
-    log = KafkaLog(connection(settings, str(settings.kafka.bootstrap_servers)))
-    try:
-        yield log
-    finally:
-        await log.close()
-
-
 async def said_of(log: KafkaLog) -> dict[str, set[str]]:
     """Return what the topics say that are kept for ever, but for places in the log."""
     return {
@@ -78,7 +66,7 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
     async with running_stack(servers, topic_prefix, tmp_path / "a", latency="0.02", max_wait_s=1) as running:
         async with AsyncClient(servers, prefix=topic_prefix) as agent:
             _publish(agent, range(50))
-        await applied(running.log, 50)
+        await until_applied(running.log, 50)
         await nothing_waits(running.log, STALL_S)
         before = (await newest_playbooks(running.log))[PLAYBOOK]
     await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", str(file))
@@ -86,7 +74,7 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
     options = (f"--{name.replace('_', '-')}={count}" for name, count in layout.items())
     await run(tmp_path, servers, topic_prefix, "restore", str(file), "--to", there, *options)
 
-    async with opened(settings_of(servers, there, **layout)) as log:
+    async with opened(settings_of(servers, there, **layout), servers) as log:
         assert await log.partitions(topics.REFLECTIONS.name) == layout["partitions"]
         await nothing_waits(log, STALL_S)  # the groups' offsets came along: no service begins from the start
     async with running_stack(
@@ -96,7 +84,7 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
             view = await agent.playbook(PLAYBOOK)
             assert (view.version, view.snapshot and view.snapshot.entries) == (before.version, before.entries)
             _publish(agent, range(40, 80))  # of the first ten it does not know whether they were acknowledged
-        report = await applied(running.log, 80)
+        report = await until_applied(running.log, 80)
         assert (report.lost, report.double, report.violations) == (0, 0, ())
         after = (await newest_playbooks(running.log))[PLAYBOOK]
     assert after.version > before.version
@@ -106,14 +94,6 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
 def _publish(agent: AsyncClient, numbers: range) -> None:
     for number in numbers:
         agent.publish(playbook=PLAYBOOK, reflection_id=f"r-{number}", key_insight=f"Lesson number {number}.")
-
-
-async def applied(log: KafkaLog, count: int) -> LedgerReport:
-    """Wait until so many reflections are in playbooks."""
-    async with asyncio.timeout(STALL_S):
-        while (report := await audit(log)).applied < count:  # noqa: ASYNC110 - the topics are all there is
-            await asyncio.sleep(0.2)
-    return report
 
 
 async def test_archived_in_full_swing_it_goes_on_without_loss_or_repeat(
@@ -175,7 +155,7 @@ async def test_killed_again_and_again_it_goes_on_and_nothing_starts_before_it_is
     assert await _restore("after ask", tmp_path / "marker", file, servers, topic_prefix) == 0
 
     await check_topics(settings, connection(settings, servers))
-    async with opened(settings) as log:
+    async with opened(settings, servers) as log:
         assert await ledger_of(log) == await ledger_of(source)
         assert (await said_of(log))["reflections"] == set(contents(source)["reflections"])
         assert set((await log.beginnings(topics.TRACES.name)).values()) == {1}

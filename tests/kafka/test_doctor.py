@@ -16,7 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from combee import backends, compose
+from combee import compose
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import PROBE_TOPIC, open_transactions, skew
@@ -36,7 +36,7 @@ from support import monitoring
 from support.broker import Broker
 from support.cli import combee
 from support.flat import flat
-from support.running import PLAYBOOK, Running, running_stack, traces
+from support.running import PLAYBOOK, Running, created, running_stack, traces
 
 COUNT = 40
 STALL_S = 60.0
@@ -66,12 +66,8 @@ async def doctor(broker: Broker, prefix: str, folder: Path, *, code: int, **env:
 @pytest_asyncio.fixture
 async def log(kafka: Broker, topic_prefix: str) -> AsyncIterator[KafkaLog]:
     """Yield a log whose topics are there and where no worker has ever run."""
-    settings = load_settings(topic_prefix=topic_prefix)
-    connected = backends.connection(settings, kafka.bootstrap_servers)
-    await backends.create_topics(settings, connected)
-    log = KafkaLog(connected)
-    yield log
-    await log.close()
+    async with created(load_settings(topic_prefix=topic_prefix), kafka.bootstrap_servers) as log:
+        yield log
 
 
 async def test_without_topics_it_says_how_to_make_them(

@@ -24,7 +24,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support.broker import Broker
 from support.gateway import bearer
-from support.running import PLAYBOOK, Running, running_stack, traces
+from support.running import PLAYBOOK, Running, running_stack, traces, until_applied
 
 SHOP, OTHER, KEY = "the secret of the shop", "somebody else's secret", "k" * 24
 SIZE, SHARE = 12, 0.25
@@ -69,15 +69,6 @@ async def newest(running: Running) -> Playbook | None:
     return (await newest_playbooks(running.log)).get(PLAYBOOK)
 
 
-async def until_applied(running: Running, count: int) -> None:
-    async with asyncio.timeout(120):
-        while True:
-            report = await audit(running.log)
-            if report.applied >= count:
-                return
-            await asyncio.sleep(0.3)
-
-
 @pytest.mark.timeout(300)
 async def test_what_is_proven_counts_and_what_is_forged_or_claimed_is_unproven(
     kafka: Broker, topic_prefix: str, tmp_path: Path
@@ -97,13 +88,13 @@ async def test_what_is_proven_counts_and_what_is_forged_or_claimed_is_unproven(
         (trace,) = traces(1, 1).values()
         sourced: Trace = trace.model_copy(update={"source": Source(name="shop")})
         await running.log.produce(signed(topics.TRACES.record(sourced), SHOP))
-        await until_applied(running, 3)
+        await until_applied(running.log, 3)
         # Claims, forgeries and those that say nothing; then two lessons of the shop.
         flood = [reflection(number, ("", "shop", "desk")[number % 3]) for number in range(FLOOD)]
         forged = [signed(reflection(number, "shop"), OTHER) for number in range(FLOOD, FLOOD + 3)]
         mine = [signed(reflection(number, "shop"), SHOP) for number in (900, 901)]
         await running.log.produce(*flood, *forged, *mine)
-        await until_applied(running, 3 + FLOOD + 3 + 2)
+        await until_applied(running.log, 3 + FLOOD + 3 + 2)
         batches = [each for each in await running.messages(topics.BATCHES) if isinstance(each, Batch)]
         named = {
             member.reflection_id: (member.source.name, member.source.proven)

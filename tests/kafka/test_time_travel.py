@@ -15,7 +15,6 @@ import aiokafka
 import pytest
 
 from combee.adapters.kafka import KafkaLog
-from combee.backends import connection, create_topics
 from combee.clock import SystemClock
 from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
@@ -30,7 +29,7 @@ from combee_sim.family.family import latent, one_each
 from combee_sim.family.quantities import QUANTITIES
 from support.broker import Broker
 from support.cli import Ended, all_gone, combee, descendants, start
-from support.running import Running, running_stack
+from support.running import Running, created, running_stack
 
 pytestmark = pytest.mark.timeout(300)
 NAME = "tests/story"
@@ -62,14 +61,8 @@ class Story:
     @asynccontextmanager
     async def log(self, prefix: str) -> AsyncIterator[KafkaLog]:
         """Open the log under a prefix; its topics are created where they are missing."""
-        settings = load_settings(topic_prefix=prefix)
-        connected = connection(settings, self.servers)
-        await create_topics(settings, connected)
-        log = KafkaLog(connected)
-        try:
+        async with created(load_settings(topic_prefix=prefix), self.servers) as log:
             yield log
-        finally:
-            await log.close()
 
     async def is_clean(self, *prefixes: str) -> bool:
         """Say what ``combee ledger`` says."""

@@ -15,6 +15,8 @@ from combee.adapters.kafka import KafkaLog
 from combee.cli.learn.learning import Learning
 from combee.clock import SystemClock
 from combee.core.identity import reflection_id
+from combee.core.ledger import LedgerReport
+from combee.inspection.audit import audit
 from combee.inspection.lag import INPUTS, backlog
 from combee.local.stack import StackOptions, stack
 from combee.local.supervisor import Supervisor
@@ -83,8 +85,6 @@ async def running_stack(
     loaded = load_settings(
         bootstrap_servers=bootstrap_servers, topic_prefix=prefix, model="simulated", **chosen
     )
-    connected = backends.connection(loaded, bootstrap_servers)
-    await backends.create_topics(loaded, connected)
     call_log = folder / "calls.jsonl"
     options = StackOptions(
         settings=loaded,
@@ -96,12 +96,37 @@ async def running_stack(
         roles=tuple(roles),
         sim_arguments=("--latency", latency, "--call-log", str(call_log), *sim_arguments),
     )
-    log = KafkaLog(connected)
+    async with (
+        created(loaded, bootstrap_servers) as log,
+        stack(options, supervise=ForkingSupervisor) as supervisor,
+    ):
+        yield Running(settings=loaded, log=log, supervisor=supervisor, call_log=call_log)
+
+
+@asynccontextmanager
+async def opened(settings: Settings, bootstrap_servers: str) -> AsyncIterator[KafkaLog]:
+    """Yield the log under a prefix, and close it."""
+    log = KafkaLog(backends.connection(settings, bootstrap_servers))
     try:
-        async with stack(options, supervise=ForkingSupervisor) as supervisor:
-            yield Running(settings=loaded, log=log, supervisor=supervisor, call_log=call_log)
+        yield log
     finally:
         await log.close()
+
+
+@asynccontextmanager
+async def created(settings: Settings, bootstrap_servers: str) -> AsyncIterator[KafkaLog]:
+    """Create the topics that are missing under a prefix, and yield its log."""
+    await backends.create_topics(settings, backends.connection(settings, bootstrap_servers))
+    async with opened(settings, bootstrap_servers) as log:
+        yield log
+
+
+async def until_applied(log: KafkaLog, count: int, within_s: float = 90.0) -> LedgerReport:
+    """Wait until so many reflections are in playbooks."""
+    async with asyncio.timeout(within_s):
+        while (report := await audit(log)).applied < count:  # noqa: ASYNC110 - the topics are all there is
+            await asyncio.sleep(0.2)
+    return report
 
 
 async def nothing_waits(log: KafkaLog, within_s: float) -> None:
