@@ -291,46 +291,6 @@ def operation(kind: OperationKind, content: str, *entries: str, evidence: tuple[
 UPDATE, MERGE, REMOVE = OperationKind.UPDATE, OperationKind.MERGE, OperationKind.REMOVE
 
 
-async def test_an_entry_says_again_what_it_said_before_a_revoked_update(publishing: Deployment) -> None:
-    poison = operation(UPDATE, "pay at once", "misc-00001", evidence=("r-2",))
-    await send(publishing, update(1, add("ask first", "r-1")), update(2, poison))
-    assert contents(publishing) == ["pay at once"]
-    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
-    (entry,) = latest(publishing.log).entries
-    assert (entry.id, entry.content, entry.evidence) == ("misc-00001", "ask first", ("r-1",))
-    assert [(each.kind, each.detail) for each in latest(publishing.log).changes] == [
-        ("update", "pay at once")
-    ]
-
-
-async def test_what_a_revoked_merge_made_one_is_two_again_and_a_removed_entry_comes_back(
-    publishing: Deployment,
-) -> None:
-    await send(
-        publishing,
-        update(1, add("ask", "r-1"), add("wait", "r-2"), add("sign", "r-3")),
-        update(2, operation(MERGE, "ask, wait", "misc-00001", "misc-00002", evidence=("r-4",))),
-        update(3, operation(REMOVE, "", "misc-00003", evidence=("r-4",))),
-        update(4, add("call", "r-5")),
-    )
-    assert contents(publishing) == ["ask, wait", "call"]
-    await send(publishing, command("v", "revoke", reflection_ids=("r-4",)))
-    made = {entry.id: (entry.content, entry.evidence) for entry in latest(publishing.log).entries}
-    assert made == {
-        "misc-00001": ("ask", ("r-1",)),
-        "misc-00002": ("wait", ("r-2",)),
-        "misc-00003": ("sign", ("r-3",)),
-        "misc-00004": ("call", ("r-5",)),
-    }
-
-
-async def test_a_consolidated_entry_falls_apart_when_a_part_of_it_is_revoked(publishing: Deployment) -> None:
-    merge = operation(MERGE, "ask, pay at once", "misc-00001", "misc-00002")
-    await send(publishing, update(1, add("ask", "r-1"), add("pay at once", "r-2")), update(2, merge))
-    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
-    assert contents(publishing) == ["ask"]
-
-
 async def test_an_entry_that_others_teach_too_keeps_its_id_and_gets_their_words(
     publishing: Deployment,
 ) -> None:
@@ -363,14 +323,6 @@ async def test_what_the_log_no_longer_explains_goes_if_it_rests_on_nothing_else(
     await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
     (entry,) = latest(publishing.log).entries
     assert (entry.content, entry.evidence, entry.evidence_count) == ("both", ("r-2",), 1)
-
-
-async def test_tags_of_revoked_reflections_are_taken_back(publishing: Deployment) -> None:
-    tags = tuple(Seen(reflection_id=f"r-{n}", offset=n, tags=TAGGED, shown_version=1) for n in (2, 3))
-    await send(publishing, update(1, add("ask", "r-1")), update(2, seen=tags))
-    assert latest(publishing.log).entries[0].helpful == 2
-    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
-    assert latest(publishing.log).entries[0].helpful == 1
 
 
 BOTH = tuple(Seen(reflection_id=f"r-{n}", offset=n, tags=()) for n in (1, 2))
@@ -426,16 +378,6 @@ async def test_a_mixed_operation_of_which_nothing_is_left_anyway_is_not_asked_ab
     assert (contents(publishing), latest(publishing.log).again) == ([], ())
 
 
-async def test_an_update_that_a_revoked_reflection_shared_gives_the_words_before_back(
-    publishing: Deployment,
-) -> None:
-    shared = operation(UPDATE, "pay at once", "misc-00001", evidence=("r-1", "r-2"))
-    await send(publishing, update(1, add("ask first", "r-0")), update(2, shared, seen=BOTH))
-    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
-    assert contents(publishing) == ["ask first"]
-    assert [each.offset for each in latest(publishing.log).again] == [2]
-
-
 async def test_what_is_asked_about_again_counts_once_for_an_entry_however_much_that_rests_on(
     publishing: Deployment,
 ) -> None:
@@ -461,26 +403,6 @@ async def test_an_edit_by_hand_stays_when_what_it_changed_is_revoked_in_part(pub
 
 
 MANY = tuple(f"r-{n}" for n in range(30))
-
-
-async def test_thirty_reflections_that_say_the_same_all_revoked_leave_nothing_behind(
-    publishing: Deployment,
-) -> None:
-    await send(publishing, update(1, add("the same", *MANY), add("other", "r-x")))
-    await send(publishing, command("v", "revoke", reflection_ids=MANY))
-    assert contents(publishing) == ["other"]
-    assert latest(publishing.log).changes[0].kind == "remove"
-
-
-async def test_what_is_left_after_a_revocation_counts_what_the_updates_say(publishing: Deployment) -> None:
-    await send(publishing, update(1, add("the same", *MANY)), update(2, add("the same", "r-x", "r-y")))
-    await send(publishing, command("v", "revoke", reflection_ids=(*MANY[5:], "r-y")))
-    (entry,) = latest(publishing.log).entries
-    assert (entry.evidence, entry.evidence_count) == ((*MANY[:5], "r-x"), 6)
-    await send(publishing, command("w", "revoke", reflection_ids=MANY[:5]))
-    await send(publishing, command("b", "rollback", version=2))
-    (entry,) = latest(publishing.log).entries
-    assert (entry.evidence, entry.evidence_count) == (("r-x",), 1)
 
 
 async def published_and_revoked(seed: int) -> list[tuple[str, int]]:
