@@ -105,11 +105,3 @@ async def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     few = await combee("experiment", "controller", *QUICK, "--out", str(tmp_path), data_dir=tmp_path)
     assert (few.code, few.err.count("\n")) == (1, 1)
     assert "40 samples; the controller may choose 200" in few.err
-
-
-async def test_the_list_names_all_of_them(tmp_path: Path) -> None:
-    ended = await combee("experiment", "list", "--json", data_dir=tmp_path)
-    assert {one["name"] for one in json.loads(ended.out)} == {
-        *("overload", "speed", "shuffle", "small", "scale", "baselines", "async", "stragglers", "controller"),
-        *("robustness", "arrivals", "scope", "probation", "canary", "attacks"),
-    }

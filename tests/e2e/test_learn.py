@@ -169,14 +169,6 @@ async def test_bad_lines_are_named_and_the_rest_is_learned(tmp_path: Path, clust
     assert out.read_text().startswith("## ")
 
 
-async def test_without_a_model_it_refuses_and_names_the_choices(tmp_path: Path) -> None:
-    ended = await combee("learn", "-", data_dir=tmp_path, stdin='{"key_insight": "x"}')
-
-    assert ended.code == 2
-    assert "COMBEE_MODEL" in ended.err
-    assert "--simulated" in ended.err
-
-
 async def test_a_missing_file_is_one_line_of_error(tmp_path: Path) -> None:
     ended = await combee("learn", "nowhere.jsonl", "--simulated", data_dir=tmp_path)
 

@@ -6,18 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from combee.settings.model import ModelSettings
 from combee_experiments.arms.services import batch_settings, learn
 from combee_experiments.arms.tails import Pace, SlowModel
 from combee_experiments.asynchronous import experiment as asynchronous
-from combee_experiments.asynchronous.experiment import INFLIGHT, KINDS
-from combee_experiments.asynchronous.report import SYNCHRONOUS
 from combee_experiments.asynchronous.run import Mode, Run, Times, run_fleet
 from combee_experiments.data.samples import family
-from combee_experiments.running.cells import Cell, Measured, Numbers
+from combee_experiments.running.cells import Measured, Numbers
 from combee_experiments.running.report import Report
 from combee_experiments.running.setup import Setup
-from combee_experiments.running.virtual_time import LoopClock, NothingLeftError, run_virtual
+from combee_experiments.running.virtual_time import LoopClock, run_virtual
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.reflection import Reflection
@@ -47,51 +44,7 @@ def run(mode: Mode, times: Times = FIXED, *, count: int = 20) -> Run:
     return run_virtual(ran())
 
 
-# ---- virtual time
-
-
-def test_an_hour_of_waiting_takes_no_time() -> None:
-    async def wait() -> float:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(3_600):
-                await asyncio.Event().wait()
-        return LoopClock().monotonic()
-
-    assert run_virtual(wait()) == pytest.approx(3_600)
-
-
-def test_timers_end_in_order_and_at_their_time() -> None:
-    async def wait() -> list[tuple[int, float]]:
-        ended: list[tuple[int, float]] = []
-
-        async def one(seconds: int) -> None:
-            await asyncio.sleep(seconds)
-            ended.append((seconds, round(LoopClock().monotonic(), 6)))
-
-        async with asyncio.TaskGroup() as group:
-            for seconds in (30, 10, 20):
-                group.create_task(one(seconds))
-        return ended
-
-    assert run_virtual(wait()) == [(10, 10.0), (20, 20.0), (30, 30.0)]
-
-
-def test_a_stand_still_is_an_error_and_not_a_hang() -> None:
-    async def wait() -> None:
-        await asyncio.Event().wait()
-
-    with pytest.raises(NothingLeftError):
-        run_virtual(wait())
-
-
 # ---- times
-
-
-def test_half_of_pareto_times_are_below_the_median_and_the_slowest_of_a_hundred_takes_fourteen() -> None:
-    tail = Latency(median_s=2, shape=1.5)
-    times = [tail.seconds(n / 1000) for n in range(1000)]
-    assert sum(one < 2 for one in times) == 500
-    assert tail.seconds(0.99) == pytest.approx(2 * 13.57, rel=0.01)
 
 
 def test_a_slow_model_makes_few_calls_at_once_and_charges_for_tokens() -> None:
@@ -157,11 +110,6 @@ def test_a_waiting_iteration_takes_its_slowest_agent_and_its_levels_of_calls() -
     assert run(two_levels).numbers()["seconds"] == pytest.approx(2 * (4 + 2), abs=0.5)
 
 
-def test_nine_in_ten_are_applied_before_the_slowest_agent_is_done() -> None:
-    found = run(replace(ONE, batch_size=2), PARETO).numbers()
-    assert found["most_s"] < found["seconds"]
-
-
 # ---- the report
 
 SETUP = Setup(data=(family(20),), seeds=(0, 1))
@@ -196,30 +144,3 @@ def test_one_mode_that_falls_short_misses_its_criterion_and_no_other(
     few = told(**{"2_in_flight": numbers}).verdicts[:3]
     assert [one.met for one in few] == [n != missed for n in range(3)]
     assert few[missed].told == why
-
-
-def test_the_table_compares_each_mode_with_synchronous_iterations_under_the_same_times() -> None:
-    rows = told(synchronous={"seconds": 200.0, "most_s": 270.0}).tables[0].rows
-    assert [row[3] for row in rows] == ["1.0 ×", "2.0 ×", "2.0 ×", "2.0 ×"] * len(KINDS)
-    assert [row[5] for row in rows] == ["1.0 ×", "3.0 ×", "3.0 ×", "3.0 ×"] * len(KINDS)
-
-
-def test_a_real_model_takes_its_own_time_so_only_agents_are_drawn() -> None:
-    real = replace(SETUP, model=ModelSettings(model="real"))
-    planned = [cell for cell in asynchronous.cells(real) if cell.arm == SYNCHRONOUS]
-    assert {cell.text("times") for cell in planned} == {"log-normal"}
-    report = asynchronous.report(real, Measured(dict.fromkeys(asynchronous.cells(real), ZEROS)))
-    assert "Model calls take their own time." in " ".join(report.remarks)
-    assert "stand-in" not in " ".join(report.remarks)
-
-
-ZEROS = dict.fromkeys(
-    ("seconds", "most_s", "lessons", "applied", "reflections", "behind", "behind_most", "stale"), 1.0
-) | {"repeated": 0.0, "stale_most": 0.0, "calls": 1.0}
-
-
-def test_a_synchronous_iteration_has_as_many_agents_as_its_batch_has_reflections() -> None:
-    setup = Setup(data=(family(25),), seeds=(0,))
-    cell = Cell.of(SYNCHRONOUS, 0, data="task family", agents=20, times="fixed")
-    assert asynchronous.measure(setup, cell)["versions"] == 2
-    assert set(INFLIGHT.values()) == {1, 2, 4}

@@ -13,7 +13,6 @@ from combee_experiments.arms.arms import ADAPTIVE
 from combee_experiments.baselines import experiment as baselines
 from combee_experiments.baselines.approaches import (
     Summariser,
-    batches,
     read_summary,
     retrieval,
     summarise_lines,
@@ -29,7 +28,6 @@ from combee_experiments.running.setup import Setup
 from combee_experiments.running.virtual_time import run_virtual
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
-from combee_schemas.reflection import Reflection
 from combee_sim.family.lessons import key
 from combee_sim.inprocess import SimulatedModel, as_request
 from combee_sim.law.samples import reflections_on, task_traces
@@ -188,12 +186,6 @@ def test_there_are_k_centres_or_as_many_as_are_different(places: list[int], k: i
     assert len({places[one] for one in found}) == len(found)
 
 
-def test_batches_take_everything_in_order() -> None:
-    cut = list(batches(LEARNED, 25))
-    assert [len(one) for one in cut] == [25, 25, 10]
-    assert [one for batch in cut for one in batch] == list[Reflection](LEARNED)
-
-
 # ---- the experiment
 
 
@@ -211,11 +203,6 @@ def test_without_learning_nothing_is_known_and_with_retrieval_nothing_is_lost() 
     assert retrieved["lessons"] == len({one.key_insight for one in LEARNED})
     assert (retrieved["stored"], retrieved["calls"]) == (60, 0)
     assert retrieved["prompt_tokens"] > measured("retrieval at inference, 1")["prompt_tokens"]
-
-
-def test_a_summary_that_is_rewritten_forgets_and_summaries_side_by_side_repeat_themselves() -> None:
-    rewritten, beside = measured("summary, rewritten"), measured("summaries, side by side")
-    assert rewritten["lessons"] < beside["lessons"] < beside["stored"]
 
 
 # ---- the report
@@ -248,26 +235,7 @@ def test_the_order_of_the_paper_s_figure_is_a_criterion_and_a_tie_misses_it(
     assert [one.met for one in order] == [met, met]
 
 
-def test_a_tie_is_no_defeat() -> None:
-    assert [one.met for one in best_of({})] == [True, True]
-
-
 def test_one_approach_that_makes_agents_better_is_named_as_the_reason() -> None:
     for verdict in best_of({"retrieval at inference, 20": 0.7, ADAPTIVE.name: 0.6}):
         assert not verdict.met
         assert verdict.told == "0.600; the best other, retrieval at inference, 20: 0.700"
-
-
-def test_combees_other_arm_is_no_rival_to_it() -> None:
-    assert all(one.met for one in best_of({"Combee, plain": 0.9}))
-
-
-def test_the_papers_figures_stand_beside() -> None:
-    *_, baselines_there, scores = reported({}).tables
-    assert baselines_there.rows == (
-        ("base model", "0.640", "0.666"),
-        ("Summarization", "0.660", "0.675"),
-        ("Top-K", "0.720", "0.685"),
-        ("Combee", "0.845", "0.748"),
-    )
-    assert ("AppWorld, ACE", "Combee", "40", "65.8", "6,887") in scores.rows

@@ -12,7 +12,7 @@ from combee.settings.model import ModelSettings
 from combee_experiments.data.samples import family
 from combee_experiments.running import plot, results
 from combee_experiments.running.cells import Cell, Measured, Numbers, Spread
-from combee_experiments.running.report import Panel, Report, Series, Table, Verdict, joined, markdown, told
+from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 from combee_experiments.running.run import Progress, run
 from combee_experiments.running.setup import Setup, parse_seeds, summary
 from combee_experiments.running.store import Store
@@ -146,11 +146,6 @@ def test_a_line_torn_by_a_kill_is_measured_again_and_spoils_no_other(tmp_path: P
 # ---- values
 
 
-def test_a_spread_tells_mean_smallest_and_largest() -> None:
-    assert Spread(values=(1, 2, 6)).told() == "3.0 (1.0–6.0)"
-    assert Spread(values=(2000, 2000)).told(0) == "2,000"
-
-
 def test_measured_cells_are_chosen_by_arm_and_parameters() -> None:
     cells = {
         Cell.of(arm, seed, size=size): {"n": size + seed}
@@ -234,17 +229,3 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(plot, "find_spec", lambda _: None)
     with pytest.raises(FatalError, match=r"combee\[experiments\]"):
         plot.require()
-
-
-def test_markdown_keeps_what_would_break_a_table() -> None:
-    table = Table(title="t", columns=("a|b",), rows=(("1|2",),), note="Below.")
-    assert markdown(table) == "### t\n\n| a\\|b |\n| --- |\n| 1\\|2 |\n\nBelow."
-
-
-def test_a_missed_criterion_says_so_with_its_number() -> None:
-    assert told(Verdict(criterion="fast", met=False, told="2 s")) == "**missed**: fast: 2 s"
-
-
-def test_joined_reports_make_a_remark_once() -> None:
-    part = Report(tables=(), remarks=("Mind this.",))
-    assert joined([part, part]).remarks == ("Mind this.",)

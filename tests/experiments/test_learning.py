@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 from benchmarks.law_fit import run_naive
-from hypothesis import given
-from hypothesis import strategies as st
 
 from combee.core.batching.plan import Base, deal_batch
 from combee.core.playbook.versions import empty
@@ -18,7 +16,7 @@ from combee.ports import LanguageModel, PoisonError
 from combee.settings.batch import BatchSettings
 from combee.settings.model import ModelSettings
 from combee_experiments.arms.agents import reflect_all
-from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, PRODUCT, Arm, bounded, shuffled, unshuffled
+from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, PRODUCT, Arm, unshuffled
 from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import measure_updates, reflections
 from combee_experiments.arms.services import batch_settings
@@ -91,10 +89,6 @@ def test_naive_is_one_call_without_copies() -> None:
     assert len(NAIVE.dealt(batch)[0]) == 100
 
 
-def test_a_tighter_bound_makes_more_groups() -> None:
-    assert planned(bounded(2_000), 100).plan.widths[0] > planned(ADAPTIVE, 100).plan.widths[0] == 10
-
-
 @pytest.mark.parametrize("arm", [PLAIN, ADAPTIVE], ids=lambda arm: arm.name)
 def test_groups_are_the_manifests_own(arm: Arm) -> None:
     batch = planned(arm, 50)
@@ -113,12 +107,6 @@ def test_an_update_takes_its_critical_path_and_k_plus_one_calls() -> None:
     done = learnt(PLAIN, 40)
     assert done.seconds == 3 * 2
     assert done.usage.calls + done.usage.skips == 3 * (6 + 1)
-
-
-def test_calls_beyond_the_concurrency_wait() -> None:
-    narrow = replace(SETUP, concurrency=2)
-    done = run_virtual(learn(narrow.paced(SimulatedModel(), 0), LEARNED[:40], PLAIN, 40))
-    assert done.seconds == 3 + 1
 
 
 def test_numbers_hold_the_audit_of_all_versions() -> None:
@@ -303,17 +291,6 @@ def test_agents_are_shown_the_playbook_they_had() -> None:
 
 
 # ---- dealing
-
-
-@given(st.integers(4, 60), st.integers(1, 3), st.integers(3, 12), st.integers(0, 99))
-def test_every_copy_is_dealt_once_into_groups_that_differ_by_at_most_one(
-    count: int, copies: int, groups: int, seed: int
-) -> None:
-    for deal in (shuffled, unshuffled):
-        dealt = deal(count, copies, groups, seed)
-        sizes = [len(group) for group in dealt]
-        assert max(sizes) - min(sizes) <= 1
-        assert Counter(one for group in dealt for one in group) == dict.fromkeys(range(count), copies)
 
 
 def test_without_a_shuffle_neighbours_stay_together() -> None:

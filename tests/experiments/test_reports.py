@@ -18,11 +18,11 @@ from combee_experiments.canary import experiment as canary
 from combee_experiments.catalogue import CATALOGUE
 from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
-from combee_experiments.data.samples import Data, family
+from combee_experiments.data.samples import family
 from combee_experiments.overload import experiment as overload
 from combee_experiments.robustness import experiment as robustness
 from combee_experiments.running.cells import Cell, Measured, Numbers
-from combee_experiments.running.report import Report, Verdict
+from combee_experiments.running.report import Verdict
 from combee_experiments.running.results import as_markdown
 from combee_experiments.running.run import run
 from combee_experiments.running.setup import Setup
@@ -131,11 +131,6 @@ def test_behind_naive_is_missed_but_for_lessons_only() -> None:
     assert not robust({**MORE, (NAIVE.name, "exact_text", "none"): ahead})["naive"].met
 
 
-def test_what_trees_lose_under_lessons_only_is_told() -> None:
-    judged = robust({**MORE, (NAIVE.name, "lessons_only", "none"): {"lessons": 43}})["no gain"]
-    assert (judged.met, judged.told) == (False, "-3.0 at 20")
-
-
 @pytest.mark.parametrize(
     ("criterion", "mode", "numbers"),
     [
@@ -149,109 +144,3 @@ def test_each_mode_has_its_limit(criterion: str, mode: str, numbers: Numbers) ->
     found = robust({**MORE, (ADAPTIVE.name, "exact_text", mode): numbers})
     assert [name for name, verdict in found.items() if not verdict.met] == [criterion]
     assert f"exact_text, mode {mode}" in found[criterion].told
-
-
-# ---- overload: the criteria
-
-PUBLISHED = {1: 264, 5: 199, 10: 121, 20: 97, 50: 47, 100: 21}
-
-
-def row(proposed: float, *, lessons: float = 50, seconds: float = 500) -> Numbers:
-    kept = {"kept_by_groups": 1.0, "kept_by_root": 1.0, "kept": 1.0}
-    counts = {"proposed": proposed, "entries": proposed, "calls": 1, "lessons_there": 50}
-    return {**kept, **counts, "lessons": lessons, "accuracy": lessons / 50, "seconds": seconds}
-
-
-def overloaded(off: float, *, lessons: float, seconds: float) -> Report:
-    """Return the report where naive is off by this share everywhere, and Combee keeps so much at 100."""
-    data = SMALL.data[0]
-    cells = {Cell.of(NAIVE.name, 0, data=data.name, batch_size=n): row(e * off) for n, e in PUBLISHED.items()}
-    for arm in (PLAIN, ADAPTIVE):
-        cells[Cell.of(arm.name, 0, data=data.name, batch_size=100)] = row(
-            50, lessons=lessons, seconds=seconds
-        )
-    return overload.report(SMALL, Measured(cells))
-
-
-def test_the_collapse_is_followed_or_not() -> None:
-    assert overloaded(1.19, lessons=45, seconds=75).verdicts[0].met
-    missed = overloaded(0.79, lessons=45, seconds=75).verdicts[0]
-    assert not missed.met
-    assert missed.told == "worst -21%, mean 21%"
-
-
-@pytest.mark.parametrize(("lessons", "kept"), [(45, True), (44, False)])
-def test_ninety_percent_of_the_lessons_of_batch_size_1_are_the_criterion(
-    lessons: float, *, kept: bool
-) -> None:
-    judged = overloaded(1.0, lessons=lessons, seconds=75).verdicts[1]
-    assert (
-        judged.criterion
-        == "task family: Combee, plain at 100 keeps ≥ 90 % of the lessons that batch size 1 keeps"
-    )
-    assert judged.met is kept
-
-
-@pytest.mark.parametrize(("seconds", "quick"), [(75, True), (76, False)])
-def test_fifteen_percent_of_the_wall_time_is_the_criterion(seconds: float, *, quick: bool) -> None:
-    assert overloaded(1.0, lessons=45, seconds=seconds).verdicts[2].met is quick
-
-
-def test_plain_and_adaptive_are_judged_apart() -> None:
-    criteria = [one.criterion for one in overloaded(1.0, lessons=45, seconds=75).verdicts]
-    assert [name in "".join(criteria) for name in (PLAIN.name, ADAPTIVE.name)] == [True, True]
-
-
-def test_the_papers_row_stands_beside_with_the_deviation() -> None:
-    entries = overloaded(1.1, lessons=45, seconds=75).tables[0]
-    assert entries.rows[0][:4] == ("1", "264", "290", "+10%")
-
-
-def test_batch_sizes_are_those_of_the_data_as_far_as_there_are_samples() -> None:
-    finer = Data(name="f", kind="finer", train=SMALL.data[0].train * 3, exam=())
-    assert overload.sizes(finer) == (1, 5, 20, 50, 125)
-    assert overload.sizes(SMALL.data[0]) == (1, 5, 10, 20, 50)
-
-
-# ---- shuffle: the criterion
-
-
-def dealt(distinct: float, *, where: str = "mixed") -> Report:
-    """Return the report where distinct groups keep this many lessons in one order, and the plain shuffle 40."""
-    cells = {}
-    for cell in shuffling.cells(SMALL):
-        here = cell.arm == "distinct" and cell.text("order") == where
-        kept = {"kept_by_groups": 0.5, "calls": 10}
-        cells[cell] = {"lessons": distinct if here else 40.0, **kept}
-    return shuffling.report(SMALL, Measured(cells))
-
-
-def test_distinct_groups_have_to_be_as_good_in_every_setting() -> None:
-    assert dealt(40).verdicts[0].met
-    assert dealt(41).verdicts[0].met
-    missed = dealt(39, where="by topic").verdicts[0]
-    assert not missed.met
-    assert missed.told == "behind in 4 of 8 settings; worst -1.0 (by topic, 2 copies, carry off), mean -0.5"
-
-
-# ---- scale: the criterion
-
-
-@pytest.mark.parametrize(("last", "within"), [(0.85, True), (0.84, False), (1.0, True)])
-def test_retention_may_fall_by_five_points(last: float, *, within: bool) -> None:
-    cells = {}
-    for cell in scale.cells(SMALL):
-        share = 0.9 if cell.number("reflections") == 40 else last
-        counts = {"groups": 6, "levels": 2, "calls": 7, "seconds": 2, "shortened": False}
-        kept = dict.fromkeys(
-            ("lessons", "kept", "kept_by_groups", "kept_by_root", "lessons_within_budget"), share
-        )
-        cells[cell] = {**counts, **kept}
-    verdicts = scale.report(SMALL, Measured(cells)).verdicts
-    assert len(verdicts) == 2 * 2 * 2
-    assert {one.met for one in verdicts} == {within}
-
-
-def test_batches_of_2000_are_a_tree_of_their_own_beyond_2000_only() -> None:
-    planned = [cell for cell in scale.cells(replace(SMALL, samples=None)) if cell.arm == scale.IN_BATCHES]
-    assert {cell.number("reflections") for cell in planned} == {2_500, 10_000}

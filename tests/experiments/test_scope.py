@@ -96,16 +96,6 @@ def judged(changes: Mapping[tuple[str, str, str], Numbers]) -> dict[str, Verdict
     return dict(zip(("cost", "lessons", "wordings"), found, strict=True))
 
 
-def test_the_table_of_tokens_is_of_the_one_place_that_it_names() -> None:
-    elsewhere = ((SCOPED, "lessons_only", PARAPHRASE), (SCOPED, "in_steps", PARAPHRASE))
-    (cost, *_) = reported({place: {"update_in": 999, "cost": 999} for place in elsewhere}).tables
-    assert cost.title.endswith(", in_steps, mode none")
-    assert (
-        dict(zip(cost.columns, cost.rows[1], strict=True))["curators: read (cached) / written"] == "1 (1) / 1"
-    )
-    assert dict(zip(cost.columns, cost.rows[1], strict=True))["of today's"] == "0.50"
-
-
 def test_at_half_the_cost_with_as_many_lessons_and_wordings_all_criteria_are_met() -> None:
     assert all(verdict.met for verdict in judged({}).values())
 

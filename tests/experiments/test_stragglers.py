@@ -6,8 +6,8 @@ from combee_experiments.data.samples import family
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.setup import Setup
 from combee_experiments.stragglers import experiment
-from combee_experiments.stragglers.choice import GROUPS, Rule, p95, simulate
-from combee_experiments.stragglers.experiment import ARMS, HEAVY, TIMED
+from combee_experiments.stragglers.choice import GROUPS, Rule, simulate
+from combee_experiments.stragglers.experiment import ARMS, HEAVY
 from combee_experiments.stragglers.report import ON, PLAIN
 from combee_sim.server.latency import Latency
 
@@ -27,20 +27,6 @@ def test_under_a_heavy_tail_a_rule_saves_time_and_leaves_out_about_a_group() -> 
     assert going_on["mean_s"] < 0.7 * waiting["mean_s"]
     assert 0.5 < going_on["left_out"] < GROUPS / 5
     assert 0.3 < going_on["hedges"] < 0.5
-
-
-def test_the_95th_percentile_is_passed_by_one_in_twenty() -> None:
-    assert p95([float(n) for n in range(100)]) == 95.0
-
-
-def test_time_takes_few_seeds_and_lessons_take_all() -> None:
-    many = Setup(data=SETUP.data, seeds=tuple(range(20)))
-    cells = list(experiment.cells(many))
-    assert len(set(cells)) == len(cells)
-    seeds = {
-        asks: {cell.seed for cell in cells if cell.text("asks") == asks} for asks in ("times", "lessons")
-    }
-    assert (len(seeds["times"]), len(seeds["lessons"])) == (TIMED, 20)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from combee.backends import check_topics, connection
 from combee.clock import SystemClock
 from combee.core.archive.cut import read
 from combee.core.formats.items import outgoing
-from combee.core.ledger.report import LedgerReport
 from combee.history import newest_playbooks
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
@@ -29,8 +26,9 @@ from support.cli import combee
 from support.clock import ManualClock
 from support.failpoints.points import EXIT_CODE
 from support.failpoints.restore import PARTITIONS, SCAN_PARTITIONS
+from support.ledger import read_all
 from support.recorded_log import recorded
-from support.running import PLAYBOOK, Running, nothing_waits, running_stack, traces
+from support.running import PLAYBOOK, nothing_waits, opened, running_stack, traces, until_applied
 
 pytestmark = pytest.mark.timeout(300)
 TESTS = Path(__file__).parents[1]
@@ -51,65 +49,14 @@ def settings_of(servers: str, prefix: str, partitions: int, scan_partitions: int
     )
 
 
-@asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[KafkaLog]:
-    log = KafkaLog(connection(settings, str(settings.kafka.bootstrap_servers)))
-    try:
-        yield log
-    finally:
-        await log.close()
-
-
-async def learned(running: Running, tracker: Tracker, seed: int, count: int) -> None:
-    new = traces(count, seed)
-    await running.log.produce(*map(outgoing, new.values()))
-    await running.learning().settle(tracker, new, stall_s=STALL_S)
-
-
 async def said_of(log: KafkaLog) -> dict[str, set[str]]:
     """Return what the topics say that are kept for ever, but for places in the log."""
     return {
         topic.name: {
-            said(message)
-            for number in range(await log.partitions(topic.name))
-            async for record in log.read(TopicPartition(topic=topic.name, partition=number), 0)
-            if (message := read(topic, record))
+            said(message) for record in await read_all(log, topic) if (message := read(topic, record))
         }
         for topic in (topics.HISTORY, topics.BATCHES, topics.UPDATES, topics.REFLECTIONS, topics.TRACES)
     }
-
-
-async def test_archived_at_rest_it_is_equal_elsewhere_and_goes_on(
-    kafka: Broker, topic_prefix: str, tmp_path: Path
-) -> None:
-    servers, there, file = kafka.bootstrap_servers, f"{topic_prefix}-there", tmp_path / "archive"
-    async with running_stack(servers, topic_prefix, tmp_path / "a", latency="0.02") as running:
-        async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
-            await learned(running, tracker, seed=1, count=COUNT)
-        archived = await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", str(file))
-        before, account = await said_of(running.log), await ledger_of(running.log)
-        playbooks = await newest_playbooks(running.log)
-    layout = ("--partitions", "5", "--scan-partitions", "3")
-    restored = await run(tmp_path, servers, topic_prefix, "restore", str(file), "--to", there, *layout)
-    assert archived["sha256"] == restored["sha256"]
-
-    async with opened(settings_of(servers, there, 5, 3)) as log:
-        assert await said_of(log) == before
-        assert await ledger_of(log) == account
-        copies = await newest_playbooks(log)
-        assert {name: said(copy) for name, copy in copies.items()} == {
-            n: said(p) for n, p in playbooks.items()
-        }
-        assert (await audit(log)).good
-
-    async with running_stack(
-        servers, there, tmp_path / "b", latency="0.02", partitions=5, scan_partitions=3
-    ) as running:
-        async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
-            await learned(running, tracker, seed=2, count=40)
-        report = await audit(running.log)
-        assert (report.violations, report.applied) == ((), COUNT + 40)
-        assert len(running.calls()) < 200, "what was learned before is not learned again"
 
 
 async def test_drained_restored_with_more_partitions_and_agents_switched_over_as_the_guide_says(
@@ -119,7 +66,7 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
     async with running_stack(servers, topic_prefix, tmp_path / "a", latency="0.02", max_wait_s=1) as running:
         async with AsyncClient(servers, prefix=topic_prefix) as agent:
             _publish(agent, range(50))
-        await applied(running.log, 50)
+        await until_applied(running.log, 50)
         await nothing_waits(running.log, STALL_S)
         before = (await newest_playbooks(running.log))[PLAYBOOK]
     await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", str(file))
@@ -127,7 +74,7 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
     options = (f"--{name.replace('_', '-')}={count}" for name, count in layout.items())
     await run(tmp_path, servers, topic_prefix, "restore", str(file), "--to", there, *options)
 
-    async with opened(settings_of(servers, there, **layout)) as log:
+    async with opened(settings_of(servers, there, **layout), servers) as log:
         assert await log.partitions(topics.REFLECTIONS.name) == layout["partitions"]
         await nothing_waits(log, STALL_S)  # the groups' offsets came along: no service begins from the start
     async with running_stack(
@@ -137,7 +84,7 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
             view = await agent.playbook(PLAYBOOK)
             assert (view.version, view.snapshot and view.snapshot.entries) == (before.version, before.entries)
             _publish(agent, range(40, 80))  # of the first ten it does not know whether they were acknowledged
-        report = await applied(running.log, 80)
+        report = await until_applied(running.log, 80)
         assert (report.lost, report.double, report.violations) == (0, 0, ())
         after = (await newest_playbooks(running.log))[PLAYBOOK]
     assert after.version > before.version
@@ -147,14 +94,6 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
 def _publish(agent: AsyncClient, numbers: range) -> None:
     for number in numbers:
         agent.publish(playbook=PLAYBOOK, reflection_id=f"r-{number}", key_insight=f"Lesson number {number}.")
-
-
-async def applied(log: KafkaLog, count: int) -> LedgerReport:
-    """Wait until so many reflections are in playbooks."""
-    async with asyncio.timeout(STALL_S):
-        while (report := await audit(log)).applied < count:  # noqa: ASYNC110 - the topics are all there is
-            await asyncio.sleep(0.2)
-    return report
 
 
 async def test_archived_in_full_swing_it_goes_on_without_loss_or_repeat(
@@ -216,7 +155,7 @@ async def test_killed_again_and_again_it_goes_on_and_nothing_starts_before_it_is
     assert await _restore("after ask", tmp_path / "marker", file, servers, topic_prefix) == 0
 
     await check_topics(settings, connection(settings, servers))
-    async with opened(settings) as log:
+    async with opened(settings, servers) as log:
         assert await ledger_of(log) == await ledger_of(source)
         assert (await said_of(log))["reflections"] == set(contents(source)["reflections"])
         assert set((await log.beginnings(topics.TRACES.name)).values()) == {1}

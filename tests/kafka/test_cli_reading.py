@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -84,43 +87,6 @@ async def test_status_counts_records_and_no_transaction_markers(site: Site) -> N
     (row,) = found["playbooks"]
     assert (row["name"], row["version"], row["in_flight"]) == (NAME, 2, 0)
     assert found["topics"]["reflections"] == {"records": COUNT + 1, "partitions": 4}
-
-
-async def test_the_ledger_is_clean(site: Site) -> None:
-    ended = await site.run("ledger", "--json")
-    assert (ended.code, ended.err) == (0, "")
-    found = ended.json()
-    assert (found["reflections"], found["applied"], found["violations"]) == (COUNT, COUNT, [])
-
-
-async def test_playbooks_are_listed_shown_and_exported_alike(site: Site) -> None:
-    listed, shown, history, exported = [
-        await site.run("playbook", *arguments)
-        for arguments in (
-            ("list", "--json"),
-            ("show", NAME, "--json"),
-            ("show", NAME, "--history", "--json"),
-            ("export", NAME, "--format", "json"),
-        )
-    ]
-    assert [one.code for one in (listed, shown, history, exported)] == [0, 0, 0, 0]
-    playbook = shown.json()
-    assert json.loads(listed.out)[0]["entries"] == len(playbook["entries"]) > 0
-    judged = playbook.pop("losing")
-    assert judged is False
-    assert playbook.pop("outcomes")["versions"] == []
-    assert json.loads(exported.out) == playbook
-    versions = history.json()["versions"]
-    assert [(one["version"], one["reflections"]) for one in versions] == [(1, 30), (2, 30)]
-
-
-async def test_dead_letters_are_shown_without_their_secrets(site: Site) -> None:
-    listed = await site.run("dlq", "list", "--json")
-    (row,) = listed.json()["dead_letters"]
-    assert (row["service"], row["origin"]["topic"]) == ("shuffle", "reflections")
-    shown = await site.run("dlq", "show", row["id"], "--json")
-    assert shown.json()["body"] is None
-    assert bytes.fromhex(shown.json()["head_hex"]) == b"\xc1 api_key=***"
 
 
 async def test_topics_are_created_once_and_checked(site: Site, topic_prefix: str) -> None:
@@ -227,12 +193,32 @@ async def test_the_ledger_reads_on_where_it_ended(site: Site, tmp_path: Path) ->
     assert "is of no use" in third.err
 
 
-async def test_a_checkpoint_of_other_topics_is_refused(site: Site, tmp_path: Path) -> None:
-    file = str(tmp_path / "checkpoint")
-    assert (await site.run("ledger", "--checkpoint", file)).code == 0
-    prefix = f"t{uuid4().hex[:8]}"
-    other = Site(servers=site.servers, prefix=prefix, folder=site.folder)
-    assert (await other.run("topics", "create")).code == 0
-    ended = await other.run("ledger", "--checkpoint", file)
-    assert ended.code == 0
-    assert "the checkpoint did not suffice" in ended.err
+@pytest.mark.timeout(120)
+async def test_top_draws_on_a_terminal_until_q(site: Site) -> None:
+    here, there = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "combee.cli", "top"),
+        env={**os.environ, **site.env, "TERM": "xterm", "COLUMNS": "140", "LINES": "40"},  # noqa: TID251 - a PATH
+        stdin=there,
+        stdout=there,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    os.close(there)
+    try:
+        seen = await asyncio.wait_for(asyncio.to_thread(_read_until, here, b"dead-letters"), 60)
+        assert site.prefix.encode() in seen
+        os.write(here, b"q")
+        _, err = await asyncio.wait_for(process.communicate(), 30)
+        assert (process.returncode, err) == (0, b"")
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        os.close(here)
+
+
+def _read_until(source: int, wanted: bytes) -> bytes:
+    seen = b""
+    while wanted not in seen:
+        seen += os.read(source, 65_536)
+    return seen

@@ -16,7 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from combee import backends, compose
+from combee import compose
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import PROBE_TOPIC, open_transactions, skew
@@ -36,7 +36,7 @@ from support import monitoring
 from support.broker import Broker
 from support.cli import combee
 from support.flat import flat
-from support.running import PLAYBOOK, Running, running_stack, traces
+from support.running import PLAYBOOK, Running, created, running_stack, traces
 
 COUNT = 40
 STALL_S = 60.0
@@ -66,12 +66,8 @@ async def doctor(broker: Broker, prefix: str, folder: Path, *, code: int, **env:
 @pytest_asyncio.fixture
 async def log(kafka: Broker, topic_prefix: str) -> AsyncIterator[KafkaLog]:
     """Yield a log whose topics are there and where no worker has ever run."""
-    settings = load_settings(topic_prefix=topic_prefix)
-    connected = backends.connection(settings, kafka.bootstrap_servers)
-    await backends.create_topics(settings, connected)
-    log = KafkaLog(connected)
-    yield log
-    await log.close()
+    async with created(load_settings(topic_prefix=topic_prefix), kafka.bootstrap_servers) as log:
+        yield log
 
 
 async def test_without_topics_it_says_how_to_make_them(
@@ -169,19 +165,6 @@ async def test_the_look_for_open_transactions_hears_of_all_topics_at_once(
     connected = Connection(bootstrap_servers=kafka.bootstrap_servers, prefix=topic_prefix)
     assert await open_transactions(connected) == {}
     assert unknown == [], "each costs a request, and 0.1 s of waiting"
-
-
-async def test_topics_that_are_not_as_the_settings_say_are_named(
-    kafka: Broker,
-    topic_prefix: str,
-    tmp_path: Path,
-    log: KafkaLog,  # noqa: ARG001 - makes the topics
-) -> None:
-    found = await doctor(kafka, topic_prefix, tmp_path, code=1, COMBEE_PARTITIONS="5")
-    assert (
-        f"{topic_prefix}.reflections has 4 partitions instead of 5 → set COMBEE_PARTITIONS=4"
-        in found["topics"]
-    )
 
 
 async def test_comparing_clocks_leaves_nothing_behind(kafka: Broker, topic_prefix: str) -> None:

@@ -13,9 +13,7 @@ from combee.adapters.embedded_kafka.data_dir import RunState
 from combee.adapters.embedded_kafka.node import node_process
 from combee.adapters.embedded_kafka.process import BrokerProcess
 from combee.adapters.kafka import is_ready
-from support.broker import Broker
 from support.faults.kafka import FragileKafka
-from support.waiting import until
 
 TOPIC = "lessons"
 DEADLINE_S = 30
@@ -102,12 +100,6 @@ async def command(kind: str, folder: Path) -> asyncio.subprocess.Process:
     return process
 
 
-async def test_the_sessions_broker_answers(kafka: Broker, topic_prefix: str) -> None:
-    await create(kafka.bootstrap_servers, f"{topic_prefix}.answers")
-
-    assert await is_ready(kafka.bootstrap_servers)
-
-
 async def test_what_was_acknowledged_outlives_kill_minus_9_and_a_second_start_and_clients_find_the_broker_again(
     make: Make,
 ) -> None:
@@ -124,55 +116,6 @@ async def test_what_was_acknowledged_outlives_kill_minus_9_and_a_second_start_an
     async with make() as second:
         assert second.bootstrap_servers == kafka.bootstrap_servers
         assert await read(second.bootstrap_servers, 1100) == list(range(1100))
-
-
-def is_stopped(process: BrokerProcess) -> bool:
-    """Return whether all its threads stand still: on a busy machine some run on for a moment after SIGSTOP."""
-    states = [
-        stat.read_text().rpartition(")")[2].split()[0]
-        for stat in Path(f"/proc/{process.pid}/task").glob("*/stat")
-    ]
-    return set(states) == {"T"}
-
-
-async def test_a_paused_broker_answers_nothing_until_it_is_resumed_and_can_be_stopped(
-    make: Make, tmp_path: Path
-) -> None:
-    async with make() as kafka:
-        await create(kafka.bootstrap_servers)
-        async with producing(kafka.bootstrap_servers) as producer:
-            await write(producer, range(10))
-            process = process_of(tmp_path / "data")
-            kafka.pause()
-            await until(lambda: is_stopped(process))
-            late = asyncio.create_task(write(producer, range(10, 20)))
-            done, _ = await asyncio.wait([late], timeout=0.5)
-            assert not done
-
-            kafka.resume()
-            await late
-
-        assert await read(kafka.bootstrap_servers, 20) == list(range(20))
-        kafka.pause()
-
-    assert not process.alive()
-
-
-async def test_three_nodes_go_on_without_one_and_take_it_back(make: Make, tmp_path: Path) -> None:
-    async with make(nodes=3) as kafka:
-        await create(kafka.bootstrap_servers, replicas=3)
-        async with producing(kafka.bootstrap_servers) as producer:
-            await write(producer, range(100))
-            kafka.kill(2)
-            await write(producer, range(100, 200))
-            await kafka.restart_node(2)
-            await write(producer, range(200, 300))
-
-        assert await read(kafka.bootstrap_servers, 300) == list(range(300))
-        processes = [process_of(tmp_path / "data", node) for node in (1, 2, 3)]
-        kafka.kill()
-
-    assert not any(process.alive() for process in processes)
 
 
 async def test_a_broker_outlives_the_command_that_started_it_while_another_uses_it_whose_records_the_next_one_reads(

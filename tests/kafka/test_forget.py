@@ -6,12 +6,9 @@ from pathlib import Path
 import aiokafka
 import pytest
 
-from combee.adapters.kafka import KafkaLog
-from combee.backends import connection
 from combee.core.formats.items import outgoing
 from combee.history import newest_playbooks
-from combee.inspection.audit import audit
-from combee.ports import Outgoing, TopicPartition
+from combee.ports import Outgoing
 from combee.sdk.cache import DiskCache
 from combee.settings.loading import load_settings
 from combee_schemas import topics
@@ -19,7 +16,16 @@ from combee_schemas.playbook import NO_LABEL
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support.broker import Broker, segments
-from support.running import PLAYBOOK, SHORTEST_SESSION_S, Running, nothing_waits, running_stack
+from support.ledger import read_all
+from support.running import (
+    PLAYBOOK,
+    SHORTEST_SESSION_S,
+    Running,
+    nothing_waits,
+    opened,
+    running_stack,
+    until_applied,
+)
 from support.site import Site
 
 pytestmark = pytest.mark.timeout(600)
@@ -57,25 +63,15 @@ async def lived(site: Site, running: Running) -> None:
             )
         finally:
             await producer.stop()
-    async with asyncio.timeout(STALL_S):
-        while (await audit(log)).applied < HONEST + len(CODECS) + len(traces):  # noqa: ASYNC110 - the topics are all there is
-            await asyncio.sleep(0.2)
+    await until_applied(log, HONEST + len(CODECS) + len(traces))
     await nothing_waits(log, STALL_S)
 
 
 async def texts(site: Site, prefix: str) -> str:
     """Return all versions of all playbooks."""
-    log = KafkaLog(connection(load_settings(topic_prefix=prefix), site.servers))
-    try:
-        return "\n".join(
-            [
-                topics.HISTORY.read(record).model_dump_json()
-                for number in range(await log.partitions(topics.HISTORY.name))
-                async for record in log.read(TopicPartition(topic=topics.HISTORY.name, partition=number), 0)
-            ]
-        )
-    finally:
-        await log.close()
+    async with opened(load_settings(topic_prefix=prefix), site.servers) as log:
+        records = await read_all(log, topics.HISTORY)
+    return "\n".join(topics.HISTORY.read(record).model_dump_json() for record in records)
 
 
 async def test_forgotten_it_is_in_no_raw_file_and_no_rollback_brings_it_back(

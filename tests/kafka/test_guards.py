@@ -18,6 +18,7 @@ from combee_schemas import topics
 from combee_schemas.topics import TOPICS, AnyTopic, M, Topic
 from combee_schemas.trace import Trace
 from support.broker import Broker
+from support.ledger import read_all
 from support.running import PLAYBOOK, Running, running_stack, traces
 
 pytestmark = [
@@ -84,12 +85,7 @@ async def learned(running: Running) -> int:
 
 
 async def readable(running: Running, topic: Topic[M]) -> list[M]:
-    found: list[M] = []
-    for number in range(await running.log.partitions(topic.name)):
-        source = TopicPartition(topic=topic.name, partition=number)
-        records = running.log.read(source, 0)
-        found += [topic.read(record) async for record in records if not record.unread]
-    return found
+    return [topic.read(record) for record in await read_all(running.log, topic) if not record.unread]
 
 
 async def test_bombs_in_every_topic_cost_no_service_64_mb(

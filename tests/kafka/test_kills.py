@@ -10,16 +10,7 @@ from support.faults.kills import survives_kills
 
 
 @pytest.mark.timeout(180)
-async def test_killed_services_lose_and_double_nothing(
-    kafka: Broker, topic_prefix: str, tmp_path: Path
-) -> None:
-    await survives_kills(
-        kafka.bootstrap_servers, topic_prefix, tmp_path, target="all", kills=2, seed=1, inflight=1
-    )
-
-
-@pytest.mark.timeout(180)
-async def test_each_growth_of_a_playbook_is_consolidated_once_whoever_is_killed(
+async def test_killed_services_lose_and_double_nothing_and_consolidate_each_growth_once(
     kafka: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:
     batches, _ = await survives_kills(

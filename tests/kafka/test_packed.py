@@ -1,6 +1,5 @@
 """What agents pack: compressed keys, values and headers that fit in no record of ours stop nothing, on real Kafka."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,11 +9,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
 
-from combee.adapters.kafka import KafkaLog
-from combee.backends import connection, create_topics
-from combee.inspection.audit import audit
 from combee.inspection.outcomes import outcomes_by_line
-from combee.ports import Log, Outgoing, TopicPartition
+from combee.ports import Log, Outgoing
 from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.base import Shown
@@ -22,7 +18,8 @@ from combee_schemas.outcome import Outcome
 from combee_schemas.reflection import Reflection
 from support.broker import Broker
 from support.cli import combee
-from support.running import PLAYBOOK, nothing_waits, running_stack, traces
+from support.ledger import read_all
+from support.running import PLAYBOOK, created, nothing_waits, running_stack, traces, until_applied
 
 WITHIN_S = 60.0
 LARGE = bytes(4_000_000)
@@ -76,17 +73,6 @@ async def pack(kafka: Broker, prefix: str, log: Log, records: Sequence[Outgoing]
             )
 
 
-@asynccontextmanager
-async def topics_of(kafka: Broker, prefix: str) -> AsyncIterator[KafkaLog]:
-    connected = connection(load_settings(topic_prefix=prefix), kafka.bootstrap_servers)
-    await create_topics(load_settings(topic_prefix=prefix), connected)
-    log = KafkaLog(connected)
-    try:
-        yield log
-    finally:
-        await log.close()
-
-
 async def verb(kafka: Broker, prefix: str, folder: Path, *arguments: str) -> None:
     env = {"COMBEE_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "COMBEE_TOPIC_PREFIX": prefix}
     ended = await combee(*arguments, data_dir=folder / "data", **env)
@@ -94,7 +80,10 @@ async def verb(kafka: Broker, prefix: str, folder: Path, *arguments: str) -> Non
 
 
 async def test_the_broker_s_limit_is_for_what_is_compressed(kafka: Broker, topic_prefix: str) -> None:
-    async with topics_of(kafka, topic_prefix) as log, packing(kafka) as producer:
+    async with (
+        created(load_settings(topic_prefix=topic_prefix), kafka.bootstrap_servers) as log,
+        packing(kafka) as producer,
+    ):
         await pack(kafka, topic_prefix, log, unusable(topics.TRACES.name))
         with pytest.raises(MessageSizeTooLargeError):
             await producer.send_and_wait(f"{topic_prefix}.traces", b"", headers=[("x", LARGE * 5)])
@@ -120,10 +109,7 @@ async def test_packed_records_stop_no_service_and_no_replay_and_the_good_ones_co
         await pack(kafka, topic_prefix, running.log, packed)
         await running.log.produce(topics.OUTCOMES.record(outcome("small")), reflection("r-3"))
         await nothing_waits(running.log, WITHIN_S)
-        async with asyncio.timeout(WITHIN_S):
-            while (await audit(running.log)).applied < 5:  # noqa: ASYNC110 - Kafka tells nobody
-                await asyncio.sleep(0.1)
-        assert (await audit(running.log)).good
+        assert (await until_applied(running.log, 5)).good
         counted = (await outcomes_by_line(running.log))[PLAYBOOK]
         assert sum(version.figures.runs for version in counted.versions) == 2
         await verb(kafka, topic_prefix, tmp_path, "replay", PLAYBOOK, "--to", f"{topic_prefix}-again")
@@ -134,17 +120,13 @@ async def test_packed_records_are_archived_and_restored(
 ) -> None:
     there, file = f"{topic_prefix}-there", tmp_path / "archive"
     opened = [topic for topic in topics.TOPICS if topic.is_open]
-    async with topics_of(kafka, topic_prefix) as log:
+    async with created(load_settings(topic_prefix=topic_prefix), kafka.bootstrap_servers) as log:
         await pack(kafka, topic_prefix, log, [one for topic in opened for one in unusable(topic.name)])
         await pack(kafka, topic_prefix, log, [replace(reflection("r-0"), key=LARGE, headers=HEADERS)])
     await verb(kafka, topic_prefix, tmp_path, "archive", "--prefix", "--to", str(file))
     await verb(kafka, topic_prefix, tmp_path, "restore", str(file), "--to", there)
-    async with topics_of(kafka, there) as log:
-        sources = [
-            TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
-            for number in range(await log.partitions(topics.REFLECTIONS.name))
-        ]
-        restored = [record for source in sources async for record in log.read(source, 0)]
+    async with created(load_settings(topic_prefix=there), kafka.bootstrap_servers) as log:
+        restored = await read_all(log, topics.REFLECTIONS)
     assert len(restored) == 5
     (good,) = filter(None, map(topics.REFLECTIONS.read_or_none, restored))
     assert good.reflection_id == "r-0"

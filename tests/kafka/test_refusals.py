@@ -75,10 +75,3 @@ async def test_worker_without_a_broker_names_the_choices(tmp_path: Path) -> None
     assert ended.code == 2
     assert "COMBEE_BOOTSTRAP_SERVERS" in ended.err
     assert "combee up" in ended.err
-
-
-async def test_wrong_setting_names_its_variable(tmp_path: Path) -> None:
-    ended = await combee("worker", "scan", data_dir=tmp_path, COMBEE_BATCH_SIZE="many")
-
-    assert ended.code != 0
-    assert "COMBEE_BATCH_SIZE" in ended.err

@@ -9,10 +9,11 @@ from combee.clock import SystemClock
 from combee.core.canonical import canonical
 from combee.core.formats.items import outgoing
 from combee.inspection.tracker import Tracker
-from combee.ports import Outgoing, TopicPartition
+from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection
 from support.broker import Broker
+from support.ledger import read_all
 from support.running import Running, running_stack
 
 COUNT = 120
@@ -44,11 +45,9 @@ async def _settle(running: Running, records: list[Outgoing]) -> tuple[list[bytes
 
 
 async def _copied(running: Running) -> list[Outgoing]:
-    topic = topics.REFLECTIONS.name
     return [
-        Outgoing(topic=topic, key=record.key, value=record.value, partition=number)
-        for number in range(await running.log.partitions(topic))
-        async for record in running.log.read(TopicPartition(topic=topic, partition=number), 0)
+        Outgoing(topic=record.topic, key=record.key, value=record.value, partition=record.partition)
+        for record in await read_all(running.log, topics.REFLECTIONS)
     ]
 
 

@@ -9,14 +9,13 @@ import pytest
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.inspection.audit import audit
 from combee.ports import Log
 from combee.sdk import AsyncClient, Client, PlaybookView
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Label, Playbook
 from support.broker import Broker
 from support.faults.brokers import own_broker
-from support.running import running_stack
+from support.running import running_stack, until_applied
 from support.waiting import until
 
 NAME = "support/refunds"
@@ -112,9 +111,7 @@ async def test_a_broker_killed_under_a_publishing_agent_raises_nothing_and_loses
 
             assert raised == []
             assert (counts.published, counts.waiting, counts.dropped) == (PUBLISHED, 0, 0)
-            async with asyncio.timeout(DEADLINE_S):
-                while (report := await audit(running.log)).applied < PUBLISHED:  # noqa: ASYNC110 - of the log
-                    await asyncio.sleep(0.5)
+            report = await until_applied(running.log, PUBLISHED)
             assert report.violations == ()
             assert (report.reflections, report.lost, report.double) == (PUBLISHED, 0, 0)
     stop.set()

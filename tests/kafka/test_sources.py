@@ -23,9 +23,8 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support.broker import Broker
-from support.cli import combee
 from support.gateway import bearer
-from support.running import PLAYBOOK, Running, running_stack, traces
+from support.running import PLAYBOOK, Running, running_stack, traces, until_applied
 
 SHOP, OTHER, KEY = "the secret of the shop", "somebody else's secret", "k" * 24
 SIZE, SHARE = 12, 0.25
@@ -70,15 +69,6 @@ async def newest(running: Running) -> Playbook | None:
     return (await newest_playbooks(running.log)).get(PLAYBOOK)
 
 
-async def until_applied(running: Running, count: int) -> None:
-    async with asyncio.timeout(120):
-        while True:
-            report = await audit(running.log)
-            if report.applied >= count:
-                return
-            await asyncio.sleep(0.3)
-
-
 @pytest.mark.timeout(300)
 async def test_what_is_proven_counts_and_what_is_forged_or_claimed_is_unproven(
     kafka: Broker, topic_prefix: str, tmp_path: Path
@@ -98,13 +88,13 @@ async def test_what_is_proven_counts_and_what_is_forged_or_claimed_is_unproven(
         (trace,) = traces(1, 1).values()
         sourced: Trace = trace.model_copy(update={"source": Source(name="shop")})
         await running.log.produce(signed(topics.TRACES.record(sourced), SHOP))
-        await until_applied(running, 3)
+        await until_applied(running.log, 3)
         # Claims, forgeries and those that say nothing; then two lessons of the shop.
         flood = [reflection(number, ("", "shop", "desk")[number % 3]) for number in range(FLOOD)]
         forged = [signed(reflection(number, "shop"), OTHER) for number in range(FLOOD, FLOOD + 3)]
         mine = [signed(reflection(number, "shop"), SHOP) for number in (900, 901)]
         await running.log.produce(*flood, *forged, *mine)
-        await until_applied(running, 3 + FLOOD + 3 + 2)
+        await until_applied(running.log, 3 + FLOOD + 3 + 2)
         batches = [each for each in await running.messages(topics.BATCHES) if isinstance(each, Batch)]
         named = {
             member.reflection_id: (member.source.name, member.source.proven)
@@ -128,37 +118,3 @@ async def test_what_is_proven_counts_and_what_is_forged_or_claimed_is_unproven(
     shares = [Counter(member.reflection_id in named for member in batch.members) for batch in batches]
     assert max(share[False] for share in shares) == int(SIZE * SHARE)
     assert (report.good, report.lost, report.double) == (True, 0, 0)
-
-
-@pytest.mark.timeout(300)
-async def test_ids_that_an_attacker_took_first_keep_no_honest_reflection_out(
-    kafka: Broker, topic_prefix: str, tmp_path: Path
-) -> None:
-    where = (kafka.bootstrap_servers, topic_prefix)
-    roles = ("publish", "scan", "shuffle", "reflect")
-    chosen = {**settings(tmp_path), "source_share": 1.0, "batch_size": 2}
-    async with running_stack(*where, tmp_path, latency="0", roles=roles, **chosen) as running:
-        (trace,) = traces(1, 1).values()
-        forged = signed(reflection(2, "shop"), OTHER)
-        await running.log.produce(reflection(1), forged, topics.TRACES.record(trace))
-        await until_applied(running, 3)
-        sourced: Trace = trace.model_copy(update={"source": Source(name="shop"), "answer": "another"})
-        honest = [signed(reflection(number, "shop"), SHOP) for number in (1, 2)]
-        await running.log.produce(*honest, *honest, signed(topics.TRACES.record(sourced), SHOP))
-        await until_applied(running, 6)
-        batches = [each for each in await running.messages(topics.BATCHES) if isinstance(each, Batch)]
-        report = await audit(running.log)
-        ended = await combee(
-            "ledger",
-            data_dir=tmp_path,
-            COMBEE_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
-            COMBEE_TOPIC_PREFIX=topic_prefix,
-        )
-    derived = (derived_ids(PLAYBOOK, trace.trace_id, owner)[0] for owner in ("", "shop"))
-    assert {member.reflection_id for batch in batches for member in batch.members} == {
-        *("r-1", "r-2", "r-1~by~shop", "r-2~by~shop"),
-        *derived,
-    }
-    assert report.good, report.violations
-    assert (report.reflections, report.applied, report.duplicates, report.conflicts) == (6, 6, 2, ())
-    assert ended.code == 0, ended.out + ended.err

@@ -15,7 +15,6 @@ import aiokafka
 import pytest
 
 from combee.adapters.kafka import KafkaLog
-from combee.backends import connection, create_topics
 from combee.clock import SystemClock
 from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
@@ -30,7 +29,7 @@ from combee_sim.family.family import latent, one_each
 from combee_sim.family.quantities import QUANTITIES
 from support.broker import Broker
 from support.cli import Ended, all_gone, combee, descendants, start
-from support.running import Running, running_stack
+from support.running import Running, created, running_stack
 
 pytestmark = pytest.mark.timeout(300)
 NAME = "tests/story"
@@ -62,14 +61,8 @@ class Story:
     @asynccontextmanager
     async def log(self, prefix: str) -> AsyncIterator[KafkaLog]:
         """Open the log under a prefix; its topics are created where they are missing."""
-        settings = load_settings(topic_prefix=prefix)
-        connected = connection(settings, self.servers)
-        await create_topics(settings, connected)
-        log = KafkaLog(connected)
-        try:
+        async with created(load_settings(topic_prefix=prefix), self.servers) as log:
             yield log
-        finally:
-            await log.close()
 
     async def is_clean(self, *prefixes: str) -> bool:
         """Say what ``combee ledger`` says."""
@@ -181,32 +174,6 @@ async def _written(story: Story, prefix: str) -> dict[str, dict[int, int]]:
     """Return where the topics of a shadow end."""
     async with story.log(prefix) as log:
         return await ends(log)
-
-
-@pytest.mark.shared
-async def test_formula_samples_are_learned_otherwise_beside_services_that_run_on(
-    kafka: Broker, topic_prefix: str, tmp_path: Path, shared: Path
-) -> None:
-    train, dev = tmp_path / "train.jsonl", tmp_path / "dev.jsonl"
-    for file, rows, count in ((train, "formula_train", 2 * BATCH), (dev, "formula_dev", 20)):
-        lines = (shared / "data" / f"{rows}.jsonl").read_text("utf-8").splitlines(keepends=True)
-        file.write_text("".join(lines[:count]))
-    knows = [part for file in (train, dev) for part in ("--knows", str(file))]
-    async with story(kafka.bootstrap_servers, topic_prefix, tmp_path, dev, *knows) as deployment:
-        learned = await deployment.said("learn", str(train), "--playbook", NAME)
-        assert (learned["reflections"]["applied"], learned["batches"]) == (2 * BATCH, 2)
-        runs = await _compared(
-            deployment,
-            f"{topic_prefix}-whatif",
-            "same",
-            "one:copies=1",
-            "three:copies=3",
-            "law:sim.law=lessons_only",
-        )
-        one, three, law, original = (runs[name] for name in ("one", "three", "law", "original"))
-        assert one["tokens"]["in"] < original["tokens"]["in"] < three["tokens"]["in"], "by copies"
-        assert one["reused_calls"] < one["model_calls"]
-        assert (law["reused_calls"], law["model_calls"]) == (0, original["model_calls"])
 
 
 async def test_a_bad_source_is_found_taken_back_and_what_is_left_moves_elsewhere(

@@ -19,6 +19,7 @@ from combee_schemas.base import DAY_MS
 from combee_schemas.records import Outgoing, Record, TopicPartition
 from combee_schemas.topics import PRODUCERS_TIME, TIMES
 from support.broker import Broker
+from support.running import opened
 
 OPEN = (topics.TRACES.name, topics.REFLECTIONS.name, topics.OUTCOMES.name)
 MINUTE_MS = 60_000
@@ -40,11 +41,8 @@ async def write(settings: Settings, topic: str, timestamp_ms: int, value: bytes 
 
 
 async def whole(settings: Settings, topic: str) -> list[Record]:
-    log = KafkaLog(connection(settings, str(settings.kafka.bootstrap_servers)))
-    try:
+    async with opened(settings, str(settings.kafka.bootstrap_servers)) as log:
         return [record async for record in log.read(TopicPartition(topic=topic, partition=0), 0)]
-    finally:
-        await log.close()
 
 
 async def is_broker_timed(settings: Settings, topic: str) -> bool:

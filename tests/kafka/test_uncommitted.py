@@ -18,7 +18,7 @@ from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.reflection import Reflection
 from support.broker import Broker
-from support.running import PLAYBOOK, Running, nothing_waits, running_stack
+from support.running import PLAYBOOK, Running, nothing_waits, running_stack, until_applied
 
 WITHIN_S = 90.0
 HANGS_MS = 1_000
@@ -62,9 +62,7 @@ async def members(running: Running) -> list[str]:
 
 
 async def until_learned(running: Running, *names: str) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while (await audit(running.log)).applied < len(names):  # noqa: ASYNC110 - Kafka tells nobody
-            await asyncio.sleep(0.2)
+    await until_applied(running.log, len(names))
     assert await members(running) == sorted(names)
 
 

@@ -234,22 +234,6 @@ async def test_what_failed_on_the_playbook_and_was_sent_again_makes_no_branch_la
 
 
 @pytest.mark.parametrize(
-    ("line", "version", "complaint"),
-    [
-        (LINE, 9, f"{LINE} has no version 9; the newest is 1"),
-        (f"{NAME}@nobody", None, f"there is no playbook {NAME}@nobody"),
-        (NAME, None, f"{NAME} is no branch of {NAME}"),
-        ("other@short", None, f"other@short is no branch of {NAME}"),
-    ],
-)
-async def test_what_cannot_be_adopted_is_said(line: str, version: int | None, complaint: str) -> None:
-    deployment = await forked()
-    with pytest.raises(RefusedError) as refusal:
-        await commands(deployment).adopt(NAME, line, version)
-    assert str(refusal.value) == complaint
-
-
-@pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
         ({"version": 9}, f"{LINE} has no version 9; the newest is 1"),
@@ -316,15 +300,6 @@ async def test_killed_at_any_write_a_branch_is_adopted_once() -> None:
 
 def refused_or_done(deployment: Deployment) -> bool:
     return not [at for at in ledger.behind(deployment.log) if at[0] == "publish"]
-
-
-async def test_what_says_the_same_already_is_not_adopted_again() -> None:
-    deployment = await forked()
-    assert (await commands(deployment).adopt(NAME, LINE)).command is None
-    deployment = await ahead()
-    async with deployment.running():
-        await adopt(deployment)
-    assert (await commands(deployment).adopt(NAME, LINE)).command is None
 
 
 # ---- where it comes from

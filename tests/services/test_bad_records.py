@@ -1,10 +1,9 @@
 """What becomes of bad records, as the page of the topics says it: each kind, in every topic, on the real services."""
 
-import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from itertools import chain
@@ -13,12 +12,8 @@ from pathlib import Path
 import pytest
 
 from combee.commands.dead_letters import Filters, retry
-from combee.control.controller import Controller
-from combee.core.sizing.policy import SizingPolicy
-from combee.inspection.live import Live
 from combee.publish import publisher
 from combee.worker import manifest_cache
-from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import KIB
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, encode
@@ -31,7 +26,8 @@ from combee_schemas.trace import Trace
 from combee_schemas.upcasts import UPCASTS
 from support import ledger
 from support.archives import archived, ledger_of, restored
-from support.deployment import CONTROL, ROLES, Deployment
+from support.deployment import CONTROL, Deployment
+from support.everything import everything, learn
 from support.hostile import newer, payloads
 from support.ledger import NAME, outgoing, reflection
 
@@ -82,21 +78,48 @@ OLDER = [
 ]
 KINDS: Mapping[str, Values] = {
     "bytes that are no msgpack": named(
-        "random", "never used byte", "json", "truncated", "trailing bytes", "bad utf-8", "surrogate", "ext"
+        "random",
+        "never used byte",
+        "json",
+        "truncated",
+        "trailing bytes",
+        "bad utf-8",
+        "surrogate",
+        "ext",
+        "ext of nothing",
+        "timestamp",
     ),
     "no bytes": named("empty"),
     "no value (a tombstone)": named("tombstone"),
     "not our envelope": named(
-        "nil", "number", "list", "map", "no body", "no version", "no type", "type is bytes", "body is a list"
+        "nil",
+        "number",
+        "list",
+        "map",
+        "no body",
+        "no version",
+        "no type",
+        "type is bytes",
+        "type is a number",
+        "body is a list",
+        "body is nil",
     ),
     "an unknown type": named("wrong type", "long type"),
     "a message of another topic": examples(of=lambda topic, kind: not is_own(topic, kind)),
-    "a body that the type does not have": named("empty body", "nil as key", "number as key"),
+    "a body that the type does not have": named(
+        "empty body", "nil as key", "number as key", "list as key", "timestamp in body"
+    ),
     "another version: older, or up to 100 ahead": lambda topic: [
         newer(topic.message, n) for n in (1, VERSIONS_AHEAD, *([-1] if topic.message in OLDER else []))
     ],
     "a version that cannot be": named(
-        "version 0", "version -1", "version of no future", "version of no near future", "version is text"
+        "version 0",
+        "version -1",
+        "version of no future",
+        "version of no near future",
+        "version is text",
+        "version is a float",
+        "version is true",
     ),
     "too many bytes": named("oversized", "oversized text"),
     "nested too deep, or of too many parts": named(
@@ -140,46 +163,6 @@ def records(kind: str, topic: AnyTopic, partitions: int) -> list[Outgoing]:
 
 
 # ---- the services
-
-
-@asynccontextmanager
-async def everything(deployment: Deployment) -> AsyncIterator[None]:
-    """Run all services, and what the gateway shows of the topics; what ends by itself raises."""
-    log, clock = deployment.log, deployment.clock
-    controller = Controller(log, clock, SizingPolicy())
-    live = Live(log, clock, batch_size=5)
-    live.look()
-    beside = asyncio.create_task(
-        together(
-            controller.session(asyncio.Event(), lambda: None),
-            controller.playbooks.view.run(),
-            controller.sizes.run(),
-            live.run(),
-        )
-    )
-    try:
-        async with deployment.running((*ROLES, CONTROL)):
-            yield
-            if beside.done():
-                beside.result()
-    finally:
-        beside.cancel()
-        await asyncio.gather(beside, return_exceptions=True)
-
-
-async def learn(deployment: Deployment, first: int) -> None:
-    """Publish reflections and a trace, and wait until all of them count and everything is committed."""
-    before, count = ledger.applied(deployment.log), 4
-    trace = Trace(trace_id=f"t-{first}", playbook=NAME, task="a task", answer=f"answer {first}", success=True)
-    await deployment.log.produce(
-        *(outgoing(reflection(n)) for n in range(first, first + count)), topics.TRACES.record(trace)
-    )
-
-    def done() -> bool:
-        deployment.advance(1)  # windows that are not full close by time
-        return ledger.applied(deployment.log) > before + count and not ledger.behind(deployment.log)
-
-    await deployment.until(done)
 
 
 async def survived(*sent: Outgoing) -> Deployment:

@@ -6,13 +6,11 @@ from typing import Any
 import pytest
 
 from combee.ports import PoisonError, PromptTooLongError
-from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
-from combee_schemas.scan import Update
 from support import ledger
-from support.deployment import Deployment
-from support.ledger import batch_of, outgoing, reflection
+from support.deployment import Deployment, one_batch
+from support.ledger import batch_of
 from support.models import Answer, ScriptedModel, echo, is_combine, items
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -36,15 +34,6 @@ class CountingModel(ScriptedModel):
             raise
         self.replies += reply.usage.calls
         return reply
-
-
-async def one_batch(model: ScriptedModel, count: int = COUNT, **settings: Any) -> Deployment:
-    deployment = Deployment(model=model, budget_tokens=10**6, batch_size=count, **settings)
-    async with deployment.running():
-        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(count)))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-        await deployment.until(lambda: not ledger.behind(deployment.log))
-    return deployment
 
 
 def counted(deployment: Deployment) -> Usage:
@@ -83,25 +72,6 @@ async def test_a_batch_that_each_group_would_hold_whole_costs_one_call(count: in
 async def test_a_deeper_tree_costs_one_call_for_each_node_that_has_something_to_combine() -> None:
     used = await usage(count=25, fan_in=2)  # widths 5, 3, 2, 1: two nodes have one child
     assert (used.calls, used.skips) == (9, 2)
-
-
-# ---- nodes without a call
-
-
-async def test_nothing_proposed_skips_the_combine() -> None:
-    used = await usage(lambda _: {"operations": []})
-    assert (used.calls, used.skips) == (K, 1)
-
-
-async def test_one_proposal_skips_the_combine() -> None:
-    first: list[Prompt] = []
-
-    def answer(prompt: Prompt) -> Mapping[str, Any]:
-        first.append(prompt)
-        return echo(prompt) if prompt is first[0] else {"operations": []}
-
-    used = await usage(answer)
-    assert (used.calls, used.skips) == (K, 1)
 
 
 # ---- failures
@@ -183,34 +153,3 @@ async def test_a_combine_may_be_too_long_and_unusable_in_parts_and_keeps_the_res
     used = counted(deployment)
     assert (used.splits, used.skips) == (1, 0)
     assert {e.content for e in ledger.latest(deployment.log).entries} == ledger.lessons(range(COUNT))
-
-
-# ---- replays
-
-
-def is_quiet(deployment: Deployment) -> bool:
-    return "scan" not in {group for group, *_ in ledger.behind(deployment.log)}
-
-
-@pytest.mark.parametrize("topic", [topics.SCAN[0], topics.SCAN[1]], ids=lambda topic: topic.name)
-async def test_a_replay_of_what_is_answered_costs_no_call(topic: topics.AnyTopic) -> None:
-    """Forget the version and all offsets of the scan: its results are still in the log."""
-    model = CountingModel()
-    deployment = Deployment(model=model, batch_size=COUNT)
-    async with deployment.running(["shuffle", "scan"]):
-        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
-        await deployment.until(lambda: bool(ledger.messages(deployment.log, topics.UPDATES, Update)))
-        await deployment.until(lambda: is_quiet(deployment))
-    calls = model.calls
-    assert calls == K + 1
-    committed = deployment.log._store.committed["scan"]
-    for place in list(committed):
-        if place.topic >= topic.name:
-            del committed[place]
-    async with deployment.running(["scan"]):
-        await deployment.until(lambda: is_quiet(deployment))
-    assert model.calls == calls
-    assert len(ledger.messages(deployment.log, topics.UPDATES, Update)) == 1
-    async with deployment.running(["publish"]):
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-    assert counted(deployment).calls == calls

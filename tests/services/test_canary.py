@@ -58,20 +58,6 @@ async def folded(deployment: Deployment) -> Deployment:
     return deployment
 
 
-async def test_a_worse_candidate_gets_a_verdict_that_closes_it() -> None:
-    deployment = await folded(await begun(outcomes(0.2, 0.9)))
-    (verdict,) = verdicts(deployment.log)
-    assert (verdict.judge, verdict.accepts, verdict.undecided) == ("canary", False, False)
-    assert (verdict.playbook, verdict.candidate, verdict.production) == (NAME, 2, 1)
-
-
-async def test_a_good_candidate_gets_a_verdict_that_accepts_it() -> None:
-    deployment = await folded(await begun(outcomes(0.95, 0.9)))
-    (verdict,) = verdicts(deployment.log)
-    assert verdict.accepts
-    assert verdict.figures["candidate_callers"] + verdict.figures["control_callers"] == 150
-
-
 async def test_without_proof_nothing_is_decided_and_the_statistics_say_why() -> None:
     deployment = await folded(await begun(outcomes(0.95, 0.1, source="anybody")))
     assert verdicts(deployment.log) == []
@@ -89,17 +75,6 @@ async def test_a_service_killed_at_any_write_counts_each_caller_once_and_says_th
         said_of = {(each.candidate, each.accepts, each.reason) for each in verdicts(deployment.log)}
         assert len(said_of) == 1, f"killed at point {at}"
     assert deaths >= 5
-
-
-async def test_after_the_deadline_a_candidate_is_closed_though_nobody_told_of_a_run() -> None:
-    deployment = await begun([])
-    async with deployment.running([CONTROL]):
-        await deployment.until(lambda: CONTROL in deployment.accesses)
-        deployment.advance(DEADLINE_S)
-        await deployment.until(lambda: bool(verdicts(deployment.log)))
-    (verdict,) = verdicts(deployment.log)
-    assert (verdict.accepts, verdict.undecided) == (False, True)
-    assert verdict.reason.startswith("not decided by its deadline")
 
 
 async def test_what_a_candidate_that_is_over_was_said_of_decides_nothing() -> None:

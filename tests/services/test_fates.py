@@ -46,6 +46,7 @@ from support.failpoints.points import CrashFailpoint
 from support.failpoints.ports import FaultInjectingLog
 from support.ledger import NAME, dead_letters, outgoing, reflection
 from support.models import ModelClient, ScriptedModel, echo
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -196,9 +197,7 @@ class World:
             await asyncio.gather(task, return_exceptions=True)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
-            while not condition():
-                await asyncio.wait([asyncio.create_task(asyncio.sleep(0.002))])
+        await until(condition)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,17 +104,6 @@ async def test_a_rejected_entry_goes_and_the_rest_of_its_batch_is_the_next_candi
     assert await wrong_decisions(deployment) == []
 
 
-async def test_a_rejected_rewording_gives_back_the_words_with_all_who_confirmed_them_since() -> None:
-    deployment = deployment_with("approve")
-    await send(deployment, batch(1), approved(1, 0), update(2, add("lesson 1", "r-2")))
-    (known,) = latest(deployment.log).entries
-    await send(deployment, update(3, changed(OperationKind.UPDATE, BAD, "r-3", ids=(known.id,))))
-    await send(deployment, rejected(3, 1, entry_ids=[known.id]))
-    (kept,) = latest(deployment.log).entries
-    assert (kept.content, kept.evidence) == ("lesson 1", known.evidence)
-    assert "r-2" in kept.evidence
-
-
 async def test_a_rejection_that_names_nothing_means_the_whole_candidate() -> None:
     deployment = await waiting(add(GOOD, "r-2"), add(BAD, "r-3"))
     await send(deployment, rejected(2, 1))

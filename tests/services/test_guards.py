@@ -1,24 +1,18 @@
 """What nobody should have written, in every topic: it hurts only itself, and the next good record is processed."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from combee.control.controller import Controller
 from combee.core import identity
 from combee.core.gate.policy import GatePolicy
-from combee.core.sizing.policy import SizingPolicy
-from combee.ports import Outgoing, Record
+from combee.ports import Outgoing
 from combee.publish import publisher
 from combee.worker import manifest_cache
-from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
@@ -27,20 +21,15 @@ from combee_schemas.command import Command
 from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers
 from combee_schemas.digests import spread
 from combee_schemas.playbook import Playbook
-from combee_schemas.records import UNREAD_HEADER
 from combee_schemas.scan import Group, GroupMember, NodeResult, Partial, Update
 from combee_schemas.topics import TOPICS, AnyTopic
-from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment
+from support.everything import everything, learn
 from support.flat import flat
-from support.hostile import payloads
 from support.ledger import NAME, dead_letters, outgoing, reflection
 
 pytestmark = pytest.mark.usefixtures("quick_polls", "quick_publisher")
-
-EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
-KEYS = (b"guards/hostile", None, b"\xff\xfe", b"")
 BURIED: tuple[AnyTopic, ...] = (
     topics.TRACES,
     topics.REFLECTIONS,
@@ -56,89 +45,6 @@ BURIED: tuple[AnyTopic, ...] = (
 def quick_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an idle publisher look at what it holds at once."""
     monkeypatch.setattr(publisher, "POLL_S", 0.005)
-
-
-def foreign(topic: AnyTopic) -> Iterator[bytes]:
-    """Return good messages that do not belong into a topic."""
-    examples = {path.parts[-3]: path for path in sorted(EXAMPLES.glob("*/v1/*.msgpack"))}
-    for kind, path in examples.items():
-        if kind != topic.message.type:
-            yield path.read_bytes()
-
-
-def poisons(topic: AnyTopic, partitions: int) -> list[Outgoing]:
-    """Return every poison there is for a topic, over its partitions, under all kinds of keys."""
-    values = [*payloads(topic.message).values(), *foreign(topic)]
-    return [
-        Outgoing(topic=topic.name, key=KEYS[n % len(KEYS)], value=value, partition=n % partitions)
-        for n, value in enumerate(values)
-    ]
-
-
-@asynccontextmanager
-async def everything() -> AsyncIterator[Deployment]:
-    """Run all services, control too."""
-    deployment = Deployment(batch_size=5, fan_in=2, max_wait_s=5)
-    controller = Controller(deployment.log, deployment.clock, SizingPolicy())
-    control = together(
-        controller.session(asyncio.Event(), lambda: None),
-        controller.playbooks.view.run(),
-        controller.sizes.run(),
-    )
-    async with deployment.running():
-        task = asyncio.create_task(control)
-        try:
-            yield deployment
-            assert not task.done(), task.exception()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-
-async def learn(deployment: Deployment, first: int, count: int) -> None:
-    """Publish reflections and a trace, and wait until all of them are in the playbook and all is committed."""
-    before = ledger.applied(deployment.log)
-    trace = Trace(trace_id=f"t-{first}", playbook=NAME, task="a task", answer=f"answer {first}", success=True)
-    await deployment.log.produce(
-        *(outgoing(reflection(n)) for n in range(first, first + count)),
-        Outgoing(topic=topics.TRACES.name, key=b"t", value=encode(trace)),
-    )
-
-    def done() -> bool:
-        deployment.advance(1)  # windows that the controller made larger close by time
-        return ledger.applied(deployment.log) == before + count + 1 and not ledger.behind(deployment.log)
-
-    await deployment.until(done)
-
-
-def fingerprint(record: Record | Outgoing) -> tuple[str, bytes | None, str]:
-    return record.topic, record.key, sha256(record.value or b"").hexdigest()
-
-
-@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
-async def test_poison_hurts_only_itself(topic: AnyTopic) -> None:
-    async with everything() as deployment:
-        await learn(deployment, 0, 9)
-        sent = poisons(topic, await deployment.log.partitions(topic.name))
-        await deployment.log.produce(*sent)
-        await learn(deployment, 100, 9)
-    buried = Counter((one.origin_topic, one.key, one.sha256) for one in dead_letters(deployment.log))
-    if topic in BURIED:
-        readers = 2 if topic == topics.COMMANDS else 1  # each accounts for what it reads
-        assert buried == Counter({fingerprint(one): readers for one in sent})
-    else:
-        assert not buried
-
-
-@pytest.mark.parametrize("topic", BURIED, ids=lambda topic: topic.name)
-async def test_headers_without_a_value_stop_nobody(topic: AnyTopic) -> None:
-    poison = Outgoing(
-        topic=topic.name, value=b"\xc1", partition=0, headers=(("x", None), (UNREAD_HEADER, None))
-    )
-    async with everything() as deployment:
-        await deployment.log.produce(poison)
-        await learn(deployment, 0, 9)
-    assert {one.origin_topic for one in dead_letters(deployment.log)} == {topic.name}
 
 
 # ---- well-formed, but of batches that nobody cut
@@ -221,7 +127,8 @@ async def test_what_belongs_to_no_batch_holds_nothing_up(
     forged: Callable[[], Sequence[Outgoing]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifest_cache, "ARRIVES_S", 0.02)
-    async with everything() as deployment:
+    deployment = Deployment(batch_size=5, fan_in=2, max_wait_s=5)
+    async with everything(deployment):
         await learn(deployment, 0, 9)
         await deployment.log.produce(*forged())
         await learn(deployment, 100, 9)

@@ -1,15 +1,13 @@
 """Extreme numbers in what agents write, on the real services."""
 
-import asyncio
-
 import pytest
 
-from combee.inspection.live import Live
 from combee_schemas import topics
 from combee_schemas.records import Outgoing
 from combee_schemas.topics import TOPICS, AnyTopic
 from support import ledger
-from support.deployment import CONTROL, ROLES, Deployment
+from support.deployment import Deployment
+from support.everything import everything
 from support.hostile import body
 from support.ledger import NAME, outgoing, reflection
 from support.numbers import extreme_bodies
@@ -27,18 +25,10 @@ async def test_no_number_that_an_agent_may_write_ends_a_service(topic: AnyTopic)
         for _, fields in extreme_bodies(topic.message)
     ]
     deployment = Deployment(batch_size=5, max_wait_s=5)
-    live = Live(deployment.log, deployment.clock, batch_size=5)
-    live.look()
-    watching = asyncio.create_task(live.run())
-    try:
-        for first in (0, 100):  # and again after a restart
-            async with deployment.running((*ROLES, CONTROL)):
-                await deployment.log.produce(*sent, *(outgoing(reflection(first + n)) for n in range(4)))
-                await _learned(deployment, {f"r-{first + n}" for n in range(4)})
-        assert not watching.done()
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+    for first in (0, 100):  # and again after a restart
+        async with everything(deployment):
+            await deployment.log.produce(*sent, *(outgoing(reflection(first + n)) for n in range(4)))
+            await _learned(deployment, {f"r-{first + n}" for n in range(4)})
 
 
 async def _learned(deployment: Deployment, ids: set[str]) -> None:

@@ -66,17 +66,6 @@ async def test_a_service_stops_at_an_older_record_and_buries_none(role: str, top
     assert dead_letters(deployment.log) == []
 
 
-async def test_an_older_record_of_an_agent_is_a_dead_letter_and_its_neighbours_go_on() -> None:
-    deployment = Deployment(batch_size=1)
-    async with deployment.running():
-        await deployment.log.produce(of_tomorrow(topics.REFLECTIONS, -1), of_tomorrow(topics.TRACES, -1))
-        await deployment.log.produce(outgoing(reflection(1)))
-        await deployment.until(lambda: len(dead_letters(deployment.log)) == 2)
-        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
-    for letter in dead_letters(deployment.log):
-        assert "version 1; this process reads version 2 alone: upgrade what wrote it" in letter.reason
-
-
 RESTORED: list[tuple[str, AnyTopic]] = [
     ("shuffle", topics.BATCHES),
     ("publish", topics.PLAYBOOKS),

@@ -8,7 +8,6 @@ from combee.core.outcomes.fold import Fold
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.outcome import Figures, Outcome, OutcomeStatistics
-from combee_schemas.records import Outgoing
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import CONTROL, Deployment
@@ -110,23 +109,6 @@ async def test_without_what_was_said_before_a_restart_the_late_outcome_would_fin
     fold.take(1, Outcome(run_id="t", playbook=NAME, success=True))
     (found,) = fold.changed(0)
     assert found.unplaced == 1
-
-
-async def test_an_outcome_that_cannot_be_read_is_a_dead_letter_and_its_neighbours_count() -> None:
-    deployment = Deployment()
-    spoiled = [
-        Outgoing(topic=topics.OUTCOMES.name, key=NAME.encode(), value=value) for value in (b"\xc1", None, b"")
-    ]
-    foreign = Outgoing(
-        topic=topics.OUTCOMES.name, key=b"foreign", value=topics.OUTCOMES.record(outcome(9)).value
-    )
-    await deployment.log.produce(topics.OUTCOMES.record(outcome(1)), *spoiled, foreign)
-    await said(outcome(2), deployment=deployment)
-    found = await folded(deployment)
-    letters = ledger.dead_letters(found.log)
-    assert [letter.service for letter in letters] == ["control"] * 4
-    assert {letter.value for letter in letters} == {b"\xc1", None, b"", foreign.value}
-    assert statistics(found.log)[NAME].versions[0].figures.successes == 2
 
 
 async def test_two_processes_at_once_count_each_run_once() -> None:

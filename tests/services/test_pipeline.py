@@ -164,18 +164,6 @@ async def test_a_formula_sample_is_answered_and_reflected_on_without_its_formula
     assert "The answer is wrong" in asked[1].user
 
 
-async def test_a_batch_in_flight_holds_the_next_one_back_and_the_next_one_sees_its_version() -> None:
-    deployment = Deployment(batch_size=10)
-    deployment.model.gate.clear()
-    async with deployment.running():
-        await publish(deployment, *(reflection(n) for n in range(30)))
-        await deployment.until(lambda: deployment.model.calls == 3)
-        assert len(ledger.batches(deployment.log)) == 1
-        deployment.model.gate.set()
-        await settle(deployment, 30)
-    assert [batch.plan.base_version for batch in ledger.batches(deployment.log)] == [0, 1, 2]
-
-
 class SlowModel(ScriptedModel):
     """Answers after a number of turns that differs from call to call."""
 
@@ -256,27 +244,3 @@ async def test_after_offsets_were_set_back_the_next_manifest_lists_no_old_reflec
         await publish(deployment, *(reflection(n) for n in range(20, 30)))
         await settle(deployment, 30)
     assert ledger.batches(deployment.log)[-1].dropped == ()
-
-
-POISON = (b"\xc1random", None, b"\x80")
-
-
-@pytest.mark.parametrize("topic", topics.TOPICS, ids=lambda topic: topic.name)
-async def test_poisoned_records_in_any_topic_hurt_only_themselves(topic: AnyTopic) -> None:
-    deployment = Deployment(batch_size=10)
-    for partition in range(await deployment.log.partitions(topic.name)):
-        for key in (NAME.encode(), b"\xff", None):
-            await deployment.log.produce(
-                *(Outgoing(topic=topic.name, key=key, value=one, partition=partition) for one in POISON)
-            )
-        large = Outgoing(topic=topic.name, key=NAME.encode(), value=b"\x00" * 900_000, partition=partition)
-        await deployment.log.produce(large)
-    published = [reflection(n) for n in range(20)]
-    async with deployment.running():
-        await publish(deployment, *published[:10])
-        await settle(deployment, 10)
-    async with deployment.running():
-        await publish(deployment, *published[10:])
-        await settle(deployment, 20)
-    ledger.check(deployment.log, {NAME: published})
-    assert learned(deployment) == lessons(range(20))

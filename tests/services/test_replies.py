@@ -15,24 +15,13 @@ from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 from combee_schemas.scan import Partial, Update
 from support import ledger
-from support.deployment import Deployment
+from support.deployment import Deployment, one_batch
 from support.hostile import FATES, REPLIES, TEXTS, Fate
-from support.ledger import NAME, batch_of, dead_letters, lessons, outgoing, reflection
-from support.models import Answer, ScriptedModel, echo, is_combine, items
+from support.ledger import NAME, batch_of, dead_letters, lessons, reflection
+from support.models import Answer, echo, is_combine, items
 
 COUNT = 9
 ALL = lessons(range(COUNT))
-
-
-async def one_batch(answer: Answer, **settings: Any) -> Deployment:
-    """Run one batch of three groups and a root to its version; nothing may be lost."""
-    deployment = Deployment(model=ScriptedModel(answer), budget_tokens=10**6, batch_size=COUNT, **settings)
-    async with deployment.running():
-        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-        await deployment.until(lambda: not ledger.behind(deployment.log))
-    ledger.check(deployment.log, {NAME: [reflection(n) for n in range(COUNT)]})
-    return deployment
 
 
 def learned(deployment: Deployment) -> set[str]:

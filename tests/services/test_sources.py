@@ -143,30 +143,6 @@ async def test_where_rights_let_one_source_write_its_name_is_proven() -> None:
     assert {entry.sources for entry in ledger.latest(deployment.log).entries} == {("shop",)}
 
 
-async def test_the_settings_of_sources_stand_in_the_manifest() -> None:
-    rules = {
-        "source_share": 0.5,
-        "source_operations": 7,
-        "new_source_batches": 3,
-        "propose_flagged": True,
-    }
-    found = await learned([teaching(1)], **rules)
-    settings = ledger.batches(found.log)[0].plan.settings
-    assert settings.sources == "proven"
-    assert {name: getattr(settings, name) for name in rules} == rules
-    assert settings.probation is not None
-
-
-async def test_without_a_rule_a_manifest_is_as_ever() -> None:
-    deployment = Deployment(batch_size=1)
-    async with deployment.running():
-        await deployment.log.produce(teaching(1))
-        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
-    written = ledger.batches(deployment.log)[0].plan.settings.model_dump()
-    rules = {"sources", "source_share", "source_operations", "new_source_batches", "propose_flagged"}
-    assert not rules & written.keys()
-
-
 # ---- shares of a batch
 
 

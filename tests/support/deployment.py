@@ -26,8 +26,8 @@ from combee_schemas import topics
 from support.clock import ManualClock
 from support.failpoints.points import CrashFailpoint
 from support.failpoints.ports import FaultInjectingLog
-from support.ledger import records
-from support.models import ModelClient, ScriptedModel
+from support.ledger import NAME, behind, check, outgoing, records, reflection, versions
+from support.models import Answer, ModelClient, ScriptedModel
 from support.observed import Accesses, ObservedLog
 
 DEADLINE_S = 10.0
@@ -191,3 +191,16 @@ async def answered_again(deployment: Deployment) -> None:
                 committed.get("scan", {}).get(source, -1) >= offset for source, offset in before.items()
             )
         )
+
+
+async def one_batch(model: Answer | ScriptedModel, count: int = 9, **settings: Any) -> Deployment:
+    """Run one batch (by default three groups and a root) to its version; nothing may be lost."""
+    model = model if isinstance(model, ScriptedModel) else ScriptedModel(model)
+    deployment = Deployment(**{"model": model, "budget_tokens": 10**6, "batch_size": count, **settings})
+    published = [reflection(n) for n in range(count)]
+    async with deployment.running():
+        await deployment.log.produce(*map(outgoing, published))
+        await deployment.until(lambda: bool(versions(deployment.log)))
+        await deployment.until(lambda: not behind(deployment.log))
+    check(deployment.log, {NAME: published})
+    return deployment

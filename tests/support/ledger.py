@@ -9,7 +9,7 @@ from combee.adapters.memory import MemoryLog
 from combee.core.batching import tree
 from combee.core.batching.plan import deal_batch
 from combee.core.identity import node_id
-from combee.ports import Outgoing, Record
+from combee.ports import Log, Outgoing, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
@@ -50,6 +50,14 @@ def records(log: MemoryLog, topic: AnyTopic) -> list[Record]:
         for partition in log._store.partitions(topic.name)
         for r in partition.records(partition.first, partition.stable)
     ]
+
+
+async def read_all(log: Log, topic: AnyTopic) -> list[Record]:
+    """Return every committed record of a topic on any log, partition by partition."""
+    sources = [
+        TopicPartition(topic=topic.name, partition=at) for at in range(await log.partitions(topic.name))
+    ]
+    return [record for source in sources async for record in log.read(source, 0)]
 
 
 def messages(log: MemoryLog, topic: AnyTopic, kind: type[M]) -> list[M]:

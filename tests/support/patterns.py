@@ -4,8 +4,9 @@ import ast
 import importlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from re import _constants as ops
 from re import _parser as parser
@@ -50,33 +51,36 @@ def uses(roots: Iterable[Path], examples: Mapping[str, tuple[str, Sequence[str]]
     LookupError
         If such a pattern has no example.
     """
-    trees = {
-        ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
-            path.read_text()
-        )
+    texts = {
+        ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path.read_text()
         for root in roots
         for path in sorted(root.rglob("*.py"))
     }
-    methods = _methods(trees)
     modes: defaultdict[re.Pattern[str], set[str]] = defaultdict(set)
     places: dict[re.Pattern[str], str] = {}
-    for name, tree in trees.items():
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_call(node)]
+    held: list[tuple[str, object, re.Pattern[str]]] = []
+    for name in (name for name, text in texts.items() if "re." in text):
+        calls = [node for node in _nodes(texts[name]) if isinstance(node, ast.Call) and _is_call(node)]
         if not calls:
             continue
         module = importlib.import_module(name)
         for call in calls:
             function = call.func.attr  # type: ignore[attr-defined]
             key = f"{name}: {ast.unparse(call.args[0])}"
-            method, texts = examples.get(key, (function, None))
-            for pattern in _evaluated(call, module, key, texts):
+            method, given = examples.get(key, (function, None))
+            for pattern in _evaluated(call, module, key, given):
                 places.setdefault(pattern, name)
                 modes[pattern] |= set() if method == "compile" else {method}
         for variable, value in vars(module).items():
             for pattern in _held(value):
                 if isinstance(pattern.pattern, str):
                     places.setdefault(pattern, name)
-                    modes[pattern] |= methods[variable] if pattern is value else {"search"}
+                    held.append((variable, value, pattern))
+    methods = _methods(texts.values(), {variable for variable, _, _ in held})
+    for variable, value, pattern in held:
+        modes[pattern] |= methods[variable] if pattern is value else {"search"}
     return [
         Use(places[pattern], pattern, bool(methods_used) and methods_used <= ANCHORED)
         for pattern, methods_used in modes.items()
@@ -92,18 +96,23 @@ def _is_call(node: ast.Call) -> bool:
     )
 
 
-def _methods(trees: Mapping[str, ast.Module]) -> defaultdict[str, set[str]]:
+@cache
+def _nodes(text: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(text)))
+
+
+def _methods(texts: Iterable[str], variables: Collection[str]) -> defaultdict[str, set[str]]:
     """Return what is called on variables of a name, in whichever module; ``search`` where one is handed on."""
+    mentions = re.compile(rf"\b(?:{'|'.join(sorted(variables))})\b")
     methods: defaultdict[str, set[str]] = defaultdict(set)
-    for tree in trees.values():
+    for nodes in map(_nodes, filter(mentions.search, texts)):
         called = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in CALLS:
-                methods[node.value.id].add(node.attr)
-                called.add(id(node.value))
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                called.add(id(node.value))  # such as its text
-        for node in ast.walk(tree):
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                called.add(id(node.value))  # also where it is its text
+                if node.attr in CALLS:
+                    methods[node.value.id].add(node.attr)
+        for node in nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in called:
                 methods[node.id].add("search")
     return methods

@@ -12,7 +12,7 @@ from combee_schemas.base import Usage
 from combee_schemas.command import Command
 from combee_schemas.plan import CloseReason, Plan, PlanSettings
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
-from combee_schemas.scan import NodeResult, Operation, OperationKind, Seen, Update
+from combee_schemas.scan import Known, NodeResult, Operation, OperationKind, Seen, Update
 from support.flat import flat
 
 ADD, UPDATE, MERGE, REMOVE = (
@@ -120,9 +120,10 @@ def update_of(
     operations: Sequence[Operation],
     reflections: Sequence[Seen],
     reason: CloseReason = "size",
+    known: Sequence[Known] = (),
     **settings: Any,
 ) -> Update:
-    """Return what the next batch of a playbook made of these reflections; only proven sources count."""
+    """Return what the next batch of a playbook made of these reflections; only proven sources count by default."""
     sequence = current.batch_sequence + 1
     plan = Plan(
         batch_id=f"b-{sequence}",
@@ -135,7 +136,9 @@ def update_of(
         reflections=max(1, len(reflections)),
         reason=reason,
     )
-    result = NodeResult(status="ok", operations=tuple(operations), seen=tuple(reflections))
+    result = NodeResult(
+        status="ok", operations=tuple(operations), seen=tuple(reflections), known=tuple(known)
+    )
     return Update(plan=plan, node_id="n", result=result)
 
 

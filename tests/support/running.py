@@ -15,16 +15,18 @@ from combee.adapters.kafka import KafkaLog
 from combee.cli.learn.learning import Learning
 from combee.clock import SystemClock
 from combee.core.identity import reflection_id
+from combee.core.ledger import LedgerReport
+from combee.inspection.audit import audit
 from combee.inspection.lag import INPUTS, backlog
 from combee.local.stack import StackOptions, stack
 from combee.local.supervisor import Supervisor
-from combee.ports import TopicPartition
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.base import Message
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 from combee_sim.family.family import questions
 from support.forked import ForkingSupervisor
+from support.ledger import read_all
 
 PLAYBOOK = "tests/kill"
 MODEL_TIMEOUT_S = 5.0
@@ -53,11 +55,7 @@ class Running:
         return _repeats(call for call in self.calls() if call["outcome"] == "ok")
 
     async def messages(self, topic: AnyTopic) -> list[Message]:
-        messages: list[Message] = []
-        for number in range(await self.log.partitions(topic.name)):
-            source = TopicPartition(topic=topic.name, partition=number)
-            messages += [topic.read(record) async for record in self.log.read(source, 0)]
-        return messages
+        return [topic.read(record) for record in await read_all(self.log, topic)]
 
 
 def _repeats(calls: Iterable[Mapping[str, Any]]) -> int:
@@ -87,8 +85,6 @@ async def running_stack(
     loaded = load_settings(
         bootstrap_servers=bootstrap_servers, topic_prefix=prefix, model="simulated", **chosen
     )
-    connected = backends.connection(loaded, bootstrap_servers)
-    await backends.create_topics(loaded, connected)
     call_log = folder / "calls.jsonl"
     options = StackOptions(
         settings=loaded,
@@ -100,12 +96,37 @@ async def running_stack(
         roles=tuple(roles),
         sim_arguments=("--latency", latency, "--call-log", str(call_log), *sim_arguments),
     )
-    log = KafkaLog(connected)
+    async with (
+        created(loaded, bootstrap_servers) as log,
+        stack(options, supervise=ForkingSupervisor) as supervisor,
+    ):
+        yield Running(settings=loaded, log=log, supervisor=supervisor, call_log=call_log)
+
+
+@asynccontextmanager
+async def opened(settings: Settings, bootstrap_servers: str) -> AsyncIterator[KafkaLog]:
+    """Yield the log under a prefix, and close it."""
+    log = KafkaLog(backends.connection(settings, bootstrap_servers))
     try:
-        async with stack(options, supervise=ForkingSupervisor) as supervisor:
-            yield Running(settings=loaded, log=log, supervisor=supervisor, call_log=call_log)
+        yield log
     finally:
         await log.close()
+
+
+@asynccontextmanager
+async def created(settings: Settings, bootstrap_servers: str) -> AsyncIterator[KafkaLog]:
+    """Create the topics that are missing under a prefix, and yield its log."""
+    await backends.create_topics(settings, backends.connection(settings, bootstrap_servers))
+    async with opened(settings, bootstrap_servers) as log:
+        yield log
+
+
+async def until_applied(log: KafkaLog, count: int, within_s: float = 90.0) -> LedgerReport:
+    """Wait until so many reflections are in playbooks."""
+    async with asyncio.timeout(within_s):
+        while (report := await audit(log)).applied < count:  # noqa: ASYNC110 - the topics are all there is
+            await asyncio.sleep(0.2)
+    return report
 
 
 async def nothing_waits(log: KafkaLog, within_s: float) -> None:

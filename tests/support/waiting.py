@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 
 DEADLINE_S = 20.0
-LOOK_EVERY_S = 0.005
+LOOK_EVERY_S = 0.002
 LOOK_SELDOM_S = 0.2
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = DEADLINE_S, what: str = "this") -> None:
+async def until(condition: Callable[[], object], timeout_s: float = DEADLINE_S, what: str = "this") -> None:
     """Wait until a condition of any kind holds; fail at the deadline, and say what was missing."""
     try:
         async with asyncio.timeout(timeout_s):

@@ -8,11 +8,9 @@ import structlog
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
-from combee.ports import TopicPartition
 from combee_schemas import topics
-from combee_schemas.codec import decode
-from combee_schemas.command import Command
 from support.gateway import ADMIN, CONFIGURED, READER, asked, bearer, published, publishing, served, version
+from support.ledger import read_all
 from support.waiting import until
 
 PATH = "/v1/playbooks/support/refunds"
@@ -84,14 +82,7 @@ async def test_a_command_and_the_version_and_label_it_makes_say_whose_key_it_was
         label = gateway.context.labels.get("support/refunds#production")
         assert label is not None
         assert label.issued_by == "key:operators"
-        partitions = await gateway.log.ends(topics.COMMANDS.name)
-        commands = [
-            decode(record.value or b"", Command)
-            for partition in partitions
-            async for record in gateway.log.read(
-                TopicPartition(topic=topics.COMMANDS.name, partition=partition), 0
-            )
-        ]
+        commands = [topics.COMMANDS.read(record) for record in await read_all(gateway.log, topics.COMMANDS)]
     assert [one.issued_by for one in commands] == ["key:operators"] * 2
 
 

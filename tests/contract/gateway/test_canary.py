@@ -9,12 +9,13 @@ from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.core.gate.canary import place_of, version_for
 from combee.core.gate.policy import CanaryPolicy
-from combee.ports import Log, TopicPartition
+from combee.ports import Log
 from combee.sdk import AsyncClient
 from combee.sdk.reading import PlaybookRef
 from combee_schemas import topics
 from combee_schemas.playbook import Label
 from support.gateway import Asked, Stream, asked, published, served, version
+from support.ledger import read_all
 from support.waiting import until
 
 NAME = "support/refunds"
@@ -74,15 +75,10 @@ async def test_what_an_outcome_says_of_its_place_is_kept() -> None:
         assert (await gateway.client.post("/v1/outcomes", json=said)).status_code == 202
         wrong = {**said, "shown": {"version": 2, "canary": "anything"}}
         assert (await gateway.client.post("/v1/outcomes", json=wrong)).status_code == 422
-        async for record in gateway.log.read(await _home(gateway.log), 0):
-            shown = topics.OUTCOMES.read(record).shown
-            assert shown is not None
-            assert shown.canary == place
-
-
-async def _home(log: Log) -> TopicPartition:
-    number = await log.partition_for(topics.OUTCOMES.name, NAME.encode())
-    return TopicPartition(topic=topics.OUTCOMES.name, partition=number)
+        (record,) = await read_all(gateway.log, topics.OUTCOMES)
+        shown = topics.OUTCOMES.read(record).shown
+        assert shown is not None
+        assert shown.canary == place
 
 
 async def test_how_far_a_canary_is_stands_with_the_outcomes() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from combee_schemas.plan import Branch, BranchSettings
-from combee_schemas.playbook import Entry, Playbook
 from support.gateway import Asked, asked, publishing, version
 
 PATH = "/v1/playbooks/support/refunds"
@@ -44,59 +43,6 @@ async def test_a_person_keeps_what_is_only_proposed() -> None:
         assert not (await done(gateway, "keep", entry_ids=["misc-00001"]))["changed"]
         unknown = await gateway.client.post(f"{PATH}/keep", json={"entry_ids": ["misc-00002"]})
         assert unknown.status_code == 404
-
-
-async def test_a_playbook_lives_by_commands() -> None:
-    async with running() as gateway:
-        assert (await done(gateway, "import", text=ACE, format="ace"))["version"] == 1
-        again = await done(gateway, "import", text=ACE, format="ace")
-        assert (again["version"], again["changed"]) == (1, False)
-
-        text = (await gateway.client.get(f"{PATH}?format=md")).text
-        edited = text.replace("ask for the receipt", "ask for the date")
-        assert (await done(gateway, "edit", text=edited))["version"] == 2
-        assert await content(gateway) == ["ask for the date"]
-
-        assert (await done(gateway, "promote", label="production", version=1))["version"] == 1
-        assert await content(gateway, "?label=production") == ["ask for the receipt"]
-        assert not (await done(gateway, "promote", label="production", version=1))["changed"]
-
-        assert (await done(gateway, "rollback", version=1))["version"] == 3
-        assert await content(gateway) == ["ask for the receipt"]
-
-        lesson = {"reflection_id": "r1", "playbook": "support/refunds", "key_insight": "check the date"}
-        assert (await gateway.client.post("/v1/reflections", json=lesson)).status_code == 202
-        assert (await done(gateway, "revoke", reflection_ids=["r1"]))["version"] == 4
-        deleted = await done(gateway, "delete")
-        assert deleted["version"] == 5
-        assert (await gateway.client.get(PATH)).status_code == 404
-        assert (await gateway.client.post(f"{PATH}/delete", json={})).status_code == 404
-        assert (await done(gateway, "rollback", version=2))["version"] == 6
-        assert await content(gateway) == ["ask for the date"]
-
-
-async def test_revoke_refuses_unknown_ids_and_names_the_labels_that_still_serve_the_text() -> None:
-    entry = Entry(id="misc-1", section="OTHERS", content="bad advice", evidence=("r1",), evidence_count=1)
-    text = Playbook(name="support/refunds", version=1, entries=(entry,)).model_dump_json()
-    async with running() as gateway:
-        await done(gateway, "import", text=text, format="json")
-        await done(gateway, "promote", label="production", version=1)
-        answer = await gateway.client.post(f"{PATH}/revoke", json={"reflection_ids": ["r1", "r2"]})
-        assert (answer.status_code, answer.json()["detail"]) == (404, "support/refunds has no reflection r2")
-        made = await done(gateway, "revoke", reflection_ids=["r1"])
-        again = await done(gateway, "revoke", reflection_ids=["r1"])
-        assert (made["version"], made["changed"], made["labels"]) == (2, True, {"production": 1})
-        assert (again["version"], again["changed"], again["labels"]) == (2, False, {"production": 1})
-        await done(gateway, "promote", label="production")
-        assert (await done(gateway, "revoke", reflection_ids=["r1"]))["labels"] == {}
-
-
-async def test_a_repeat_under_the_same_id_has_no_second_effect() -> None:
-    async with running() as gateway:
-        first = await done(gateway, "import", text=ACE, format="ace", command_id="mine")
-        again = await done(gateway, "import", text=ACE + "more\n", format="ace", command_id="mine")
-        assert (first["version"], again["version"], again["changed"]) == (1, 1, False)
-        assert await content(gateway) == ["ask for the receipt"]
 
 
 async def test_a_command_without_waiting_is_acknowledged() -> None:
@@ -159,18 +105,6 @@ async def test_a_name_that_no_branch_has_is_refused_by_the_document(branch: str)
             409,
             "support/refunds@x is a branch itself: make the branch of support/refunds",
         )
-
-
-async def test_what_publish_refuses_is_told_to_who_waits() -> None:
-    async with running() as gateway:
-        await done(gateway, "import", text=ACE, format="ace")
-        text = (await gateway.client.get(f"{PATH}?format=md")).text
-        await done(gateway, "edit", text=text.replace("receipt", "date"))
-        answer = await gateway.client.post(
-            f"{PATH}/edit?wait_s=10", json={"text": text.replace("receipt", "name"), "version": 1}
-        )
-        assert answer.status_code == 409
-        assert "changed since version 1" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

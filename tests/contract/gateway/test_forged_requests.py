@@ -8,11 +8,11 @@ from combee.gateway.access.keys import Caller
 from combee.gateway.access.sessions import LINK_MS, SESSION_MS, Sessions
 from combee.gateway.endpoints.sessions import COOKIE, LINKS, OPEN, SESSIONS
 from combee.local.admin_key import admin_key
-from combee.ports import TopicPartition
 from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Label
 from support.gateway import Asked, asked, bearer, version
+from support.ledger import read_all
 from support.rows import each_row
 from support.waiting import until
 
@@ -105,13 +105,7 @@ async def test_with_a_key_for_commands_reading_and_publishing_stay_as_they_were(
         claimed = {**LESSON, "key_insight": "Mine.", "source": {"name": "key:admin", "proven": "gateway"}}
         await client.post("/v1/reflections", json=claimed)
         await client.post("/v1/reflections", json={**LESSON, "key_insight": "Its."}, headers=bearer(KEY))
-        proofs = [
-            record.headers
-            for number in range(await gateway.log.partitions(topics.REFLECTIONS.name))
-            async for record in gateway.log.read(
-                TopicPartition(topic=topics.REFLECTIONS.name, partition=number), 0
-            )
-        ]
+        proofs = [record.headers for record in await read_all(gateway.log, topics.REFLECTIONS)]
         assert sorted(map(len, proofs)) == [0, 0, 1], "only what came with a key is vouched for"
 
 

@@ -2,21 +2,17 @@
 
 import pytest
 
-from combee.ports import TopicPartition
 from combee_schemas import topics
 from combee_schemas.outcome import Figures, Outcome, OutcomeStatistics, VersionOutcomes
 from support.gateway import CONFIGURED, READER, WRITER, Asked, asked, bearer, version
+from support.ledger import read_all
 
 NAME = "support/refunds"
 OUTCOME = {"run_id": "t1", "playbook": NAME, "success": True, "shown": {"version": 2}}
 
 
 async def written(gateway: Asked) -> list[Outcome]:
-    return [
-        topics.OUTCOMES.read(record)
-        for number in range(await gateway.log.partitions(topics.OUTCOMES.name))
-        async for record in gateway.log.read(TopicPartition(topic=topics.OUTCOMES.name, partition=number), 0)
-    ]
+    return [topics.OUTCOMES.read(record) for record in await read_all(gateway.log, topics.OUTCOMES)]
 
 
 async def test_outcomes_are_acknowledged_and_a_run_may_have_several() -> None:

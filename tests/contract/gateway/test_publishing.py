@@ -11,13 +11,14 @@ from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.core.playbook.lines import content_digest
 from combee.gateway.endpoints import publishing
-from combee.ports import Outgoing, TopicPartition, TransientError
+from combee.ports import Outgoing, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 from support.gateway import Asked, asked, published, version
+from support.ledger import read_all
 from support.shown import ROOT
 from support.waiting import until
 
@@ -48,11 +49,7 @@ class Gate(MemoryLog):
 
 
 async def written(gateway: Asked, topic: AnyTopic) -> list[Any]:
-    found = []
-    for number in range(await gateway.log.partitions(topic.name)):
-        source = TopicPartition(topic=topic.name, partition=number)
-        found += [topic.read(record) async for record in gateway.log.read(source, 0)]
-    return found
+    return [topic.read(record) for record in await read_all(gateway.log, topic)]
 
 
 async def test_what_is_sent_is_written_as_it_is_and_keyed_as_the_map_says() -> None:

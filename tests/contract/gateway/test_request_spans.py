@@ -13,14 +13,13 @@ from combee.clock import SystemClock
 from combee.core.redact import redacted
 from combee.gateway.app import build
 from combee.gateway.context import Context
-from combee.ports import TopicPartition
 from combee.sdk import AsyncClient
 from combee.telemetry.counted import CountedLog
 from combee.telemetry.telemetry import Telemetry
 from combee_schemas import topics
-from combee_schemas.records import Record
 from combee_schemas.trace_context import context_of
 from support.gateway import asked, served
+from support.ledger import read_all
 
 NAME = "support/refunds"
 
@@ -49,12 +48,6 @@ def traced() -> Traced:
     return Traced()
 
 
-async def reflections(log: MemoryLog) -> list[Record]:
-    name = topics.REFLECTIONS.name
-    sources = [TopicPartition(topic=name, partition=at) for at in range(await log.partitions(name))]
-    return [record for source in sources async for record in log.read(source, 0)]
-
-
 async def test_one_trace_leads_from_the_agent_through_the_gateway_into_the_log(traced: Traced) -> None:
     log = MemoryLog(SystemClock())
     seen = CountedLog(log, lambda _: None, traced.telemetry.tracing)
@@ -65,7 +58,7 @@ async def test_one_trace_leads_from_the_agent_through_the_gateway_into_the_log(t
     (request,) = [span for span in traced.requests() if span.name == "POST"]
     assert request.parent is not None
     assert request.parent.span_id == run.get_span_context().span_id
-    (record,) = await reflections(log)
+    (record,) = await read_all(log, topics.REFLECTIONS)
     context = context_of(record)
     assert context is not None
     assert (int(context.trace_id, 16), int(context.span_id, 16)) == (

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from combee.core.sources import KnownSources, with_secret
-from combee.ports import Record, TopicPartition
+from combee.ports import Record
 from combee.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Source
-from combee_schemas.topics import AnyTopic
 from support import ledger
 from support.deployment import Deployment
-from support.gateway import CONFIGURED, KEYS, WRITER, Asked, asked, bearer
+from support.gateway import CONFIGURED, KEYS, WRITER, asked, bearer
+from support.ledger import read_all
 
 SERVICES, OTHER = "what the services share", "o" * 24
 LESSON = {"playbook": "support/refunds", "key_insight": "check the date"}
@@ -23,14 +23,6 @@ def sources_file(folder: Path) -> Path:
     path = folder / "sources.toml"
     path.write_text(f'services_secret = "{SERVICES}"\n')
     return path
-
-
-async def written(gateway: Asked, topic: AnyTopic) -> list[Record]:
-    found: list[Record] = []
-    for number in range(await gateway.log.partitions(topic.name)):
-        source = TopicPartition(topic=topic.name, partition=number)
-        found += [record async for record in gateway.log.read(source, 0)]
-    return found
 
 
 def proven(record: Record) -> Source | None:
@@ -54,7 +46,7 @@ async def test_a_key_s_name_is_the_source_and_it_is_proven_to_the_services(tmp_p
         records = [
             record
             for topic in (topics.REFLECTIONS, topics.TRACES, topics.OUTCOMES)
-            for record in await written(gateway, topic)
+            for record in await read_all(gateway.log, topic)
         ]
     assert [proven(record) for record in records] == [Source(name="key:agents", proven="gateway")] * 3
 
@@ -62,7 +54,7 @@ async def test_a_key_s_name_is_the_source_and_it_is_proven_to_the_services(tmp_p
 async def test_without_the_services_secret_the_key_s_name_is_a_claim() -> None:
     async with asked(**CONFIGURED, key=WRITER) as gateway:
         await gateway.client.post("/v1/reflections", json=LESSON)
-        (record,) = await written(gateway, topics.REFLECTIONS)
+        (record,) = await read_all(gateway.log, topics.REFLECTIONS)
     assert (topics.REFLECTIONS.read(record).source, record.headers) == (Source(name="key:agents"), ())
 
 
@@ -81,7 +73,7 @@ async def test_where_there_are_no_keys_a_name_stays_as_it_was_declared(tmp_path:
         await gateway.client.post(
             "/v1/reflections", json={**LESSON, "source": {"name": "shop", "proven": "key"}}
         )
-        (record,) = await written(gateway, topics.REFLECTIONS)
+        (record,) = await read_all(gateway.log, topics.REFLECTIONS)
     assert proven(record) == Source(name="shop")
 
 

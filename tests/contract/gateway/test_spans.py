@@ -24,11 +24,11 @@ from combee.gateway.access.keys import ANYBODY
 from combee.gateway.endpoints import spans
 from combee.gateway.endpoints.spans import Receiver
 from combee.gateway.otlp import decoded
-from combee.ports import Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.trace import Trace
 from combee_schemas.trace_context import SCOPE, TraceContext, context_of
 from support.gateway import CONFIGURED, READER, WRITER, Asked, asked, bearer, served
+from support.ledger import read_all
 from support.waiting import until
 
 PATH = "/v1/otlp/v1/traces"
@@ -38,14 +38,8 @@ ANSWER = [{"role": "assistant", "parts": [{"type": "text", "content": "Refunded 
 TRACE_ID, AGENT_ID, CALL_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
 
 
-async def records(log: MemoryLog) -> list[Record]:
-    name = topics.TRACES.name
-    sources = [TopicPartition(topic=name, partition=at) for at in range(await log.partitions(name))]
-    return [record for source in sources async for record in log.read(source, 0)]
-
-
 async def traces(log: MemoryLog) -> list[Trace]:
-    return [topics.TRACES.read(record) for record in await records(log)]
+    return [topics.TRACES.read(record) for record in await read_all(log, topics.TRACES)]
 
 
 @contextmanager
@@ -155,7 +149,7 @@ async def test_json_has_hexadecimal_ids_and_pieces_make_one_trace_however_often_
 async def test_a_trace_names_the_span_of_the_run_that_it_was_made_of() -> None:
     async with asked(log := MemoryLog(SystemClock())) as gateway:
         await send(gateway, CALL, AGENT)
-        assert [context_of(record) for record in await records(log)] == [
+        assert [context_of(record) for record in await read_all(log, topics.TRACES)] == [
             TraceContext(f"00-{TRACE_ID}-{AGENT_ID}-01")
         ]
 

@@ -10,12 +10,13 @@ from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.integrations.mcp.deployment import GatewayDeployment, key_of
 from combee.integrations.mcp.tools import TOOLS
-from combee.ports import CombeeError, FatalError, PoisonError, TopicPartition, TransientError
+from combee.ports import CombeeError, FatalError, PoisonError, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.playbook import Change
 from combee_schemas.topics import Topic
 from support.gateway import ADMIN, CONFIGURED, READER, WRITER, labelled, published, served, version
+from support.ledger import read_all
 from support.waiting import until
 
 M = TypeVar("M", bound=Message)
@@ -66,8 +67,7 @@ async def refused(address: str, key: str | None, tool: str, **arguments: Any) ->
 
 
 async def sent(log: MemoryLog, topic: Topic[M]) -> list[M]:
-    source = TopicPartition(topic=topic.name, partition=0)
-    return [topic.read(record) async for record in log.read(source, 0)]
+    return [topic.read(record) for record in await read_all(log, topic)]
 
 
 async def test_a_playbook_is_read_as_a_prompt_that_its_own_text_cannot_leave(address: str) -> None:

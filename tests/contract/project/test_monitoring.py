@@ -88,9 +88,3 @@ def test_panels_have_numbers_of_their_own_and_lie_beside_one_another() -> None:
     assert max(x for x, _ in cells) < 24
     assert len({panel["id"] for panel in panels()}) == len(panels())
     assert [panel["title"] for panel in panels() if not panel["targets"]] == []
-
-
-def test_files_are_where_the_documents_say() -> None:
-    page = (shown.ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
-    for file in (monitoring.ALERTS, monitoring.DASHBOARD):
-        assert str(file.relative_to(shown.ROOT)) in page

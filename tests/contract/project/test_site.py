@@ -64,11 +64,3 @@ def test_a_dead_link_fails_the_build(tmp_path: Path, link: str) -> None:
     done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
     assert done.returncode != 0
     assert link.removeprefix("index.md") in done.stderr
-
-
-def test_a_page_without_dead_links_builds(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "index.md").write_text("# Here\n\n[there](#here)\n")
-    (tmp_path / "mkdocs.yml").write_text(PLAIN.format(config=ROOT / "mkdocs.yml"))
-    done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
-    assert done.returncode == 0, done.stderr

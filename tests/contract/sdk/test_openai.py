@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -83,25 +84,6 @@ async def test_a_plain_client_is_shown_the_playbook_and_recorded(
     assert len({messages[0]["content"] for messages in sent}) == 1
 
 
-async def test_an_async_client_is_shown_the_playbook_and_recorded(
-    server: FakeOpenAI, memory: MemoryTransport
-) -> None:
-    server.will(says("2"), sends(streamed("tw", "o"), EVENTS))
-    async with (
-        AsyncClient(transport=lambda: memory) as combee,
-        AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
-    ):
-        await combee.ready(timeout_s=30)
-        wrapped = wrap_openai(openai, playbook=NAME, combee=combee)
-        answer = await wrapped.chat.completions.create(model="m", messages=ASKED)
-        assert answer.choices[0].message.content == "2"
-        pieces: Any = await wrapped.chat.completions.create(model="m", messages=ASKED, stream=True)
-        async with pieces as stream:
-            assert [one.choices[0].delta.content async for one in stream] == ["tw", "o"]
-    assert [one.answer for one in memory.traces] == ["2", "two"]
-    assert all("be exact" in exchange.body["messages"][0]["content"] for exchange in server.seen)
-
-
 def response(text: str) -> dict[str, Any]:
     """Return a whole response as the library reads it."""
     said = {"type": "output_text", "text": text, "annotations": []}
@@ -134,29 +116,6 @@ def response_events(text: str) -> bytes:
     ]
     numbered = (one | {"sequence_number": number} for number, one in enumerate(told))
     return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in numbered).encode()
-
-
-async def test_responses_are_shown_the_playbook_and_recorded(
-    server: FakeOpenAI, memory: MemoryTransport
-) -> None:
-    server.will(sends(json.dumps(response("2")).encode()), sends(response_events("two"), EVENTS))
-    async with (
-        AsyncClient(transport=lambda: memory) as combee,
-        AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
-    ):
-        await combee.ready(timeout_s=30)
-        wrapped = wrap_openai(openai, playbook=NAME, combee=combee)
-        answer = await wrapped.responses.create(model="m", input="what is 1 + 1?")
-        assert answer.output_text == "2"
-        with_items: Any = ASKED
-        async for event in await wrapped.responses.create(model="m", input=with_items, stream=True):
-            assert event.type.startswith("response.")
-    assert [(one.task, one.answer) for one in memory.traces] == [
-        ("what is 1 + 1?", "2"),
-        ("what is 1 + 1?", "two"),
-    ]
-    assert all(one.metadata["gen_ai.usage.output_tokens"] == "3" for one in memory.traces)
-    assert all("be exact" in exchange.body["instructions"] for exchange in server.seen)
 
 
 # ---- every helper of the library
@@ -309,8 +268,27 @@ async def test_every_helper_of_a_plain_client_is_shown_the_playbook_and_recorded
     check(server, memory)
 
 
+@asynccontextmanager
+async def both(server: FakeOpenAI, memory: MemoryTransport) -> AsyncIterator[tuple[AsyncClient, AsyncOpenAI]]:
+    async with (
+        AsyncClient(transport=lambda: memory) as combee,
+        AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
+    ):
+        await combee.ready(timeout_s=30)
+        yield combee, openai
+
+
 async def async_said(pieces: Any) -> str:
     return "".join([piece.choices[0].delta.content or "" async for piece in pieces])
+
+
+async def async_streamed(client: Any) -> Any:
+    return await async_said(await client.chat.completions.create(**CALL, stream=True))
+
+
+async def async_responses(client: Any) -> Any:
+    events = await client.responses.create(model="m", input=ASKED, stream=True)
+    return deltas([event async for event in events])
 
 
 async def async_raw(client: Any) -> Any:
@@ -366,6 +344,8 @@ async def async_response_raw(client: Any) -> Any:
 
 
 ASYNC_WAYS: dict[str, Callable[[Any], Awaitable[Any]]] = {
+    "chat.create stream": async_streamed,
+    "responses.create stream": async_responses,
     "chat raw": async_raw,
     "chat raw stream": async_raw_stream,
     "chat.stream": async_stream,
@@ -386,11 +366,7 @@ async def test_every_helper_of_an_async_client_is_shown_the_playbook_and_recorde
     way: str, server: FakeOpenAI, memory: MemoryTransport
 ) -> None:
     server.always = two
-    async with (
-        AsyncClient(transport=lambda: memory) as combee,
-        AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
-    ):
-        await combee.ready(timeout_s=30)
+    async with both(server, memory) as (combee, openai):
         assert await ASYNC_WAYS[way](wrap_openai(openai, playbook=NAME, combee=combee)) == TWO
     check(server, memory)
 
@@ -411,11 +387,7 @@ async def test_a_compressed_answer_is_recorded_as_it_reads(
     server: FakeOpenAI, memory: MemoryTransport
 ) -> None:
     server.always = zipped(completion(TWO))
-    async with (
-        AsyncClient(transport=lambda: memory) as combee,
-        AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
-    ):
-        await combee.ready(timeout_s=30)
+    async with both(server, memory) as (combee, openai):
         assert await async_streaming_response(wrap_openai(openai, playbook=NAME, combee=combee)) == TWO
     check(server, memory)
 
@@ -424,11 +396,7 @@ async def test_the_client_that_was_wrapped_and_its_parts_stay_as_they_were(
     server: FakeOpenAI, memory: MemoryTransport
 ) -> None:
     server.always = two
-    async with (
-        AsyncClient(transport=lambda: memory) as combee,
-        AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
-    ):
-        await combee.ready(timeout_s=30)
+    async with both(server, memory) as (combee, openai):
         before = openai.chat  # made and kept by the client before it is wrapped
         wrapped = wrap_openai(openai, playbook=NAME, combee=combee)
         assert isinstance(wrapped, AsyncOpenAI)
@@ -447,10 +415,7 @@ async def test_what_is_not_covered_is_said_once(
 ) -> None:
     caplog.set_level(logging.WARNING, "combee")
     server.always = sends(json.dumps({"id": "x", "object": "text_completion", "choices": []}).encode())
-    async with (
-        AsyncClient(transport=lambda: memory) as combee,
-        AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
-    ):
+    async with both(server, memory) as (combee, openai):
         wrapped = wrap_openai(openai, playbook=NAME, combee=combee)
         for _ in range(2):
             await wrapped.completions.create(model="m", prompt="x")

@@ -13,10 +13,9 @@ from structlog.testing import capture_logs
 from combee import compose
 from combee.adapters.opentelemetry.sending import CLOSE_S, Sending
 from combee.core.redact import redacted
-from combee.ports import NO_TRACING, Outgoing
+from combee.ports import Outgoing
 from combee.settings.group import SettingsError
 from combee.settings.loading import load_settings
-from combee.telemetry.telemetry import Telemetry
 from support.otlp import OtlpReceiver, otlp_receiver
 from support.waiting import until
 
@@ -62,14 +61,6 @@ def test_a_file_that_merely_lies_there_does_not_say_where_spans_go(
     Path("combee.toml").write_text('otel_endpoint = "http://elsewhere:4318"\n')
     with pytest.raises(SettingsError, match="otel_endpoint"):
         load_settings()
-
-
-def test_without_an_endpoint_nothing_is_made() -> None:
-    settings = load_settings()
-    assert compose.sending_of("scan", settings.worker) is None
-    telemetry = compose.telemetry_of("scan", settings)
-    assert type(telemetry) is Telemetry
-    assert telemetry.tracing is NO_TRACING
 
 
 async def test_a_service_sends_its_spans_and_all_its_metrics_under_its_name(

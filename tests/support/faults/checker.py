@@ -16,7 +16,7 @@ from combee.core.dead_letters.subject import reflection_of
 from combee.core.playbook import versions
 from combee.core.playbook.versions import empty
 from combee.inspection.audit import audit
-from combee.ports import Log, Record, TopicPartition
+from combee.ports import Log, Record
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
@@ -26,6 +26,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial, Update
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
+from support.ledger import read_all
 
 GROUPS: Mapping[str, tuple[AnyTopic, ...]] = {
     "reflect": (topics.TRACES,),
@@ -62,10 +63,7 @@ async def dump(log: Log) -> Dump:
     """Read all topics from the start."""
     dumped = Dump()
     for topic in topics.TOPICS:
-        rows: list[tuple[Record, Message | None]] = []
-        for number in range(await log.partitions(topic.name)):
-            source = TopicPartition(topic=topic.name, partition=number)
-            rows += [(record, topic.read_or_none(record)) async for record in log.read(source, 0)]
+        rows = [(record, topic.read_or_none(record)) for record in await read_all(log, topic)]
         dumped.records[topic.name] = rows
     return dumped
 

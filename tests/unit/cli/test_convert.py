@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from support.reading import run, run_json
 from support.rows import each_row
 
@@ -28,16 +26,6 @@ def test_standard_input_is_read_and_standard_output_written() -> None:
     assert result.stderr == ""
 
 
-@pytest.mark.shared
-@pytest.mark.parametrize("form", ["ace", "json", "md"])
-def test_a_playbook_learned_elsewhere_is_converted_whole(shared: Path, form: str) -> None:
-    source = shared / "data" / "playbook_appworld_offline.txt"
-    there = run("playbook", "convert", str(source), "--to", form)
-    back = run("playbook", "convert", "-", "--to", "ace", stdin=there.stdout)
-    lines = [line for line in source.read_text("utf-8").splitlines() if line.strip()]
-    assert [line for line in back.stdout.splitlines() if line.strip()] == lines
-
-
 def test_json_says_what_was_converted(tmp_path: Path) -> None:
     source = tmp_path / "x.txt"
     source.write_text(ACE, "utf-8")
@@ -47,11 +35,6 @@ def test_json_says_what_was_converted(tmp_path: Path) -> None:
     said = run_json("playbook", "convert", str(source), "--to", "json", "--out", str(out))
     assert said["out"] == str(out)
     assert len(json.loads(out.read_text("utf-8"))["entries"]) == 2
-
-
-def test_windows_line_ends_and_byte_order_marks_do_no_harm() -> None:
-    raw = b"\xef\xbb\xbf" + ACE.replace("\n", "\r\n").encode()
-    assert run("playbook", "convert", "-", "--to", "ace", stdin=raw).stdout == ACE
 
 
 @each_row(

@@ -1,6 +1,5 @@
 """An import becomes one version, keeps what the file cannot say, and says why if it does not."""
 
-import asyncio
 import json
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from combee.cli.shared.sending import commands_on
 from combee.clock import SystemClock
 from combee.core import commands
-from combee.core.commands import RefusedError
 from combee.core.formats.files import read_playbook, write_playbook
 from combee.core.playbook.versions import empty
 from combee.local import publisher
@@ -20,7 +18,7 @@ from combee_schemas.playbook import Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
-from support.reading import learned_from, run, run_json, use_log
+from support.reading import learned_from, run, use_log
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 ACE = "## OTHERS\n[misc-00007] helpful=1 harmful=0 :: look twice\n"
@@ -43,16 +41,6 @@ async def run_command(log: Log, command: Command, timeout_s: float = 10) -> Play
     return made
 
 
-async def test_an_import_is_the_next_version() -> None:
-    deployment = Deployment()
-    async with deployment.running(["publish"]):
-        command = import_command(empty(NAME), given())
-        version = await run_command(deployment.log, command, 10)
-    assert (version.version, version.origin) == (1, "import")
-    assert write_playbook(version, "ace") == ACE
-    assert version.next_id == 8
-
-
 async def test_the_same_import_sent_twice_has_one_effect_and_going_back_is_a_new_one() -> None:
     deployment = Deployment()
     async with deployment.running(["publish"]):
@@ -68,15 +56,6 @@ async def test_the_same_import_sent_twice_has_one_effect_and_going_back_is_a_new
     assert first.command_id == import_command(empty(NAME), given()).command_id
 
 
-async def test_a_refused_import_says_why() -> None:
-    deployment = Deployment()
-    command = import_command(empty(NAME), given())
-    rollback = command.model_copy(update={"kind": "rollback", "version": 9})
-    async with deployment.running(["publish"]):
-        with pytest.raises(RefusedError, match=r"publish refused it: .*no version 9"):
-            await run_command(deployment.log, rollback, 10)
-
-
 def test_an_import_that_nobody_publishes_ends_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -87,27 +66,6 @@ def test_an_import_that_nobody_publishes_ends_with_the_remedy(
     assert ended.exit_code == 1
     assert "has no new version after 0 s" in ended.stderr
     assert "combee status" in ended.stderr
-
-
-async def test_an_import_that_is_too_large_is_refused_before_it_is_sent() -> None:
-    deployment = Deployment()
-    large = given(f"## A\n[x] {'y' * 1_000_000}\n")
-    with pytest.raises(RefusedError, match=r"cannot be sent: .*exceeds the limit"):
-        await run_command(deployment.log, import_command(empty(NAME), large), 1)
-    assert sum((await deployment.log.ends("commands")).values()) == 0
-
-
-def test_a_file_that_says_the_same_changes_nothing(
-    quick_polls: None,  # noqa: ARG001 - before the services run
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    deployment = learned_from(monkeypatch)
-    file = str(tmp_path / "same.md")
-    run_json("playbook", "export", NAME, "--format", "md", "--out", file)
-    said = run_json("playbook", "import", NAME, file)
-    assert said == {"name": NAME, "version": 2, "entries": 20, "changed": False, "format": "md"}
-    assert asyncio.run(deployment.log.ends("commands")) == {0: 0, 1: 0}
 
 
 async def test_entries_that_stay_keep_their_evidence() -> None:

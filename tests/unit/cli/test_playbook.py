@@ -109,14 +109,6 @@ def test_show_tells_what_was_retained_and_how_many_calls_were_planned(learned: D
     assert run_json("playbook", "show", NAME)["losing"] is True
 
 
-def test_of_a_version_that_an_older_writer_made_only_the_shares_are_shown(learned: Deployment) -> None:
-    older = changed(ledger.latest(learned.log), version=3, retention=(0.9, 0.4), audit=(), lost_recent=())
-    put(learned, topics.PLAYBOOKS, NAME, encode(older))
-    out = run("playbook", "show", NAME).stdout
-    assert "retention: 90 % after level 0 → 40 % in the playbook" in out
-    assert "lost" not in out
-
-
 @pytest.mark.parametrize(
     ("form", "line"), [("ace", "[misc-00001] helpful=0"), ("md", "- `misc-00001` (+0 -0)")]
 )

@@ -176,12 +176,6 @@ def test_a_full_frame_fits_80_by_24_with_something_of_every_part(width: int, nam
     assert "scan.3" not in "".join(shown)
 
 
-def test_what_transactions_take_for_their_markers_is_not_called_records() -> None:
-    assert "records" not in drawn(SNAPSHOT)
-    assert re.search(r"flow +offsets", drawn(SNAPSHOT))
-    assert "offsets" in Stage.model_fields
-
-
 def test_an_empty_deployment_has_a_frame() -> None:
     assert "flow" in drawn(Snapshot(revision=0, at_ms=0))
 

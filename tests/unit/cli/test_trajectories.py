@@ -49,14 +49,6 @@ def test_a_trace_says_which_run_it_was(capsys: pytest.CaptureFixture[str]) -> No
     assert "1 of 3 files are no runs" in capsys.readouterr().err
 
 
-def test_reading_again_yields_the_same_ids_so_that_nothing_is_learned_twice(tmp_path: Path) -> None:
-    moved = shutil.copytree(SAMPLES / "codex", tmp_path / "elsewhere")
-
-    assert [trace.trace_id for trace in read(moved, "codex")[0]] == [
-        trace.trace_id for trace in read(SAMPLES / "codex", "codex")[0]
-    ]
-
-
 def test_a_run_that_lies_there_twice_is_one(tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(SAMPLES / "claude-code", tmp_path / name)
@@ -86,21 +78,6 @@ def test_what_is_personal_is_taken_out_and_counted(
     assert trace.task.endswith("Fix them for [email].")
     assert "example.com" not in trace.trajectory
     assert "taken out before sending: 2 email" in capsys.readouterr().err
-
-
-def test_a_long_session_fits_what_a_reflector_reads(tmp_path: Path) -> None:
-    folder = shutil.copytree(SAMPLES / "claude-code", tmp_path / "projects")
-    (session,) = folder.glob("*/3f6f*.jsonl")
-    said = '{"type": "assistant", "message": {"content": [{"type": "text", "text": "%s"}]}}\n' % (
-        "word " * 400
-    )
-    session.write_text(
-        session.read_text("utf-8").replace("warm-up", "x").rsplit("\n", 1)[0] + "\n" + said * 50
-    )
-    (trace,), _, _ = read(folder, "claude-code", tokens=1_000)
-
-    assert sum(map(len, (trace.task, trace.trajectory, trace.answer, trace.feedback))) <= 4_000
-    assert "KeyError: 'vat'" in trace.trajectory
 
 
 @pytest.mark.parametrize(("folder", "name"), [(SAMPLES / "codex", "cursor"), (Path(__file__), "codex")])

@@ -21,7 +21,7 @@ from support.deployment import Deployment
 from support.gateway import published
 from support.ledger import NAME, outgoing, reflection
 from support.planned import manifest_of
-from support.reading import learned_from, publish_with, run, run_json, use_log
+from support.reading import learned_from, publish_with, run, run_json
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -284,14 +284,6 @@ def test_keep_shows_agents_what_was_only_proposed(learned: Deployment) -> None:
     assert (refused.exit_code, "show support/refunds --all" in refused.stderr) == (1, True)
 
 
-def test_an_edit_that_changes_nothing_makes_no_version(
-    learned: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    by_editor(monkeypatch, tmp_path, "true")
-    assert run_json("playbook", "edit", NAME)["changed"] is False
-    assert len(ledger.versions(learned.log)) == 2
-
-
 @pytest.mark.parametrize(
     ("script", "told"),
     [("exit 3", "ended with 3"), ("printf -- '- `a` x\\n- `a` y\\n' > \"$1\"", "the id 'a' is taken")],
@@ -311,14 +303,6 @@ def test_an_editor_that_is_not_there_is_told_with_the_remedy(
 ) -> None:
     monkeypatch.setenv("VISUAL", "/nowhere/editor")
     assert "set EDITOR, or use --file" in run("playbook", "edit", NAME).stderr
-
-
-def test_an_edit_with_wrong_settings_ends_as_wrong_settings_do(
-    learned: Deployment,  # noqa: ARG001
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("COMBEE_BATCH_SIZE", "many")
-    assert run("playbook", "edit", NAME, "--file", "-", stdin="").exit_code == 2
 
 
 def test_an_edit_of_an_entry_that_changed_meanwhile_is_refused_and_the_text_is_kept(
@@ -367,30 +351,7 @@ def test_an_untouched_text_means_no_operation_whatever_the_entries_say() -> None
     assert edit_operations(base, editable(base)) == ()
 
 
-def test_a_text_that_cannot_be_read_says_where() -> None:
-    base = Playbook(name=NAME, version=1)
-    with pytest.raises(commands.RefusedError, match="the edited text: line 2: the id"):
-        commands.edit(base, 1, base, "- `a` x\n- `a` y\n", None)
-
-
 # ---- rollback, revoke, delete
-
-
-def test_rollback_is_a_new_version_with_the_old_content(learned: Deployment) -> None:
-    made = run_json("playbook", "rollback", NAME, "1")
-    again = run_json("playbook", "rollback", NAME, "1")
-    assert made == {"name": NAME, "version": 3, "entries": 10, "restored": 1, "changed": True}
-    assert again == {**made, "changed": False}
-    newest = ledger.latest(learned.log)
-    assert newest.entries == ledger.versions(learned.log)[0].entries
-    assert newest.batch_sequence == 2, "bookkeeping never goes back"
-
-
-def test_revoke_removes_what_rests_on_the_reflection_alone(learned: Deployment) -> None:
-    made = run_json("playbook", "revoke", NAME, "r-3")
-    assert (made["version"], made["entries"], made["revoked"]) == (3, 19, ["r-3"])
-    assert run_json("playbook", "revoke", NAME, "r-3")["changed"] is False
-    assert "lesson 3" not in {entry.content for entry in ledger.latest(learned.log).entries}
 
 
 def test_revoke_says_how_many_entries_rest_on_less(learned: Deployment, tmp_path: Path) -> None:
@@ -399,18 +360,6 @@ def test_revoke_says_how_many_entries_rest_on_less(learned: Deployment, tmp_path
     run_json("playbook", "import", NAME, str(tmp_path / "p.json"), "--format", "json")
     assert "1 entries rest on fewer reflections now" in run("playbook", "revoke", NAME, "r-1").stderr
     assert ledger.latest(learned.log).entries[0].evidence == ("r-2",)
-
-
-def test_an_id_that_no_reflection_has_is_not_revoked(learned: Deployment) -> None:
-    result = run("playbook", "revoke", NAME, "r-3", "r-typo", "r-99")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert f"{NAME} has no reflection r-typo, r-99: 'combee why ENTRY --playbook {NAME}'" in result.stderr
-    assert len(ledger.versions(learned.log)) == 2
-
-
-def test_a_reflection_that_waits_for_its_batch_can_be_revoked(learned: Deployment) -> None:
-    asyncio.run(learned.log.produce(outgoing(reflection(99))))
-    assert run_json("playbook", "revoke", NAME, "r-99")["revoked"] == ["r-99"]
 
 
 def test_rules_choose_what_is_revoked_and_the_version_keeps_them(learned: Deployment) -> None:
@@ -543,36 +492,3 @@ def test_a_deleted_playbook_is_gone_from_every_verb_until_a_rollback(learned: De
     assert run_json("playbook", "rollback", NAME, "2")["entries"] == 20
     assert run_json("playbook", "promote", NAME, "production", "2", "--timeout", "5")["changed"] is True
     assert run_json("playbook", "list")[0]["version"] == 4
-
-
-def test_the_import_that_began_a_deleted_playbook_begins_it_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    deployment = Deployment()
-    use_log(monkeypatch, deployment.log)
-    publish_with(monkeypatch, deployment)
-    file = tmp_path / "p.md"
-    file.write_text("## A\n\n- `a-1` one\n")
-    assert run_json("playbook", "import", NAME, str(file))["version"] == 1
-    run_json("playbook", "delete", NAME, "--yes")
-    again = run_json("playbook", "import", NAME, str(file), "--timeout", "5")
-    assert (again["version"], again["entries"], again["changed"]) == (3, 1, True)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("promote", NAME, "production", "1"),
-        ("rollback", NAME, "1"),
-        ("revoke", NAME, "r-3"),
-        ("delete", NAME, "--yes"),
-    ],
-    ids=lambda one: one[0],
-)
-def test_a_command_with_an_id_has_one_effect_however_often_it_is_given(
-    learned: Deployment, arguments: tuple[str, ...]
-) -> None:
-    run_json("playbook", *arguments, "--id", "mine")
-    before = [ledger.records(learned.log, one) for one in (topics.HISTORY, topics.LABELS)]
-    run_json("playbook", *arguments, "--id", "mine")
-    assert [ledger.records(learned.log, one) for one in (topics.HISTORY, topics.LABELS)] == before

@@ -99,12 +99,21 @@ def imported(content: str) -> Playbook:
 
 
 @given(SPOKEN)
-def test_what_is_clean_stays_as_it_is(text: str) -> None:
+def test_what_is_clean_stays_as_it_is_and_has_no_character_that_is_not_seen(text: str) -> None:
     once = clean(text)
     assert clean(once) == once
     assert unicodedata.is_normalized("NFC", once)
     assert not any(token in once.lower() for token in map(str.lower, TOKENS))
     once.encode()
+    kept = {"\n", "\t", "\u200c", "\u200d"}
+    assert not {c for c in once if unicodedata.category(c) in {"Cc", "Cs"}} - kept
+    assert not {
+        c
+        for c in once
+        if unicodedata.bidirectional(c) in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    }
+    without_flags = re.sub(f"(?<=🏴)(?:{'|'.join(REGIONS)})", "", once)
+    assert not any("\U000e0000" <= c <= "\U000e00ff" for c in without_flags)
 
 
 @given(SPOKEN, st.integers(1, 30))
@@ -113,19 +122,6 @@ def test_a_clean_line_stays_as_it_is_and_within_its_limit(text: str, limit: int)
     assert clean_line(once, limit) == clean(once) == once
     assert len(once) <= limit
     assert len(once.splitlines()) <= 1
-
-
-@given(SPOKEN)
-def test_characters_that_are_not_seen_are_gone(text: str) -> None:
-    kept = {"\n", "\t", "\u200c", "\u200d"}
-    assert not {c for c in clean(text) if unicodedata.category(c) in {"Cc", "Cs"}} - kept
-    assert not {
-        c
-        for c in clean(text)
-        if unicodedata.bidirectional(c) in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-    }
-    without_flags = re.sub(f"(?<=🏴)(?:{'|'.join(REGIONS)})", "", clean(text))
-    assert not any("\U000e0000" <= c <= "\U000e00ff" for c in without_flags)
 
 
 @each_row("text", JOINED)

@@ -64,11 +64,6 @@ def test_an_entry_that_agents_are_not_shown_says_so() -> None:
     assert prompt_tokens(after.entries) == prompt_tokens(AFTER.entries)
 
 
-def test_an_entry_has_an_address_of_its_own() -> None:
-    listed = entry_list(AFTER, CHANGES, only_changed=False)
-    assert listed.rows[1]["href"] == "playbook?name=a&version=2&entry=e-1"
-
-
 def test_a_search_finds_names_and_entries_with_all_words_and_says_how_many_more() -> None:
     books = [AFTER, playbook("support/new", 1, entry(1, "something new"), entry(2, "else"))]
     found = search(books, "new", most=2)

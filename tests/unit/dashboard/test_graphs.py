@@ -85,9 +85,3 @@ def test_a_node_that_was_left_out_is_drawn_so_whether_its_batch_is_over_or_not()
         leaf = root["children"][0]
         assert (leaf["symbol"], leaf["label"]["formatter"]) == ("circle", "»")
         assert leaf["name"] == "node 0 of level 0: left out: late, and others hold all it had read"
-
-
-def test_nodes_get_smaller_where_there_are_many_and_then_have_no_room_for_a_mark() -> None:
-    series = [graphs.tree(batch(width, 1)).options["baseOption"]["series"][0] for width in (3, 50, 100, 5000)]
-    assert [one["symbolSize"] for one in series] == [22, 15, 9, 3]
-    assert [one["label"]["show"] for one in series] == [True, True, False, False]

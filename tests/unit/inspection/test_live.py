@@ -309,13 +309,6 @@ def test_a_rollback_is_a_version_without_reflections_or_retention() -> None:
     assert [(one.reflections, one.batch_id) for one in found.versions] == [(4, BATCH), (0, "")]
 
 
-def test_a_deleted_playbook_does_not_come_back_by_its_history() -> None:
-    seen = picture(VERSION)
-    seen.deleted("a")
-    seen.past(VERSION)
-    assert seen.snapshot(0).playbooks == ()
-
-
 def test_a_deleted_playbook_is_not_shown_whatever_order_its_remains_are_read_in() -> None:
     remains = VERSION.model_copy(update={"version": 2, "origin": "delete", "batch": None, "entries": ()})
     for order in permutations([MANIFEST, VERSION, remains]):

@@ -143,7 +143,7 @@ def test_curate_has_aces_signature() -> None:
     ]
 
 
-def test_a_full_batch_becomes_lines_that_ace_reads(curator: CombeeCurator) -> None:
+def test_a_full_batch_becomes_lines_and_operations_that_ace_reads(curator: CombeeCurator) -> None:
     loop = Loop(curator)
     for insight in LESSONS[:3]:
         loop.step(reflection(insight))
@@ -159,20 +159,12 @@ def test_a_full_batch_becomes_lines_that_ace_reads(curator: CombeeCurator) -> No
     assert [header for header in loop.playbook.splitlines() if header.startswith("##")] == [
         header for header in EMPTY.splitlines() if header
     ]
+    assert {operation["content"] for operation in loop.operations} == set(LESSONS)
+    for operation in loop.operations:
+        assert operation.keys() == {"type", "section", "content", "reason"}
+        assert operation["type"] == "ADD"
     assert loop.call_info["reflections"] == 4
     assert loop.call_info["prompt_num_tokens"] > 0
-
-
-def test_operations_have_aces_fields(curator: CombeeCurator) -> None:
-    loop = Loop(curator)
-    for insight in LESSONS:
-        loop.step(reflection(insight))
-
-    assert {operation["content"] for operation in loop.operations} == set(LESSONS)
-    assert all(
-        operation.keys() == {"type", "section", "content", "reason"} and operation["type"] == "ADD"
-        for operation in loop.operations
-    )
 
 
 def test_nine_reflections_are_two_levels(model: Answering) -> None:

@@ -70,14 +70,6 @@ def test_no_schedule_is_shorter_than_the_least(levels: Levels, slots: int, seed:
     assert least <= scheduled_s(levels, slots, Random(seed)) + 1e-9
 
 
-def test_with_a_slot_for_every_call_the_least_is_the_longest_path() -> None:
-    assert least_s(3.0, [[1.0, 2.0], [1.0]], slots=2) == 3.0
-
-
-def test_leaves_that_share_slots_are_waited_for_before_the_root() -> None:
-    assert least_s(2.0, [[1.0] * 8, [1.0]], slots=2) == 5.0
-
-
 class Lengths(dict[str, float]):
     """A length for each prompt, by its hash."""
 
@@ -117,13 +109,3 @@ def test_the_greedy_schedule_of_a_batch_is_no_shorter_than_its_least(slots: int)
     assert best.least_s <= best.greedy_s + 1e-9
     if slots in {1, 100}:  # one after another, or all at once: nothing to choose
         assert best.greedy_s == pytest.approx(best.least_s)
-
-
-def test_a_greedy_schedule_is_no_lower_bound() -> None:
-    levels = [[1.0, 1.0, 2.0], [1.0]]
-    in_order_s, longest_first_s = 4.0, 3.0
-
-    ends = {scheduled_s(levels, 2, Random(seed)) for seed in range(50)}
-
-    assert {in_order_s, longest_first_s} <= ends
-    assert least_s(longest_path_s(levels), levels, 2) == longest_first_s

@@ -70,12 +70,14 @@ BY_HAND = (
     "- `",
     "\u2500 ",
 )
-SIZES = (24, 256, 4_096)
+SIZES = (20, 256, 4_096)
 """Characters; the first is for what grows with the third power, which the others would wait for."""
 AT_ONCE_S = 0.001
 """What a linear search of the largest text takes at most; only a slower one is measured closely."""
 GROWTH = 8.0
 """For four times the text a linear search takes 4 times as long, a quadratic one 16 times."""
+BEYOND_NOISE = 100.0
+"""No disturbance makes one search take so many times longer than another."""
 REPEATS = 5
 
 
@@ -103,26 +105,22 @@ def seconds(use: Use, text: str, repeats: int = 1) -> float:
     return shortest
 
 
-def growth(use: Use, text: Text, size: int) -> float:
-    """Return how many times longer a text takes than one of a quarter of its size."""
-
-    def measured(repeats: int) -> float:
-        return seconds(use, text(size), repeats) / max(seconds(use, text(size // 4), repeats), 1e-6)
-
-    return once if (once := measured(1)) <= GROWTH else measured(REPEATS)
+def growth(use: Use, text: Text, size: int, took_s: float) -> float:
+    """Return how many times longer a text takes than one of a quarter of its size; it took ``took_s`` once."""
+    once = took_s / max(seconds(use, text(size // 4)), 1e-6)
+    if not GROWTH < once < BEYOND_NOISE:
+        return once
+    return seconds(use, text(size), REPEATS) / max(seconds(use, text(size // 4), REPEATS), 1e-6)
 
 
 def slow_text(use: Use) -> str | None:
     """Return a text for which a pattern takes more than linear time; the smallest are tried first."""
-    return next(
-        (
-            text(size)
-            for size in SIZES
-            for text in texts(use)
-            if seconds(use, text(size)) > AT_ONCE_S and growth(use, text, size) > GROWTH
-        ),
-        None,
-    )
+    for size in SIZES:
+        for text in texts(use):
+            took_s = seconds(use, text(size))
+            if took_s > AT_ONCE_S and growth(use, text, size, took_s) > GROWTH:
+                return text(size)
+    return None
 
 
 @cache

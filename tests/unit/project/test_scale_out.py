@@ -81,26 +81,3 @@ def test_a_playbook_gets_no_more_than_its_shuffle_process_can_do_however_many_th
     assert outcome.busy["shuffle"] == 1.0
     assert outcome.learned_per_s < 1 / 0.5e-3
     assert outcome.behind_per_s > 1_500
-
-
-def test_twice_the_scan_workers_learn_twice_as_fast_where_calls_are_scarce() -> None:
-    def took_s(workers: int) -> float:
-        flow = Flow(replace(AT, scan=workers, calls_each=1), COSTS, [1.0] * 16, 1, size=400)
-        flow.fill(400)
-        return flow.run().last_s
-
-    assert took_s(2) / took_s(4) == pytest.approx(2, rel=0.15)
-
-
-def test_the_same_seed_gives_the_same_run_and_another_one_another() -> None:
-    load = Load(per_s=1_000.0, playbooks=50, skew=1.0)
-
-    assert run(AT, load) == run(AT, load)
-    assert run(AT, load) != run(AT, load, seed=2)
-
-
-def test_shares_follow_zipf() -> None:
-    rates = Load(per_s=100.0, playbooks=1_000, skew=1.0).rates()
-
-    assert sum(rates) == pytest.approx(100)
-    assert rates[0] / rates[9] == pytest.approx(10)

@@ -202,40 +202,7 @@ async def test_lost_reflections_are_dead_lettered_with_the_version_that_lacks_th
     assert batch_of(latest(publishing.log)).degraded
 
 
-async def test_the_token_budget_is_enforced_and_what_goes_is_recorded() -> None:
-    deployment = PlanningDeployment(budget_tokens=100)
-    async with deployment.running(["publish"]):
-        await send(deployment, update(1, *(add(f"{n} " + "x" * 100) for n in range(10))))
-    snapshot = latest(deployment.log)
-    evicted = [change for change in snapshot.changes if change.kind == "evict"]
-    assert len(snapshot.entries) + len(evicted) == 10
-    assert 0 < len(snapshot.entries) < 5
-
-
 # ---- commands
-
-
-async def test_an_import_replaces_the_content_and_new_ids_count_on_from_it(publishing: Deployment) -> None:
-    entry = Entry(id="calc-00041", section="FORMULAS", content="imported", helpful=3)
-    await send(publishing, update(1, add("old")), command("i", "import", entries=(entry,)))
-    await send(publishing, update(2, add("new")))
-    assert [(one.id, one.content) for one in latest(publishing.log).entries] == [
-        ("calc-00041", "imported"),
-        ("misc-00042", "new"),
-    ]
-    assert latest(publishing.log).batch_sequence == 2
-
-
-async def test_an_edit_applies_its_operations(publishing: Deployment) -> None:
-    await send(publishing, update(1, add("a"), add("b")))
-    first, second = (entry.id for entry in latest(publishing.log).entries)
-    edits = (
-        Operation(kind=OperationKind.UPDATE, content="better", entry_ids=(first,)),
-        Operation(kind=OperationKind.REMOVE, entry_ids=(second,)),
-        add("c"),
-    )
-    await send(publishing, command("e", "edit", operations=edits))
-    assert contents(publishing) == ["better", "c"]
 
 
 async def test_a_rollback_is_a_new_version_with_the_old_content_and_the_new_bookkeeping(
@@ -324,46 +291,6 @@ def operation(kind: OperationKind, content: str, *entries: str, evidence: tuple[
 UPDATE, MERGE, REMOVE = OperationKind.UPDATE, OperationKind.MERGE, OperationKind.REMOVE
 
 
-async def test_an_entry_says_again_what_it_said_before_a_revoked_update(publishing: Deployment) -> None:
-    poison = operation(UPDATE, "pay at once", "misc-00001", evidence=("r-2",))
-    await send(publishing, update(1, add("ask first", "r-1")), update(2, poison))
-    assert contents(publishing) == ["pay at once"]
-    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
-    (entry,) = latest(publishing.log).entries
-    assert (entry.id, entry.content, entry.evidence) == ("misc-00001", "ask first", ("r-1",))
-    assert [(each.kind, each.detail) for each in latest(publishing.log).changes] == [
-        ("update", "pay at once")
-    ]
-
-
-async def test_what_a_revoked_merge_made_one_is_two_again_and_a_removed_entry_comes_back(
-    publishing: Deployment,
-) -> None:
-    await send(
-        publishing,
-        update(1, add("ask", "r-1"), add("wait", "r-2"), add("sign", "r-3")),
-        update(2, operation(MERGE, "ask, wait", "misc-00001", "misc-00002", evidence=("r-4",))),
-        update(3, operation(REMOVE, "", "misc-00003", evidence=("r-4",))),
-        update(4, add("call", "r-5")),
-    )
-    assert contents(publishing) == ["ask, wait", "call"]
-    await send(publishing, command("v", "revoke", reflection_ids=("r-4",)))
-    made = {entry.id: (entry.content, entry.evidence) for entry in latest(publishing.log).entries}
-    assert made == {
-        "misc-00001": ("ask", ("r-1",)),
-        "misc-00002": ("wait", ("r-2",)),
-        "misc-00003": ("sign", ("r-3",)),
-        "misc-00004": ("call", ("r-5",)),
-    }
-
-
-async def test_a_consolidated_entry_falls_apart_when_a_part_of_it_is_revoked(publishing: Deployment) -> None:
-    merge = operation(MERGE, "ask, pay at once", "misc-00001", "misc-00002")
-    await send(publishing, update(1, add("ask", "r-1"), add("pay at once", "r-2")), update(2, merge))
-    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
-    assert contents(publishing) == ["ask"]
-
-
 async def test_an_entry_that_others_teach_too_keeps_its_id_and_gets_their_words(
     publishing: Deployment,
 ) -> None:
@@ -396,14 +323,6 @@ async def test_what_the_log_no_longer_explains_goes_if_it_rests_on_nothing_else(
     await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
     (entry,) = latest(publishing.log).entries
     assert (entry.content, entry.evidence, entry.evidence_count) == ("both", ("r-2",), 1)
-
-
-async def test_tags_of_revoked_reflections_are_taken_back(publishing: Deployment) -> None:
-    tags = tuple(Seen(reflection_id=f"r-{n}", offset=n, tags=TAGGED, shown_version=1) for n in (2, 3))
-    await send(publishing, update(1, add("ask", "r-1")), update(2, seen=tags))
-    assert latest(publishing.log).entries[0].helpful == 2
-    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
-    assert latest(publishing.log).entries[0].helpful == 1
 
 
 BOTH = tuple(Seen(reflection_id=f"r-{n}", offset=n, tags=()) for n in (1, 2))
@@ -459,16 +378,6 @@ async def test_a_mixed_operation_of_which_nothing_is_left_anyway_is_not_asked_ab
     assert (contents(publishing), latest(publishing.log).again) == ([], ())
 
 
-async def test_an_update_that_a_revoked_reflection_shared_gives_the_words_before_back(
-    publishing: Deployment,
-) -> None:
-    shared = operation(UPDATE, "pay at once", "misc-00001", evidence=("r-1", "r-2"))
-    await send(publishing, update(1, add("ask first", "r-0")), update(2, shared, seen=BOTH))
-    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
-    assert contents(publishing) == ["ask first"]
-    assert [each.offset for each in latest(publishing.log).again] == [2]
-
-
 async def test_what_is_asked_about_again_counts_once_for_an_entry_however_much_that_rests_on(
     publishing: Deployment,
 ) -> None:
@@ -494,26 +403,6 @@ async def test_an_edit_by_hand_stays_when_what_it_changed_is_revoked_in_part(pub
 
 
 MANY = tuple(f"r-{n}" for n in range(30))
-
-
-async def test_thirty_reflections_that_say_the_same_all_revoked_leave_nothing_behind(
-    publishing: Deployment,
-) -> None:
-    await send(publishing, update(1, add("the same", *MANY), add("other", "r-x")))
-    await send(publishing, command("v", "revoke", reflection_ids=MANY))
-    assert contents(publishing) == ["other"]
-    assert latest(publishing.log).changes[0].kind == "remove"
-
-
-async def test_what_is_left_after_a_revocation_counts_what_the_updates_say(publishing: Deployment) -> None:
-    await send(publishing, update(1, add("the same", *MANY)), update(2, add("the same", "r-x", "r-y")))
-    await send(publishing, command("v", "revoke", reflection_ids=(*MANY[5:], "r-y")))
-    (entry,) = latest(publishing.log).entries
-    assert (entry.evidence, entry.evidence_count) == ((*MANY[:5], "r-x"), 6)
-    await send(publishing, command("w", "revoke", reflection_ids=MANY[:5]))
-    await send(publishing, command("b", "rollback", version=2))
-    (entry,) = latest(publishing.log).entries
-    assert (entry.evidence, entry.evidence_count) == (("r-x",), 1)
 
 
 async def published_and_revoked(seed: int) -> list[tuple[str, int]]:
@@ -584,15 +473,6 @@ async def test_a_revocation_that_takes_too_long_to_look_up_is_refused_and_holds_
     (letter,) = dead_letters(publishing.log)
     assert letter.reason.endswith("could not be read in 0 s: try again when the broker is less busy")
     assert contents(publishing) == ["the same", "b"]
-
-
-async def test_a_label_moves_to_the_version_it_is_told(publishing: Deployment) -> None:
-    await send(publishing, update(1), update(2))
-    await send(publishing, command("p", "promote", label="production", version=1))
-    assert label(publishing) == 1
-    await send(publishing, command("q", "promote", label="production", version=2))
-    assert label(publishing) == 2
-    assert len(versions(publishing.log)) == 2, "a promotion makes no version"
 
 
 COMMANDS = {
@@ -694,12 +574,3 @@ async def test_a_rollback_finds_its_version_behind_a_record_nobody_can_read(publ
     await publishing.log.produce(Outgoing(topic="history", key=NAME.encode(), value=b"\xc1"))
     await send(publishing, update(1, add("a")), update(2, add("b")), command("r", "rollback", version=1))
     assert contents(publishing) == ["a"]
-
-
-async def test_stopping_ends_the_session_and_gives_the_partitions_up() -> None:
-    deployment = PlanningDeployment()
-    async with deployment.running(["publish"]):
-        await send(deployment, update(1, add("a")))
-    async with asyncio.timeout(5), deployment.running(["publish"]):
-        await send(deployment, update(2, add("b")))
-    assert latest(deployment.log).version == 2

@@ -22,7 +22,6 @@ from combee_sim.roles.reading import read
 from support import ledger, model_rig
 from support.deployment import Deployment
 from support.fake_openai import FakeOpenAI, reads_at_most, says
-from support.hostile import payloads
 from support.ledger import NAME, dead_letters
 from support.models import Answer, ScriptedModel
 
@@ -384,15 +383,3 @@ async def test_entries_shown_give_way_after_the_trace_and_only_those_read_are_ju
     (found,) = reflections(deployment)
     assert {one.id for one in found.bullet_tags} == judged
     assert found.shown == shown
-
-
-async def test_hostile_bytes_are_dead_lettered_untouched_and_good_traces_go_on() -> None:
-    bad = [value for value in payloads(Trace).values() if value is None or len(value) < 800_000]
-    deployment = Deployment(model=ScriptedModel(lambda _: GOOD))
-    async with deployment.running(["reflect"]):
-        await deployment.log.produce(*(Outgoing(topic="traces", value=one, partition=0) for one in bad))
-        await send(deployment, *(trace(n) for n in range(9)))
-        await deployment.until(lambda: done(deployment))
-    assert len(reflections(deployment)) == 9
-    letters = sorted(dead_letters(deployment.log), key=lambda one: one.origin_offset)
-    assert [one.value for one in letters if one.origin_partition == 0][: len(bad)] == bad

@@ -28,9 +28,9 @@ from combee_schemas.scan import (
     Update,
 )
 from support import ledger
-from support.deployment import Deployment
+from support.deployment import one_batch
 from support.flat import flat
-from support.ledger import NAME, batch_of, dead_letters, outgoing, reflection
+from support.ledger import NAME, batch_of, dead_letters, reflection
 from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, items
 from support.playbooks import BASE, entry
 
@@ -354,12 +354,7 @@ async def test_lessons_too_large_for_one_record_are_dead_letters_and_never_lost(
         }
 
     count = 140
-    deployment = Deployment(model=ScriptedModel(lambda p: echo(p) if is_combine(p) else answer(p)),
-                            budget_tokens=10**6, batch_size=count)  # fmt: skip
-    async with deployment.running():
-        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(count)))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-        await deployment.until(lambda: not ledger.behind(deployment.log))
+    deployment = await one_batch(lambda p: echo(p) if is_combine(p) else answer(p), count)
     version = ledger.latest(deployment.log)
     kept = {e for entry in version.entries for e in entry.evidence}
     buried = {letter.record_id for letter in dead_letters(deployment.log)}

@@ -17,7 +17,7 @@ from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Group, NodeResult, Partial, Update
 from support import ledger
 from support.clock import ManualClock
-from support.deployment import Deployment
+from support.deployment import Deployment, one_batch
 from support.flat import flat
 from support.ledger import NAME, batch_of, dead_letters, lessons, outgoing, reflection
 from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, items
@@ -42,17 +42,6 @@ def failing(when: Any, error: Exception, otherwise: Answer = echo) -> Answer:
         return otherwise(prompt)
 
     return answer
-
-
-async def one_batch(answer: Answer, count: int = COUNT, **settings: Any) -> Deployment:
-    """Run one batch (three groups and a root) to its version, with room for whatever comes."""
-    deployment = Deployment(model=ScriptedModel(answer), budget_tokens=10**6, batch_size=count, **settings)
-    async with deployment.running():
-        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(count)))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-        await deployment.until(lambda: not ledger.behind(deployment.log))
-    ledger.check(deployment.log, {NAME: [reflection(n) for n in range(count)]})
-    return deployment
 
 
 def update(deployment: Deployment) -> Update:
@@ -142,14 +131,6 @@ async def test_a_prompt_too_long_is_split_and_merged_by_code(longest: int) -> No
     assert dead_letters(deployment.log) == []
 
 
-async def test_one_item_that_is_too_long_alone_fails_its_node_and_not_the_batch() -> None:
-    deployment = await one_batch(
-        failing(lambda prompt: "lesson 3" in texts(prompt), PromptTooLongError("too long"))
-    )
-    assert "r-3" in {letter.record_id for letter in dead_letters(deployment.log)}
-    assert version(deployment).batch_sequence == 1
-
-
 async def test_one_item_that_is_too_long_alone_hurts_only_itself() -> None:
     deployment = await one_batch(
         failing(lambda prompt: "lesson 3" in texts(prompt), PromptTooLongError("too long"))
@@ -209,7 +190,7 @@ async def test_a_window_that_holds_nothing_ends_every_node_and_its_worker_goes_o
 
 async def test_nothing_to_say_costs_no_combine_call_and_still_makes_a_version() -> None:
     deployment = await one_batch(lambda _: {"operations": []})
-    assert deployment.model.calls == 3
+    assert (deployment.model.calls, version(deployment).usage.skips) == (3, 1)
     assert update(deployment).result.status == "empty"
     assert (version(deployment).version, batch_of(version(deployment)).degraded) == (1, False)
 
@@ -222,16 +203,9 @@ async def test_a_single_proposal_is_passed_on_without_a_call() -> None:
         return echo(prompt) if len(calls) == 1 else {"operations": []}
 
     deployment = await one_batch(answer)
-    assert len(calls) == 3
+    assert (len(calls), version(deployment).usage.skips) == (3, 1)
     assert update(deployment).result.status == "passed"
     assert learned(deployment) == texts(calls[0])
-
-
-async def test_fewer_than_four_reflections_make_one_group_without_copies() -> None:
-    deployment = await one_batch(echo, 3)
-    (group,) = ledger.messages(deployment.log, topics.SCAN[0], Group)
-    assert [member.offset for member in sorted(group.members, key=lambda m: m.offset)] == [0, 1, 2]
-    assert deployment.model.calls == 1
 
 
 # ---- what the log may bring
@@ -369,21 +343,6 @@ async def test_a_group_of_an_impossible_tree_is_dead_lettered(widths: tuple[int,
     assert deployment.model.calls == 0
 
 
-@pytest.mark.parametrize("base_version", [7, -1])
-async def test_a_group_whose_base_version_does_not_exist_does_not_hold_up_others(base_version: int) -> None:
-    batch = identity.batch_id("ghost", 1)
-    plan = {**partial().plan.model_dump(), "base_version": base_version}
-    ghost = Group.model_validate(
-        {"plan": plan, "node_id": identity.node_id(batch, 0, 0), "index": 0, "members": ()}
-    )
-    deployment = Deployment(batch_size=COUNT)
-    await deployment.log.produce(Outgoing(topic="scan.0", value=encode(ghost), partition=0))
-    async with deployment.running():
-        await deployment.log.produce(*(outgoing(reflection(n)) for n in NUMBERS))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-    assert learned(deployment) == lessons(NUMBERS)
-
-
 async def test_a_node_waits_for_its_version_to_reach_the_view_and_looks_nothing_up() -> None:
     log, clock = MemoryLog(ManualClock()), ManualClock()
     handler = ScanHandler(log, ModelClient(ScriptedModel()), clock)
@@ -417,13 +376,6 @@ async def test_children_whose_batch_was_closed_without_them_are_let_go() -> None
 
 
 # ---- prompts
-
-
-async def test_the_unchanging_part_of_a_prompt_is_byte_identical_for_all_nodes_of_a_level() -> None:
-    deployment = await one_batch(echo, 25, fan_in=2)
-    leaves = {p.system for p in deployment.model.prompts if not is_combine(p)}
-    combines = {p.system for p in deployment.model.prompts if is_combine(p)}
-    assert len(leaves) == len(combines) == 1
 
 
 async def test_a_model_that_is_away_is_asked_again_and_costs_no_reflection() -> None:

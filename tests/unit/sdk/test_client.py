@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import combee as package
-from combee.ports import FatalError
 from combee.sdk import (
     AsyncClient,
     Client,
@@ -115,11 +114,6 @@ def test_who_waits_while_the_client_is_closed_gets_an_answer() -> None:
     client.close(timeout_s=0.1)
     waiting.join(DEADLINE_S)
     assert [one.render() for one in found] == ["f"]
-
-
-def test_without_an_address_a_client_says_what_to_set() -> None:
-    with pytest.raises(FatalError, match="COMBEE_BOOTSTRAP_SERVERS"):
-        Client()
 
 
 async def test_the_async_client_does_the_same(memory: UnreliableTransport) -> None:

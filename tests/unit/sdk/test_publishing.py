@@ -80,13 +80,6 @@ def test_one_message_that_is_refused_hurts_only_itself(client: Client, memory: U
     assert {one.reflection_id for one in memory.reflections} == {"r-0", "r-1", "r-2", "r-4", "r-5"}
 
 
-def test_what_is_no_message_is_dropped_and_never_raises(client: Client) -> None:
-    client.publish(playbook="no name!", key_insight="x")
-    client.trace("no name!", "task")
-    client.outcome("t-unknown", "good")
-    assert client.counts.dropped == 3
-
-
 def test_an_empty_lesson_is_dropped_counted_and_told_of_once(
     client: Client, memory: UnreliableTransport, caplog: pytest.LogCaptureFixture
 ) -> None:

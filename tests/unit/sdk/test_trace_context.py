@@ -7,13 +7,12 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 
-from combee.ports import TopicPartition
 from combee.sdk import Client
 from combee.sdk.background import Background
 from combee_schemas import topics
-from combee_schemas.records import Record
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace_context import TraceContext, context_of
+from support.ledger import read_all
 from support.sdk import NAME, UnreliableTransport
 
 TRACE = 0xAF7651916CD43DD8448EB211C80319C
@@ -33,15 +32,10 @@ def span(number: int, state: Mapping[str, str] | None = None) -> Iterator[TraceC
         yield TraceContext(f"00-{TRACE:032x}-{number:016x}-01", made.trace_state.to_header())
 
 
-async def _records(transport: UnreliableTransport, topic: AnyTopic) -> list[Record]:
-    log = transport._memory
-    return [record async for record in log.read(TopicPartition(topic=topic.name, partition=0), 0)]
-
-
 def contexts(transport: UnreliableTransport, topic: AnyTopic) -> list[TraceContext | None]:
     background = Background()
     try:
-        records = background.submit(_records(transport, topic)).result(5)
+        records = background.submit(read_all(transport._memory, topic)).result(5)
     finally:
         background.stop()
     return [context_of(record) for record in records]

@@ -41,10 +41,6 @@ def test_without_a_query_what_helped_most_is_chosen() -> None:
     assert ids(best_entries(ENTRIES, budget_tokens=entry_tokens(ENTRIES[0]))) == [1]
 
 
-def test_all_is_the_default() -> None:
-    assert best_entries(ENTRIES) == ENTRIES
-
-
 @given(st.integers(0, 60))
 def test_a_budget_holds(budget: int) -> None:
     assert sum(map(entry_tokens, best_entries(ENTRIES, budget_tokens=budget))) <= budget

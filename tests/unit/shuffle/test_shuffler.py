@@ -40,8 +40,6 @@ from support.ledger import NAME, batches, dead_letters, outgoing, reflection
 from support.shuffling import Shuffling, shuffling
 
 REFLECTIONS, COMMANDS = topics.REFLECTIONS.name, topics.COMMANDS.name
-OTHER = "support/1"
-"""A playbook of the same tenant on another partition."""
 HOME = 1
 """The partition of NAME when there are two."""
 SOURCE = TopicPartition(topic=REFLECTIONS, partition=HOME)
@@ -113,18 +111,6 @@ async def test_a_window_closes_when_its_oldest_has_waited_long_enough(
         await rig.step()
     assert members(log) == [[0, 1]]
     assert batches(log)[0].plan.reason == "wait"
-
-
-@pytest.mark.parametrize("seconds", [3600.0, -3600.0])
-async def test_a_step_of_the_wall_clock_closes_nothing(
-    log: MemoryLog, clock: ManualClock, seconds: float
-) -> None:
-    async with shuffling(log, clock, max_wait_s=30) as rig:
-        await publish(log, reflection(0))
-        await rig.step()
-        clock.step_wall(seconds)
-        await rig.step()
-    assert members(log) == []
 
 
 async def test_the_published_batch_size_is_used(log: MemoryLog, clock: ManualClock) -> None:
@@ -509,21 +495,6 @@ async def test_a_storm_of_repeats_does_not_make_the_manifest_too_large(
 
 
 # ---- bad records
-
-
-async def test_poison_is_dead_lettered_with_its_bytes_and_committed(
-    log: MemoryLog, clock: ManualClock
-) -> None:
-    async with shuffling(log, clock) as rig:
-        for topic in (REFLECTIONS, COMMANDS):
-            await log.produce(Outgoing(topic=topic, key=b"k", value=b"\xc1 poison", partition=HOME))
-        await rig.step()
-    letters = dead_letters(log)
-    assert sorted(letter.origin_topic for letter in letters) == [COMMANDS, REFLECTIONS]
-    assert all(
-        (letter.value, letter.key, letter.origin_offset) == (b"\xc1 poison", b"k", 0) for letter in letters
-    )
-    assert (await committed(log), await committed(log, COMMANDS)) == (1, 1)
 
 
 def letters_by_transaction(log: MemoryLog) -> list[list[Record]]:

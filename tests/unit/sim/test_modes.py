@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from combee.core.similarity.lessons import same_lesson
-from combee_schemas.digests import digest
 from combee_schemas.model import Prompt
 from combee_sim.family.conventions import possible, read_convention
 from combee_sim.family.falsehoods import invented, is_invented, is_opposite, opposite
@@ -83,50 +82,6 @@ def runs(count: int) -> Sequence[dict[str, Any]]:
 def reflected(modes: Modes, *, seed: int = 0, count: int = 200) -> list[str]:
     made = (respond(request("key_insight", [run]), seed, modes=modes) for run in runs(count))
     return [str(said.reply["key_insight"]) for said in made]
-
-
-# ---- off by default
-
-
-def test_without_modes_every_reply_is_what_it_was_before_there_were_any() -> None:
-    # The stand-in speaks against a tag only where it contradicts.
-    samples = [text for text in SAMPLES if not text.startswith("Do not")]
-    items = [{"n": n, "key_insight": text} for n, text in enumerate((*samples, *samples[:9]), 1)]
-    opposed = [{"n": 1, "type": "ADD", "content": LESSONS[0]}, {"n": 2, "type": "ADD", "content": LESSONS[1]}]
-    wrong = next(c for c in possible(QUANTITIES[0].name, ("thawed crates", "shipped crates"), 2)).sentence()
-    asked = [
-        *(request("key_insight", [run]) for run in runs(20)),
-        request("operations", items),
-        request("operations", items, ["Weigh before packing.", wrong]),
-        request("operations", opposed, [wrong]),
-        request("summary_lines", items),
-        *(request("final_answer", [{"question": q.text}], LESSONS[:9]) for q in one_each(rng(1))[:12]),
-        {
-            "messages": [
-                {
-                    "role": "user",
-                    "content": "\n".join(
-                        [
-                            "Write the new text within ``` fences.",
-                            "<curr_param>",
-                            LESSONS[3],
-                            wrong,
-                            "</curr_param>",
-                            *(
-                                json.dumps({"version": "\n".join(samples[n : n + 9])})
-                                for n in range(0, 60, 5)
-                            ),
-                        ]
-                    ),
-                }
-            ]
-        },
-    ]
-    told = ("operations", "dropped", "key_insight", "bullet_tags", "summary_lines", "final_answer", "text")
-    replies = [respond(body, seed).reply for seed in (0, 3) for body in asked]
-    kept = [{name: reply[name] for name in told if name in reply} for reply in replies]
-    # Recorded before modes existed.
-    assert digest("replies", json.dumps(kept)).hex() == "736c5ced43a0a004ba63d802"
 
 
 # ---- wordings

@@ -17,7 +17,7 @@ from combee_sim.family.family import latent, lessons, one_each, right
 from combee_sim.family.quantities import QUANTITIES
 from combee_sim.inprocess import as_request
 from combee_sim.law.law import LAW, Law
-from combee_sim.law.samples import family_traces, task_traces
+from combee_sim.law.samples import family_traces
 from combee_sim.roles.aggregator import keep, write
 from combee_sim.roles.reading import NO_RULES, read
 from combee_sim.roles.respond import respond
@@ -71,14 +71,6 @@ def test_records_teach_it_what_its_reflector_would_say_of_the_traces() -> None:
     assert written(gepa.aggregate_prompt(empty("p"), records(tuple(told)))) == written(
         gepa.aggregate_prompt(empty("p"), records())
     )
-
-
-def test_a_formula_s_record_teaches_the_formula() -> None:
-    task = (
-        "Use formula ROI to answer the question. Formula: ROI = gain / cost, Explanation: none. Question: x?"
-    )
-    (line,) = written(gepa.aggregate_prompt(empty("p"), records(task_traces([(task, "2.0")]))))
-    assert line.startswith("ROI: compute it with ROI = gain / cost")
 
 
 def test_it_keeps_what_the_aggregator_s_law_keeps() -> None:

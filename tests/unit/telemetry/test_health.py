@@ -28,6 +28,7 @@ from combee.worker.views import View
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from support.clock import ManualClock
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 DEADLINE_S = 5.0
@@ -195,9 +196,9 @@ async def test_a_view_is_not_current_between_a_disconnect_and_its_next_end(
     assert view.is_current
     log.off = True
     await log.produce(Outgoing(topic=topics.PLAYBOOKS.name, key=b"k", value=None))
-    await _until(lambda: not view.is_current)
+    await until(lambda: not view.is_current)
     log.off = False
-    await _until(lambda: view.is_current)
+    await until(lambda: view.is_current)
     task.cancel()
 
 
@@ -214,13 +215,6 @@ async def test_sessions_tell_why_they_begin_anew(clock: ManualClock, monkeypatch
 
     await run_sessions("publish", session, stop, clock, reasons.append)
     assert reasons == ["transient", "fenced"]
-
-
-async def _until(condition: object) -> None:
-    assert callable(condition)
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.wait([asyncio.create_task(asyncio.sleep(0.001))])
 
 
 class Asked:
@@ -254,7 +248,7 @@ async def test_a_worker_whose_broker_is_away_is_not_ready_and_says_why(
     watched = monitored(asked, clock, monkeypatch)
     health.outage = watched.outage
     running = asyncio.create_task(watched.run())
-    await _until(lambda: "refused" in (watched.outage() or ""))
+    await until(lambda: "refused" in (watched.outage() or ""))
     clock.advance(90)
     health._beat_at = clock.monotonic()
     health.turned()
@@ -276,7 +270,7 @@ async def test_a_refusal_ends_a_worker_at_its_start_and_is_waited_for_later(
     asked = Asked(None, refused)
     later = monitored(asked, clock, monkeypatch)
     running = asyncio.create_task(later.run())
-    await _until(lambda: "wrong password" in (later.outage() or ""))
+    await until(lambda: "wrong password" in (later.outage() or ""))
     asked.errors = [None]
     await later.answers()
     running.cancel()

@@ -362,11 +362,6 @@ def test_a_version_tells_what_became_of_its_reflections(rig: Rig) -> None:
     assert found == {"new": 19, "known": 4, "dropped": 2, "lost": 5}
 
 
-def test_an_older_writers_version_says_nothing_of_what_was_lost(rig: Rig) -> None:
-    rig.metrics.published(version())
-    assert rig.value("combee_lost_ratio", playbook="one") is None
-
-
 def test_a_version_tells_its_retention_and_how_long_its_batch_took(rig: Rig) -> None:
     rig.metrics.published(version())
     rig.metrics.published(version().model_copy(update={"origin": "import", "batch": None}))

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ from combee.ports import (
 from combee.worker.loop import COMMIT_S, Loop
 from support.clock import ManualClock
 from support.ledger import dead_letters
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -96,13 +97,6 @@ async def running(
 
 async def produce(handler: Recording, count: int) -> None:
     await handler.log.produce(*(Outgoing(topic=T, value=b"%d" % n, partition=0) for n in range(count)))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that happens in memory, where nothing tells of it."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.wait([asyncio.create_task(asyncio.sleep(0.001))])
 
 
 async def until_committed(handler: Recording, offset: int) -> None:

@@ -92,27 +92,6 @@ async def test_a_node_whose_port_was_taken_meanwhile_says_so(tmp_path: Path) -> 
                 await kafka.restart_node(1)
 
 
-async def test_all_nodes_start_again_after_all_were_killed(tmp_path: Path) -> None:
-    async with broker(tmp_path, nodes=2) as kafka:
-        address = kafka.bootstrap_servers
-        kafka.kill()
-
-        await kafka.start()
-
-        assert kafka.bootstrap_servers == address
-
-
-async def test_a_running_node_is_not_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "KILLED_TIMEOUT_S", 0.05)
-    async with broker(tmp_path) as kafka:
-        with pytest.raises(EmbeddedKafkaError, match="runs already"):
-            await kafka.restart_node(1)
-        with pytest.raises(EmbeddedKafkaError, match="runs already"):
-            await kafka.start()
-
-        assert kafka._nodes[0].alive
-
-
 async def test_two_objects_cannot_have_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "LEASE_TIMEOUT_S", 0.05)
     async with broker(tmp_path) as first:

@@ -32,10 +32,6 @@ def start() -> Iterator[Start]:
         process.communicate()
 
 
-def test_a_running_process_is_alive(start: Start) -> None:
-    assert start(OBEDIENT).alive()
-
-
 def test_an_id_that_another_program_got_is_not_ours() -> None:
     assert not BrokerProcess(pid=os.getppid(), word=WORD).alive()
 

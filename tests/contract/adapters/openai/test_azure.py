@@ -16,7 +16,7 @@ from combee import backends
 from combee.adapters.openai.names import Azure
 from combee.adapters.openai.probe import model_trouble
 from combee.answerers import evaluation_model
-from combee.ports import ConfigurationError, PoisonError, TransientError
+from combee.ports import ConfigurationError, TransientError
 from combee.settings.loading import load_settings
 from combee.settings.model import ModelSettings
 from support import fake_openai as fake
@@ -211,10 +211,3 @@ async def test_a_login_in_azures_address_is_sent_beside_the_key(server: FakeOpen
     await build(model=f"azure/{DEPLOYMENT}", base_url=None, azure=where).ask(PROMPT)
     headers = server.seen[0].headers
     assert (headers["api-key"], headers["authorization"]) == (KEY, "Basic bWU6d29yZA==")
-
-
-async def test_what_azures_filter_withholds_is_a_dead_letter(stand_in: FakeOpenAI, build: Build) -> None:
-    where = Azure(endpoint=stand_in.url.removesuffix("/v1"), version=VERSION, key=KEY)
-    stand_in.will(refuses(400, "The response was filtered", code="content_filter"))
-    with pytest.raises(PoisonError, match="filtered"):
-        await build(model=f"azure/{DEPLOYMENT}", base_url=None, azure=where).ask(PROMPT)

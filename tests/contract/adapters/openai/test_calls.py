@@ -12,7 +12,7 @@ from combee.adapters.openai.clients import staying_at
 from combee.adapters.openai.model import OpenAIModel
 from combee.adapters.openai.wire import read_answer
 from combee.ports import ConfigurationError, PoisonError, PromptTooLongError, TransientError
-from combee_schemas.model import Prompt, request_hash
+from combee_schemas.model import Prompt
 from support import model_rig
 from support.fake_openai import FakeOpenAI, fake_openai, refuses, says
 from support.model_rig import GOOD, KEY, PROMPT, SCHEMA, Build
@@ -39,28 +39,10 @@ async def test_a_reply_is_parsed_and_its_cost_is_counted(model: OpenAIModel) -> 
     assert 0 < usage.seconds < 5
 
 
-async def test_a_reply_carries_the_hash_of_the_whole_request_as_it_was_sent(
-    server: FakeOpenAI, build: Build
-) -> None:
-    first, again = build(seed=4), build(seed=4)
-    hashes = [(await one.ask(PROMPT)).request for one in (first, again, build(seed=5))]
-    assert hashes[0] == hashes[1] != hashes[2], "options are part of it"
-    body = {name: value for name, value in server.seen[0].body.items() if name != "messages"}
-    assert hashes[0] == request_hash(server.seen[0].body["messages"], body)
-    assert (await first.ask(replace(PROMPT, user="another"))).request != hashes[0]
-
-
-async def test_the_hash_is_of_the_bytes_that_are_sent_and_finds_what_was_recorded_on_another_client(
-    server: FakeOpenAI, build: Build
-) -> None:
-    model = build(seed=4, max_output_tokens=99)
-    assert (await model.ask(PROMPT)).request == model.request(PROMPT) == RECORDED
-    assert sha256(server.seen[0].content).hexdigest() == RECORDED
-
-
 @pytest.mark.parametrize(
     ("prompt", "options", "refusals", "recorded"),
     [
+        (PROMPT, {"seed": 4, "max_output_tokens": 99}, [], RECORDED),
         (FREE, {"temperature": None}, [], "00192f1a34353caa9174d2c5e51cbcaca2413823fed2312743e7c775dbcebf99"),
         (OTHER_LETTERS, {}, [], "6e475eda6f4f33eb267d24a59bf00ec9d5e1cda1b80ad72f1e52dfd08077732e"),
         (
@@ -70,7 +52,7 @@ async def test_the_hash_is_of_the_bytes_that_are_sent_and_finds_what_was_recorde
             "22adb666debe3720c6ca2dbcfd35f3a76d12fe563b23a0d41cb02fb0edd607e8",
         ),
     ],
-    ids=["free text", "letters of the world and a cache key", "options that a server refuses"],
+    ids=["a schema", "free text", "letters of the world and a cache key", "options that a server refuses"],
 )
 async def test_each_form_of_a_request_has_the_hash_under_which_its_reply_stands_in_a_log(
     server: FakeOpenAI,

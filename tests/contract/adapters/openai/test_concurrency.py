@@ -28,26 +28,8 @@ async def test_no_more_calls_than_the_limit_are_in_flight_and_the_pool_is_large_
     assert server.most_in_flight == 20
 
 
-async def test_a_higher_priority_gets_the_free_slot(server: FakeOpenAI, build: Build) -> None:
-    gate = asyncio.Event()
-    server.will(fake.waits_for(gate, says(GOOD)))
-    model = build(concurrency=1)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(model.ask(named("first")))
-        await server.has_seen(1)
-        for name, priority in (("low", 0), ("high", 2), ("middle", 1)):
-            tasks.create_task(model.ask(named(name), priority=priority))
-        await until(lambda: model._caller._limits._slots.waiting == 3)
-        gate.set()
-    assert [users_text(exchange) for exchange in server.seen] == ["first", "high", "middle", "low"]
-
-
 def named(name: str) -> Prompt:
     return Prompt(system="s", user=name, reply_name="answer", reply_schema=SCHEMA)
-
-
-def users_text(exchange: fake.Exchange) -> str:
-    return str(exchange.body["messages"][1]["content"])
 
 
 async def test_a_call_that_waits_to_be_retried_gives_its_slot_back(server: FakeOpenAI, build: Build) -> None:
@@ -73,28 +55,6 @@ async def test_a_cancelled_call_gives_its_slot_back(server: FakeOpenAI, build: B
     async with asyncio.timeout(2):
         await model.ask(PROMPT)
     await until(lambda: server.in_flight == 0)
-
-
-async def test_the_rate_limit_holds_calls_back(server: FakeOpenAI, build: Build) -> None:
-    model = build(requests_per_minute=2)
-    await model.ask(PROMPT)
-    await model.ask(PROMPT)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await model.ask(PROMPT)
-    assert len(server.seen) == 2
-
-
-async def test_tokens_used_beyond_the_estimate_hold_the_next_call_back(
-    server: FakeOpenAI, build: Build
-) -> None:
-    server.always = says(GOOD, usage=(5000, 90))
-    model = build(tokens_per_minute=60)
-    await model.ask(PROMPT)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await model.ask(PROMPT)
-    assert len(server.seen) == 1
 
 
 async def test_retries_count_against_the_rate_limit(server: FakeOpenAI, build: Build) -> None:

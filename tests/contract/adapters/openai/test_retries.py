@@ -16,30 +16,8 @@ server, build, model = model_rig.server, model_rig.build, model_rig.model
 
 @pytest.mark.parametrize(
     "failure",
-    [
-        refuses(429),
-        refuses(500),
-        refuses(503),
-        refuses(408),
-        refuses(409),
-        fake.resets,
-        fake.cuts_off,
-        fake.sends(fake.completion(GOOD)[:-30]),
-        fake.sends(b"not zipped at all", {"content-encoding": "gzip"}),
-        fake.sends(b'{"error": {"code": 503, "message": "overloaded"}}'),
-    ],
-    ids=[
-        "429",
-        "500",
-        "503",
-        "408",
-        "409",
-        "reset",
-        "cut off",
-        "truncated JSON",
-        "broken zip",
-        "error in a 200",
-    ],
+    [refuses(429), refuses(500), refuses(503), refuses(408), refuses(409), fake.resets],
+    ids=["429", "500", "503", "408", "409", "reset"],
 )
 async def test_a_transient_failure_is_tried_again_and_counted(
     server: FakeOpenAI, model: OpenAIModel, failure: fake.Script
@@ -75,12 +53,6 @@ async def test_retry_after_is_honoured(server: FakeOpenAI, model: OpenAIModel) -
     server.will(refuses(429, headers={"retry-after": "0.15"}))
     await model.ask(PROMPT)
     assert 0.15 <= server.gaps_s[0] < 2
-
-
-async def test_without_a_wish_the_waits_grow(server: FakeOpenAI, build: Build) -> None:
-    server.will(*[refuses(500)] * 3)
-    await build(first_wait_s=0.02, max_wait_s=5).ask(PROMPT)
-    assert all(gap >= least for gap, least in zip(server.gaps_s, (0.02, 0.04, 0.08), strict=True))
 
 
 async def test_retries_are_ours_alone(server: FakeOpenAI, build: Build) -> None:

@@ -10,18 +10,8 @@ from combee.adapters.embedded_kafka.data_dir import (
     RunState,
     new_cluster_id,
 )
-from combee.adapters.embedded_kafka.ports import NodePorts
 
-CLUSTER = ClusterState(
-    cluster_id="abc", ports=(NodePorts(broker=1, controller=2), NodePorts(broker=3, controller=4))
-)
 RUN = RunState(address="127.0.0.1:1", pids={1: 4711, 2: 4712})
-
-
-def test_a_cluster_is_remembered(tmp_path: Path) -> None:
-    CLUSTER.save(tmp_path)
-
-    assert ClusterState.load(tmp_path) == CLUSTER
 
 
 def test_a_run_is_remembered_until_it_is_removed(tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.adapters.embedded_kafka import DirectoryInUseError, DiskFullError, DownloadError, JarMismatchError
+from combee.adapters.embedded_kafka import DiskFullError, DownloadError, JarMismatchError
 from combee.adapters.embedded_kafka.jars import ATTEMPTS, Jar, ensure, pinned
-from combee.adapters.embedded_kafka.locks import file_lock
 
 COORDINATES = tuple(f"org.example:part-{n}:1.{n}" for n in range(12))
 
@@ -150,10 +149,3 @@ async def test_jars_are_fetched_side_by_side(tmp_path: Path) -> None:
         return body(coordinate)
 
     await ensure(JARS[:4], tmp_path, fetch=Repository(meets))
-
-
-async def test_a_lock_that_is_kept_is_an_error_that_names_it(tmp_path: Path) -> None:
-    async with file_lock(tmp_path / "lock", 1, what="the folder"):
-        with pytest.raises(DirectoryInUseError, match="has held the folder for"):
-            async with file_lock(tmp_path / "lock", 0.05, what="the folder"):
-                pass

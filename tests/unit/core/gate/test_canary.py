@@ -27,10 +27,6 @@ def test_a_share_of_the_callers_is_shown_the_candidate_and_all_others_production
     assert versions.count(6) / len(CALLERS) == pytest.approx(0.2, abs=0.02)
 
 
-def test_a_caller_is_shown_the_same_version_each_time() -> None:
-    assert shown(CALLERS[:50]) == shown(CALLERS[:50])
-
-
 def test_another_salt_and_another_candidate_deal_the_callers_anew() -> None:
     assert shown(CALLERS[:200]) != shown(CALLERS[:200], salt="other")
     other = POLICY.terms(NAME, 7, 4, 1_000)

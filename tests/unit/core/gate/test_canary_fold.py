@@ -149,17 +149,6 @@ def test_wherever_reading_begins_again_the_same_is_known() -> None:
         assert statistics(found) == whole, f"begun at {start}"
 
 
-def test_without_the_runs_before_a_restart_a_late_score_would_find_none() -> None:
-    """The protection switched off: a fold that begins at the committed offset with the statistics alone."""
-    (caller,) = callers_of(2, 1)
-    before = statistics(folded(outcome(caller, "r")))
-    fold = CanaryFold(lambda _: TERMS, [before], start=1)
-    fold.take(1, Outcome(run_id="r", playbook=NAME, success=True), is_proven=True)
-    found = fold.get(NAME)
-    assert found is not None
-    assert found.candidate.unscored == 1
-
-
 def test_other_terms_begin_anew() -> None:
     (caller,) = callers_of(2, 1)
     before = statistics(folded(outcome(caller, success=True)))

@@ -4,8 +4,6 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from combee.core import commands
-from combee.core.commands import RefusedError
 from combee.core.gate import gate as rules
 from combee.core.gate.gate import Gate
 from combee.core.gate.policy import JUDGES, GatePolicy, Judges, judges_in
@@ -264,16 +262,3 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-
-
-def test_what_a_person_saw_beside_another_production_version_is_not_judged() -> None:
-    gate = Gate(
-        production=Label(playbook="a", label="production", version=2, gate=("approve",)),
-        candidate=Label(playbook="a", label="candidate", version=3),
-    )
-    newest = empty("a").model_copy(update={"version": 3})
-    with pytest.raises(RefusedError, match="look at the difference again"):
-        commands.judge(newest, gate, 3, None, accepts=True, reason="", production=1)
-    said = commands.judge(newest, gate, 3, None, accepts=True, reason="", production=2)
-    assert said is not None
-    assert said.base_version == 2

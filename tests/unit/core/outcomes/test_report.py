@@ -2,7 +2,7 @@
 
 import pytest
 
-from combee.core.outcomes.report import changes_text, figures_text, outcomes_report
+from combee.core.outcomes.report import changes_text, outcomes_report
 from combee_schemas.outcome import EntryOutcomes, Figures, Measure, OutcomeStatistics, VersionOutcomes
 from combee_schemas.playbook import Change
 
@@ -36,16 +36,6 @@ def test_what_is_not_known_is_not_told_as_a_number() -> None:
         "a", OutcomeStatistics(line="a", entries=(EntryOutcomes(entry_id="e", shown=4, used=single),))
     ).entries
     assert (entry.shown, entry.used.scores["x"].low) == (4, None)
-
-
-def test_figures_in_words() -> None:
-    (version,) = outcomes_report(
-        "a", OutcomeStatistics(line="a", versions=(VersionOutcomes(version=3, figures=FIGURES),))
-    ).versions
-    assert (
-        figures_text(version)
-        == "10 runs, success 50 % (22 to 78), reward 0.500 (-0.771 to 1.771), 2 unscored"
-    )
 
 
 def test_what_a_version_changed_in_signs() -> None:

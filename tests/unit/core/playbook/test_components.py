@@ -1,12 +1,9 @@
 """Playbooks of components: a text changes as a whole or not at all."""
 
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from combee.cli.playbook.view import full_view
 from combee.core import commands
 from combee.core.formats.files import (
     carried_over,
@@ -20,7 +17,6 @@ from combee.core.formats.files import (
 from combee.core.formats.intake import read_line
 from combee.core.playbook import versions
 from combee.core.playbook.apply import applied
-from combee.core.playbook.components import clash
 from combee.core.playbook.versions import empty
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
@@ -146,11 +142,6 @@ def test_the_longest_text_of_the_widest_letters_fits_a_record() -> None:
 # ---- formats
 
 
-def test_two_texts_for_one_component_are_refused() -> None:
-    twice = clash([part("plan", "a"), Entry(id="x", section="plan", content="b")])
-    assert twice == "components have one text each, and there are several for plan"
-
-
 def test_an_import_of_two_texts_for_one_component_is_refused() -> None:
     entries = (part("plan", "a"), Entry(id="x", section="plan", content="b"))
     command = Command(command_id="i", playbook="p", kind="import", entries=entries, holds="components")
@@ -229,10 +220,3 @@ def test_a_gepa_record_in_a_file_is_a_reflection_as_it_is() -> None:
     assert isinstance(found, Reflection)
     assert found.side_info == {"Inputs": '{"q": 1}', "Generated Outputs": "2", "Feedback": "3 was wanted"}
     assert read_line(line, "p") == found
-
-
-def test_a_component_is_shown_line_by_line() -> None:
-    console = Console(width=60, file=io.StringIO())
-    console.print(full_view(with_text(TEXT)))
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "plan (plan-1, 1 reflections, written in version 0)\nAnswer briefly.\n\n- one\n  - two\n" in shown

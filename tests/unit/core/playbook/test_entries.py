@@ -18,7 +18,6 @@ from support.playbooks import (
     ADD,
     BASE,
     MERGE,
-    PLENTY,
     REMOVE,
     UPDATE,
     applied,
@@ -223,19 +222,6 @@ def test_revoked_evidence_never_counts() -> None:
 
 
 # ---- the budget
-
-
-def test_the_least_useful_entries_go_first() -> None:
-    order = [
-        entry("c", "x" * 100, helpful=1, harmful=3, evidence_count=50, updated_version=9),
-        entry("d", "x" * 100, evidence_count=1, updated_version=1),
-        entry("b", "x" * 100, evidence_count=1, updated_version=5),
-        entry("a", "x" * 100, evidence_count=2, updated_version=1),
-        entry("e", "x" * 100, helpful=1, evidence_count=1, updated_version=1),
-    ]
-    assert evictions(order, 0) == ("c", "d", "b", "a", "e")
-    assert evictions(order, 54) == ("c", "d", "b")
-    assert evictions(order, PLENTY) == ()
 
 
 entries = st.lists(

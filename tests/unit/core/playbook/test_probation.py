@@ -1,6 +1,7 @@
 """Probation: what is proposed, what promotes it, what lets it expire; and that nothing else follows from it."""
 
 from collections.abc import Sequence
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -16,13 +17,11 @@ from combee.core.playbook.operations import merge
 from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
-from combee_schemas.base import Source
-from combee_schemas.plan import CloseReason, Plan, PlanSettings, Probation
+from combee_schemas.plan import CloseReason, Probation
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.scan import Known, NodeResult, Operation, OperationKind, Seen, Update
+from combee_schemas.scan import Known, Operation
 from support.playbooks import (
     ADD,
-    FORMULAS,
     MERGE,
     PLENTY,
     UPDATE,
@@ -32,6 +31,7 @@ from support.playbooks import (
     entry,
     get,
     op,
+    update_of,
 )
 
 TWO = Probation(reflections=2, batches=3)
@@ -40,34 +40,19 @@ NEAR = "The gross margin is gross profit divided by revenue in percent with 2 de
 OTHER = "Days of inventory are inventory over cost of goods per day"
 
 
-def seen(reflection_id: str, source: str = "") -> Seen:
-    return Seen(reflection_id=reflection_id, offset=0, source=Source(name=source) if source else None)
-
-
 def after_batch(
     current: Playbook,
     *operations: Operation,
     policy: Probation | None = TWO,
-    seen_: tuple[Seen, ...] = (),
     known: Sequence[Known] = (),
     budget: int = PLENTY,
     reason: CloseReason = "size",
+    **settings: Any,
 ) -> Playbook:
     """Return the version that a batch of these operations makes."""
-    sequence = current.batch_sequence + 1
-    plan = Plan(
-        batch_id=f"b-{sequence}",
-        playbook="p",
-        sequence=sequence,
-        settings=PlanSettings(probation=policy),
-        widths=(1,),
-        base_version=current.version,
-        reflections=1,
-        reason=reason,
-    )
-    result = NodeResult(status="ok", operations=operations, seen=seen_, known=tuple(known))
-    update = Update(plan=plan, node_id="n", result=result)
-    return versions.after_update(current, update, budget_tokens=budget, now_ms=0)
+    settings = {"sources": "declared", "probation": policy, **settings}
+    made = update_of(current, operations, (), reason, known=known, **settings)
+    return versions.after_update(current, made, budget_tokens=budget, now_ms=0)
 
 
 def batches(*each: Sequence[Operation], policy: Probation | None = TWO) -> Playbook:
@@ -343,16 +328,8 @@ def test_of_what_waits_an_instruction_makes_room_first() -> None:
 
 
 def test_components_are_never_on_probation() -> None:
-    update = add(RULE, "r-1")
     current = empty("p").model_copy(update={"holds": "components", "entries": (entry("calc-1", "x"),)})
-    plan = PlanSettings(probation=TWO, holds="components", method="gepa")
-    batch = Plan(
-        batch_id="b", playbook="p", sequence=1, settings=plan, widths=(1,), base_version=0, reflections=1
-    )
-    result = NodeResult(status="ok", operations=(update,))
-    made = versions.after_update(
-        current, Update(plan=batch, node_id="n", result=result), budget_tokens=PLENTY, now_ms=0
-    )
+    made = after_batch(current, add(RULE, "r-1"), holds="components", method="gepa")
     assert states(made) == {RULE: "active"}
 
 
@@ -416,17 +393,3 @@ def test_one_reflection_equals_off(history: list[list[Operation]]) -> None:
         return found
 
     assert told(Probation(reflections=1)) == told(None)
-
-
-def test_the_kind_of_an_operation_decides_nothing() -> None:
-    added = batches([add(RULE, "r-1")])
-    same = Operation(
-        kind=OperationKind.UPDATE,
-        section=FORMULAS,
-        content=RULE,
-        entry_ids=("calc-00001",),
-        evidence=("r-2",),
-    )
-    assert (
-        only(after_batch(added, same)).state == only(after_batch(added, add(RULE, "r-2"))).state == "active"
-    )

@@ -11,9 +11,9 @@ from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
 from combee_schemas.base import Source
-from combee_schemas.plan import Plan, PlanSettings, Probation
+from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Asked, Playbook, Revocation
-from combee_schemas.scan import Known, NodeResult, Operation, Seen, Update
+from combee_schemas.scan import Known, Operation, Seen, Update
 from support.playbooks import (
     ADD,
     PLENTY,
@@ -41,19 +41,8 @@ def update(
         Seen(reflection_id=f"r-{n}", offset=n, source=Source(name="lab" if n == 1 else f"shop-{n}"))
         for n in seen
     ]
-    plan = Plan(
-        batch_id=f"b-{current.version}",
-        playbook="p",
-        sequence=current.batch_sequence + 1,
-        settings=PlanSettings(),
-        widths=(1,),
-        base_version=current.version,
-        reflections=len(reflections),
-    )
-    result = NodeResult(
-        status="ok", operations=tuple(operations), seen=tuple(reflections), known=tuple(known)
-    )
-    return Update(plan=plan, node_id="root", result=result, manifest_offset=current.version + 10)
+    made = update_of(current, operations, reflections, known=known, sources="declared")
+    return made.model_copy(update={"manifest_offset": current.version + 10})
 
 
 def added(content: str, *evidence: str, guessed: tuple[str, ...] = ()) -> Operation:

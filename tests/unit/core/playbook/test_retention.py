@@ -39,7 +39,7 @@ from combee_schemas.plan import Plan
 from combee_schemas.playbook import Change, LevelAudit, Playbook
 from combee_schemas.scan import Echo, Known, NodeResult, Operation, OperationKind, Seen, Update
 from support import ledger
-from support.deployment import Deployment
+from support.deployment import Deployment, one_batch
 from support.flat import flat
 from support.ledger import batch_of, outgoing, reflection
 from support.models import Answer, ScriptedModel, echo, is_combine, items
@@ -349,11 +349,7 @@ async def test_what_agents_were_shown_and_say_back_counts_as_survived_and_is_no_
 
 
 async def learned(answer: Answer, count: int = 9, **settings: Any) -> Playbook:
-    deployment = Deployment(model=ScriptedModel(answer), budget_tokens=ROOM, batch_size=count, **settings)
-    async with deployment.running():
-        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(count)))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-    return ledger.latest(deployment.log)
+    return ledger.latest((await one_batch(answer, count, **settings)).log)
 
 
 @pytest.mark.usefixtures("quick_polls")
@@ -419,11 +415,7 @@ class TestServices:
         assert (batch_of(await learned(vague))).retention == (1.0, 0.0, 0.0)
 
     async def test_what_the_budget_evicts_at_once_is_not_in_the_playbook(self) -> None:
-        deployment = Deployment(budget_tokens=30, batch_size=9)
-        async with deployment.running():
-            await deployment.log.produce(*(outgoing(reflection(n)) for n in range(9)))
-            await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-        version = ledger.latest(deployment.log)
+        version = await learned(echo, budget_tokens=30)
         assert batch_of(version).retention == (1.0, 1.0, round(len(version.entries) / 9, 4))
         assert len(version.entries) < 9
 

@@ -212,12 +212,6 @@ def test_a_cap_on_money_without_prices_is_refused(prices: dict[str, Any]) -> Non
         spending.policy("m")
 
 
-def test_a_table_of_prices_that_is_none_is_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMBEE_PRICES", "cheap")
-    with pytest.raises(SettingsError, match="prices"):
-        load_settings()
-
-
 # ---- the services
 
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.formats.render import parse_ace
-from combee.core.playbook.operations import normalise
 from combee.core.similarity.lessons import Index, _indexed, at_odds, index_of, same_lesson
 from combee.core.similarity.overlap import contradicts
 from combee.core.similarity.wording import wording
@@ -270,13 +269,6 @@ def test_the_index_of_a_version_with_other_words_or_another_order_is_made_anew()
     assert (index.saying("lesson 1"), index.saying("lesson 9, and more")) == ((), ("1",))
     index = index_of(version.model_copy(update={"entries": entries[::-1]}))
     assert list(index.at_odds_with("0")) == ["2", "1"]
-
-
-@each_row("lesson", lessons()[:8])
-def test_case_spacing_and_a_final_stop_make_no_other_lesson(lesson: str) -> None:
-    other = f"  {lesson.lower().rstrip('.')} "
-    assert normalise(other) == normalise(lesson)
-    assert same_lesson(other, lesson)
 
 
 def test_of_two_entries_that_say_the_same_the_other_is_found_when_one_is_gone() -> None:
