@@ -43,7 +43,6 @@ def connection(settings: Settings, bootstrap_servers: str) -> Connection:
         bootstrap_servers=bootstrap_servers,
         prefix=kafka.topic_prefix,
         slot=settings.worker.slot,
-        session_timeout_ms=int(kafka.session_timeout_s * 1000),
     )
 
 
@@ -79,7 +78,6 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
         concurrency=settings.llm_concurrency,
         requests_per_minute=settings.requests_per_minute,
         tokens_per_minute=settings.tokens_per_minute,
-        max_output_tokens=settings.max_output_tokens,
         on_call=on_call,
     )
 

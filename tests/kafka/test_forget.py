@@ -19,7 +19,7 @@ from combee_schemas.playbook import NO_LABEL
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support.broker import Broker, segments
-from support.running import PLAYBOOK, SHORTEST_SESSION_S, Running, nothing_waits, running_stack
+from support.running import PLAYBOOK, Running, nothing_waits, running_stack
 from support.site import Site
 
 pytestmark = pytest.mark.timeout(600)
@@ -92,7 +92,6 @@ async def test_forgotten_it_is_in_no_raw_file_and_no_rollback_brings_it_back(
         latency="0",
         max_wait_s=1,
         batch_size=6,
-        session_timeout_s=SHORTEST_SESSION_S,
     ) as running:
         await lived(site, running)
         snapshot = (await newest_playbooks(running.log))[PLAYBOOK]

@@ -28,8 +28,6 @@ from support.forked import ForkingSupervisor
 
 PLAYBOOK = "tests/kill"
 MODEL_TIMEOUT_S = 5.0
-SHORTEST_SESSION_S = 6.0
-"""Brokers allow none below; a service that was stopped is a member for so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

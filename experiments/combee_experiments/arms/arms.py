@@ -6,6 +6,7 @@ from itertools import pairwise
 from random import Random
 
 from combee.core.batching import plan, shuffle
+from combee.core.batching.limits import GROUP_BYTES, MAX_LEVELS
 from combee.core.batching.plan import Base
 from combee.settings.batch import BatchSettings
 from combee_schemas.batch import Batch, Member
@@ -74,8 +75,8 @@ PAPER = PlanSettings(copies=2, fan_in=WIDE, max_levels=2, group_bytes=WIDE << 10
 PRODUCT = PlanSettings(
     copies=_default("copies"),
     fan_in=_default("fan_in"),
-    max_levels=_default("max_levels"),
-    group_bytes=_default("max_group_bytes"),
+    max_levels=MAX_LEVELS,
+    group_bytes=GROUP_BYTES,
     aggregate_tokens=_default("aggregate_tokens"),
     small_batches=BatchSettings.model_fields["small_batches"].default,
 )

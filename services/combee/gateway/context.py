@@ -12,7 +12,7 @@ from combee.gateway.access.keys import Keyring, keyring
 from combee.gateway.access.sessions import Sessions
 from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.feed import Changes, Feed
-from combee.gateway.limits import GatewayLimits
+from combee.gateway.limits import LIMITS, GatewayLimits
 from combee.history import History
 from combee.inspection.live import FOLLOWED, Live
 from combee.inspection.outcomes import RecentOutcomes
@@ -116,7 +116,7 @@ def context_of(
     settings: Settings,
     clock: Clock,
     away: Callable[[], str | None] = lambda: None,
-    limits: GatewayLimits = GatewayLimits(),
+    limits: GatewayLimits = LIMITS,
 ) -> Context:
     """Return a context that knows nothing yet; ``away`` says why the log cannot be used now, if so.
 

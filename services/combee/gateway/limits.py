@@ -42,3 +42,6 @@ class GatewayLimits:
     """For the rest of a trace: exporters send within seconds, and an agent's outermost span ends last."""
     spans_waiting_bytes: int = 64 * MIB
     """Spans per key that wait for the rest of their traces."""
+
+
+LIMITS = GatewayLimits()

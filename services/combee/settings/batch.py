@@ -48,9 +48,6 @@ class BatchSettings(Group):
     probation_sources: int = Field(
         1, ge=1, le=5, description="sources that these must come from; unnamed ones are one"
     )
-    probation_batches: int = Field(
-        20, ge=1, description="a proposed entry leaves after so many batches without support"
-    )
     sources: SourceNames = Field(
         "declared", description="names of sources that count: as `declared`, or only if `proven`"
     )
@@ -98,23 +95,6 @@ class BatchSettings(Group):
         description="any text: who does not know it foresees neither how batches are dealt nor ACE's marks",
     )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
-    max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
     max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")
-    max_span: int = Field(
-        100_000, ge=1, description="records that a window's oldest reflection may lag (records)"
-    )
-    max_batch_bytes: int = Field(8 << 20, ge=1 << 18, description="reflections per batch (bytes)")
-    max_group_bytes: int = Field(
-        700 << 10, ge=1 << 10, le=700 << 10, description="reflections per group (bytes)"
-    )
-    window_memory_bytes: int = Field(
-        64 << 20, ge=0, description="bodies held in memory by all windows (bytes)"
-    )
     max_inflight_batches: int = Field(1, ge=1, le=16, description="unpublished batches per playbook")
     batch_timeout_s: float = Field(900, gt=0, description="re-emit a batch without a version after this (s)")
-    batch_retries: int = Field(3, ge=0, description="re-emissions before a batch is closed degraded")
-    duplicate_horizon: int = Field(
-        2000,
-        ge=1,
-        description="how far back in a partition of 'batches' repeats are recognised; a batch takes two (offsets)",
-    )

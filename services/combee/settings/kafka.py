@@ -18,7 +18,6 @@ class KafkaSettings(Group):
     partitions: int = Field(4, ge=1, description="of topics keyed by playbook; fixed at creation")
     scan_partitions: int = Field(8, ge=1, description="of traces and scan topics; fixed at creation")
     replication_factor: int = Field(1, ge=1, description="replicas of each topic")
-    session_timeout_s: float = Field(10, gt=0, description="a silent worker is replaced after this (s)")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="how to connect"
     )

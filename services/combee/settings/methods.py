@@ -5,6 +5,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
+from combee.core.batching.limits import GROUP_BYTES, MAX_LEVELS
 from combee.core.methods import ace, gepa
 from combee.core.methods.method import Method, shaped
 from combee.core.methods.templates import templates_hash
@@ -15,6 +16,8 @@ from combee.settings.group import SettingsError
 from combee_schemas.plan import PlanSettings, Probation
 
 GROUP = "combee.methods"
+PROBATION_BATCHES = 20
+"""A proposed entry leaves after this many batches without support: at the default size, after 800 runs without it."""
 PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
 BUILT_IN: Mapping[str, Method] = {"ace": ace, "gepa": gepa}
 
@@ -108,8 +111,8 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
         probation=probation,
         stragglers=settings.stragglers,
         fan_in=settings.fan_in,
-        max_levels=settings.max_levels,
-        group_bytes=settings.max_group_bytes,
+        max_levels=MAX_LEVELS,
+        group_bytes=GROUP_BYTES,
         aggregate_tokens=settings.aggregate_tokens,
         small_batches=settings.small_batches,
         salt=settings.salt,
@@ -127,7 +130,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
 def _probation(settings: BatchSettings) -> Probation | None:
     """Return the policy, if entries are ever on probation."""
     policy = Probation(
-        reflections=settings.probation, sources=settings.probation_sources, batches=settings.probation_batches
+        reflections=settings.probation, sources=settings.probation_sources, batches=PROBATION_BATCHES
     )
     doubts = settings.new_source_batches or settings.propose_flagged
     return None if is_off(policy) and not doubts else policy
@@ -139,13 +142,10 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
     return {
         "copies": plan.copies,
         "fan_in": plan.fan_in,
-        "max_levels": plan.max_levels,
-        "max_group_bytes": plan.group_bytes,
         "aggregate_tokens": plan.aggregate_tokens,
         "small_batches": plan.small_batches,
         "probation": policy.reflections,
         "probation_sources": policy.sources,
-        "probation_batches": policy.batches,
         "method": plan.method,
         "carry": plan.carry,
         "prompts": plan.prompts,

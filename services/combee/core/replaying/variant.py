@@ -19,7 +19,6 @@ SETTINGS = (
         "fan_in",
     ),
     *(
-        "max_levels",
         "aggregate_tokens",
         "small_batches",
         "stragglers",

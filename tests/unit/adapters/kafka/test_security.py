@@ -20,7 +20,7 @@ from support.rows import each_row
 
 LAYOUT = {
     *("bootstrap_servers", "topic_prefix", "partitions", "scan_partitions"),
-    *("replication_factor", "session_timeout_s"),
+    "replication_factor",
 }
 """Settings of the log that are no credentials."""
 CLIENT, SECRET, PASSWORD = "combee-scan", "a secret word", "opens the key"
