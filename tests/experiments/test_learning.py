@@ -12,13 +12,14 @@ from benchmarks.law_fit import run_naive
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.core.batching.limits import PRODUCT
 from combee.core.batching.plan import Base, deal_batch
 from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel, PoisonError
 from combee.settings.batch import BatchSettings
 from combee.settings.model import ModelSettings
 from combee_experiments.arms.agents import reflect_all
-from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, PRODUCT, Arm, bounded, shuffled, unshuffled
+from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, Arm, bounded, shuffled, unshuffled
 from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import measure_updates, reflections
 from combee_experiments.arms.services import batch_settings

@@ -13,7 +13,7 @@ from combee.core.playbook.probation import OFF, is_off
 from combee.ports import FatalError
 from combee.settings.batch import BatchSettings
 from combee.settings.group import SettingsError
-from combee_schemas.plan import PlanSettings, Probation
+from combee_schemas.plan import BatchOptions, PlanSettings, Probation
 
 GROUP = "combee.methods"
 PROBATION_BATCHES = 20
@@ -97,7 +97,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
     """
     configured, probation = configured_method(settings), _probation(settings)
     return PlanSettings(
-        method=settings.method,
+        **{name: getattr(settings, name) for name in BatchOptions.model_fields},
         templates=templates_hash(
             configured,
             settings.prompts,
@@ -105,25 +105,10 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
             probation=probation is not None,
         ),
         holds=configured.HOLDS,
-        copies=settings.copies,
-        groups=settings.groups,
-        carry=settings.carry,
-        probation=probation,
-        stragglers=settings.stragglers,
-        fan_in=settings.fan_in,
         max_levels=MAX_LEVELS,
         group_bytes=GROUP_BYTES,
-        aggregate_tokens=settings.aggregate_tokens,
-        small_batches=settings.small_batches,
-        salt=settings.salt,
-        prompts=settings.prompts,
+        probation=probation,
         playbook_tokens=budget_tokens,
-        scope=settings.scope,
-        sources=settings.sources,
-        source_share=settings.source_share,
-        source_operations=settings.source_operations,
-        new_source_batches=settings.new_source_batches,
-        propose_flagged=settings.propose_flagged,
     )
 
 
@@ -139,22 +124,8 @@ def _probation(settings: BatchSettings) -> Probation | None:
 def as_configured(plan: PlanSettings) -> dict[str, object]:
     """Return the configuration (fields of ``BatchSettings``) under which batches are cut as a manifest says."""
     policy = plan.probation or OFF
-    return {
-        "copies": plan.copies,
-        "fan_in": plan.fan_in,
-        "aggregate_tokens": plan.aggregate_tokens,
-        "small_batches": plan.small_batches,
-        "probation": policy.reflections,
-        "probation_sources": policy.sources,
-        "method": plan.method,
-        "carry": plan.carry,
-        "prompts": plan.prompts,
-        "scope": plan.scope,
-        "groups": plan.groups,
-        "stragglers": plan.stragglers,
-        "salt": plan.salt,
-        "sources": plan.sources,
-        "source_operations": plan.source_operations,
-        "new_source_batches": plan.new_source_batches,
-        "propose_flagged": plan.propose_flagged,
-    }
+    options = {name: getattr(plan, name) for name in BatchOptions.model_fields}
+    del options[
+        "source_share"
+    ]  # only shuffle goes by it: what waits for a later batch is in that one's manifest
+    return {**options, "probation": policy.reflections, "probation_sources": policy.sources}

@@ -6,7 +6,10 @@ from typing import get_args
 
 from pydantic import SecretStr
 
+from combee.core.replaying.variant import SETTINGS
+from combee.settings.batch import BatchSettings
 from combee.settings.loading import GROUPS
+from combee_schemas.plan import BatchOptions, PlanSettings
 
 ROOT = Path(__file__).parents[3]
 FIELDS = {name: info for group in GROUPS.values() for name, info in group.model_fields.items()}
@@ -35,3 +38,10 @@ def test_a_guide_names_every_setting_that_is_no_address_name_or_key() -> None:
         and not re.search(rf"\bCOMBEE_{name.upper()}\b|`{name}`|^\[{name}\b|^{name} = ", guides, re.MULTILINE)
     ]
     assert untold == []
+
+
+def test_a_batch_option_is_written_once_and_settings_manifests_and_variants_have_it() -> None:
+    options = BatchOptions.model_fields.keys()
+    assert options.isdisjoint(BatchSettings.__annotations__)
+    assert options <= PlanSettings.model_fields.keys()
+    assert options - {"source_share"} <= set(SETTINGS)

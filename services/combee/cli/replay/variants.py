@@ -37,12 +37,11 @@ from combee.local.preflight import check
 from combee.local.stack import StackOptions, stack
 from combee.local.stack_file import sole_stack
 from combee.ports import FatalError, LanguageModel, Log
-from combee.settings.batch import LARGEST_BATCH
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import as_configured, plan_settings
 from combee_schemas import topics
 from combee_schemas.digests import digest
-from combee_schemas.plan import PlanSettings
+from combee_schemas.plan import LARGEST_BATCH, PlanSettings
 from combee_schemas.playbook import Playbook
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from combee_schemas.plan import BatchOptions, PlanSettings
+
 BATCH_BYTES = 8 << 20
 """Reflections per batch: a thousand long ones; shuffle reads and writes them in one transaction."""
 GROUP_BYTES = 700 << 10
@@ -10,6 +12,8 @@ SPAN = 100_000
 """Records that a window's oldest reflection may lag: so many are read again at most when shuffle starts."""
 MAX_LEVELS = 4
 """Levels of the scan tree: at 32 children per node, four combine more groups than a batch can have."""
+PRODUCT = PlanSettings(**BatchOptions().model_dump(), max_levels=MAX_LEVELS, group_bytes=GROUP_BYTES)
+"""How batches are made where nothing is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
