@@ -49,7 +49,9 @@ class BatchOptions(BaseModel):
     """How a batch is made: settings, manifests and variants of a replay have these fields, as they stand here."""
 
     method: str = Field("ace", min_length=1, description="ace, gepa or one installed")
-    copies: Copies = Field(2, description="p: copies of each reflection; a batch of fewer than 4 has none")
+    copies: Copies = Field(
+        2, description="p: copies of each reflection, 1 to halve the calls; a batch of fewer than 4 has none"
+    )
     groups: int = Field(
         0,
         ge=0,
@@ -58,14 +60,18 @@ class BatchOptions(BaseModel):
     )
     carry: bool = Field(
         default=True,
-        description="pass on proposals that a combine neither used nor dropped by name (recorded)",
+        description="pass on proposals that a combine neither used nor dropped by name (recorded); off: as the paper",
     )
-    fan_in: int = Field(32, ge=2, description="children per node above level 0")
+    fan_in: int = Field(
+        32, ge=2, description="children per node above level 0; fewer where a combine has too much to read"
+    )
     aggregate_tokens: AggregateTokens | None = Field(
-        32_000, description="reflections or proposals that one call may read (tokens)"
+        32_000,
+        description="reflections or proposals that one call may read; fewer for a small context (tokens)",
     )
     stragglers: bool = Field(
-        default=False, description="combine without late groups, and ask slow combines again: off or on"
+        default=False,
+        description="combine without late groups, and ask slow combines again, where single calls are slow",
     )
     small_batches: SmallBatches = Field(
         "one-call",
@@ -77,7 +83,10 @@ class BatchOptions(BaseModel):
         description="any text: who does not know it foresees neither how batches are dealt nor ACE's marks",
     )
     prompts: Prompts = Field("full", description="for small models: additions only, with a worked example")
-    scope: Scope = Field(0, description="entries that a curator reads, the nearest to its items; 0: all")
+    scope: Scope = Field(
+        0,
+        description="entries that a curator reads, the nearest to its items, where a large playbook costs too much; 0: all",
+    )
     sources: SourceNames = Field(
         "declared", description="names of sources that count: as `declared`, or only if `proven`"
     )

@@ -17,10 +17,10 @@ class BatchSettings(BatchOptions, Group):
     reflect_entry_tokens: int = Field(
         2_000,
         ge=0,
-        description="entries that a reflector reads, nearest to the task first (tokens)",
+        description="entries that a reflector reads, nearest to the task first; fewer for a small context (tokens)",
     )
     reflect_trace_tokens: int = Field(
-        32_000, ge=500, description="a longer trace is cut in the middle (tokens)"
+        32_000, ge=500, description="a longer trace is cut in the middle; less for a small context (tokens)"
     )
     probation: int = Field(
         1,
@@ -37,6 +37,19 @@ class BatchSettings(BatchOptions, Group):
         le=1,
         description="consolidate unasked above this share of the token budget, after each tenth added; 0: never",
     )
-    max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")
-    max_inflight_batches: int = Field(1, ge=1, le=16, description="unpublished batches per playbook")
-    batch_timeout_s: float = Field(900, gt=0, description="re-emit a batch without a version after this (s)")
+    max_wait_s: float = Field(
+        30,
+        gt=0,
+        description="an unfilled window closes after this: longer for fuller batches, shorter for newer lessons (s)",
+    )
+    max_inflight_batches: int = Field(
+        1,
+        ge=1,
+        le=16,
+        description="unpublished batches per playbook; more where windows are full and batches wait",
+    )
+    batch_timeout_s: float = Field(
+        900,
+        gt=0,
+        description="re-emit a batch without a version after this: longer than all its model calls take (s)",
+    )

@@ -39,7 +39,7 @@ class GateSettings(Group):
         0.1,
         gt=0,
         le=0.5,
-        description="canary: of the callers that name themselves, those shown the candidate",
+        description="canary: of the callers that name themselves, those shown the candidate; more decide sooner",
     )
 
     def policy(self, salt: str = "") -> GatePolicy:

@@ -51,7 +51,15 @@ class ModelSettings(Group):
     embedding_api_key: SecretStr | None = Field(
         None, description="environment only; empty: the model's, if the server is, too"
     )
-    model_timeout_s: float = Field(120, gt=0, description="one model call (s)")
-    llm_concurrency: int = Field(8, ge=1, description="model calls at once per worker")
-    requests_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")
-    tokens_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")
+    model_timeout_s: float = Field(120, gt=0, description="one model call (s); longer for a slow server")
+    llm_concurrency: int = Field(
+        8,
+        ge=1,
+        description="model calls at once per worker: as many as the server answers without slowing down",
+    )
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="per worker, where the provider limits them"
+    )
+    tokens_per_minute: int | None = Field(
+        None, ge=1, description="per worker, where the provider limits them"
+    )

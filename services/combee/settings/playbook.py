@@ -14,7 +14,10 @@ class PlaybookSettings(Group):
     """How large a playbook may grow."""
 
     playbook_tokens: int = Field(
-        16_000, ge=100, le=24_000, description="token budget of a playbook's entries (tokens)"
+        16_000,
+        ge=100,
+        le=24_000,
+        description="token budget of a playbook's entries: what agents' prompts have room for (tokens)",
     )
 
 

@@ -9,7 +9,8 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from combee.adapters.kafka.errors import PASSWORDS, TOKENS, Need
 from combee.adapters.kafka.membership import Membership
-from combee.adapters.kafka.security import Credentials, principal, security_options
+from combee.adapters.kafka.security import principal, security_options
+from combee.credentials import Credentials
 from combee.ports import Record, TopicPartition
 
 REQUEST_TIMEOUT_MS = 15_000
