@@ -85,7 +85,8 @@ class BatchOptions(BaseModel):
     prompts: Prompts = Field("full", description="for small models: additions only, with a worked example")
     scope: Scope = Field(
         0,
-        description="entries that a curator reads, the nearest to its items, where a large playbook costs too much; 0: all",
+        description="entries that a curator reads, the nearest to its items, where a large playbook costs too much;"
+        " 0: all",
     )
     sources: SourceNames = Field(
         "declared", description="names of sources that count: as `declared`, or only if `proven`"

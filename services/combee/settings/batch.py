@@ -1,19 +1,32 @@
 """Settings of batches."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from combee.settings.group import Group
 from combee_schemas.plan import BatchOptions, BatchSize
 
-BATCH_SIZE = (
-    "original reflections per batch; fixed where COMBEE_BATCH_POLICY is not set too, else the start value"
-)
+StartSize = Annotated[
+    BatchSize,
+    Field(
+        description="original reflections per batch; fixed where COMBEE_BATCH_POLICY is not set, else the start value"
+    ),
+]
+InFlight = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=16,
+        description="unpublished batches per playbook; more where windows are full and batches wait",
+    ),
+]
 
 
 class BatchSettings(BatchOptions, Group):
     """When windows close and how a batch is cut (paper defaults: p = 2, k = ⌊√n⌋)."""
 
-    batch_size: BatchSize = Field(40, description=BATCH_SIZE)
+    batch_size: StartSize = 40
     reflect_entry_tokens: int = Field(
         2_000,
         ge=0,
@@ -42,12 +55,7 @@ class BatchSettings(BatchOptions, Group):
         gt=0,
         description="an unfilled window closes after this: longer for fuller batches, shorter for newer lessons (s)",
     )
-    max_inflight_batches: int = Field(
-        1,
-        ge=1,
-        le=16,
-        description="unpublished batches per playbook; more where windows are full and batches wait",
-    )
+    max_inflight_batches: InFlight = 1
     batch_timeout_s: float = Field(
         900,
         gt=0,

@@ -5,10 +5,9 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from combee.core.sizing.policy import SizingPolicy
-from combee.settings.batch import BATCH_SIZE
+from combee.settings.batch import InFlight, StartSize
 from combee.settings.group import Group
 from combee_schemas.control import SizingKind
-from combee_schemas.plan import BatchSize
 
 
 class SizingSettings(Group):
@@ -19,8 +18,8 @@ class SizingSettings(Group):
         description="`keep-up` with what arrives, the paper's `plateau`, or `configured`: the default where"
         " COMBEE_BATCH_SIZE is set",
     )
-    batch_size: BatchSize = Field(40, description=BATCH_SIZE)
-    max_inflight_batches: int = Field(1, ge=1, le=16, description="unpublished batches per playbook")
+    batch_size: StartSize = 40
+    max_inflight_batches: InFlight = 1
 
     @model_validator(mode="before")
     @classmethod
