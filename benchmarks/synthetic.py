@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from combee.core import identity
 from combee.core.batching import plan
+from combee.core.batching.limits import PRODUCT
 from combee.ports import Log, TopicPartition
-from combee_experiments.arms.arms import PRODUCT
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member

@@ -73,7 +73,10 @@ def settings_file() -> str:
     """Return docs/reference/combee.example.toml."""
     parts, listed = [SETTINGS_HEAD], set[str]()
     for name, group in GROUPS.items():
-        told = [_setting(field, info) for field, info in group.model_fields.items() if field not in listed]
+        own_first = sorted(
+            group.model_fields.items(), key=lambda named: named[0] not in group.__annotations__
+        )
+        told = [_setting(field, info) for field, info in own_first if field not in listed]
         listed |= group.model_fields.keys()
         parts.append("\n".join([f"# ---- {name.capitalize()}: {_sentence(group)}", "", *told]))
     return "\n".join(parts)

@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 
 from combee.core.batching import plan
+from combee.core.batching.limits import PRODUCT
 from combee.settings.playbook import PlaybookSettings
-from combee_experiments.arms.arms import PRODUCT
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
 from combee_schemas.model import CHARS_PER_TOKEN

@@ -1,8 +1,8 @@
 """Plan: what all records of one batch share, and the settings that its prompts and its tree follow from."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from combee_schemas.base import (
     Holds,
@@ -37,7 +37,83 @@ class Probation(Value):
     """After so many in a row that do not support it, it leaves."""
 
 
-class PlanSettings(Sparse):
+LARGEST_BATCH = 2000
+"""Original reflections: their ids fit a manifest."""
+BatchSize = Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
+Copies = Annotated[int, Field(ge=1, le=8)]
+AggregateTokens = Annotated[int, Field(ge=500)]
+Scope = Annotated[int, Field(ge=0)]
+
+
+class BatchOptions(BaseModel):
+    """How a batch is made: settings, manifests and variants of a replay have these fields, as they stand here."""
+
+    method: str = Field("ace", min_length=1, description="ace, gepa or one installed")
+    copies: Copies = Field(
+        2, description="p: copies of each reflection, 1 to halve the calls; a batch of fewer than 4 has none"
+    )
+    groups: int = Field(
+        0,
+        ge=0,
+        le=LARGEST_BATCH,
+        description="k: groups of a batch, at most one per reflection; 0: the paper's ⌊√n⌋, n reflections",
+    )
+    carry: bool = Field(
+        default=True,
+        description="pass on proposals that a combine neither used nor dropped by name (recorded); off: as the paper",
+    )
+    fan_in: int = Field(
+        32, ge=2, description="children per node above level 0; fewer where a combine has too much to read"
+    )
+    aggregate_tokens: AggregateTokens | None = Field(
+        32_000,
+        description="reflections or proposals that one call may read; fewer for a small context (tokens)",
+    )
+    stragglers: bool = Field(
+        default=False,
+        description="combine without late groups, and ask slow combines again, where single calls are slow",
+    )
+    small_batches: SmallBatches = Field(
+        "one-call",
+        description="of 4 to 8 reflections: `one-call`, or the `paper`'s two groups and their combine",
+    )
+    salt: str = Field(
+        "",
+        max_length=80,
+        description="any text: who does not know it foresees neither how batches are dealt nor ACE's marks",
+    )
+    prompts: Prompts = Field("full", description="for small models: additions only, with a worked example")
+    scope: Scope = Field(
+        0,
+        description="entries that a curator reads, the nearest to its items, where a large playbook costs too much;"
+        " 0: all",
+    )
+    sources: SourceNames = Field(
+        "declared", description="names of sources that count: as `declared`, or only if `proven`"
+    )
+    source_share: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="part of a batch that one source may fill beside others; the rest waits; 1: all",
+    )
+    source_operations: int = Field(
+        0,
+        ge=0,
+        description="operations of a batch that may rest on one source alone, beside others; 0: any number",
+    )
+    new_source_batches: int = Field(
+        0,
+        ge=0,
+        description="what a source teaches is proposed until it has taught in so many batches, beside one that has;"
+        " 0: off",
+    )
+    propose_flagged: bool = Field(
+        default=False, description="texts like instructions, links, secrets or tool calls are only proposed"
+    )
+
+
+class PlanSettings(BatchOptions, Sparse):
     """Whatever shapes a prompt or a tree, as it stood when the batch was cut.
 
     Workers go by these, never by their own configuration: they cannot disagree, and a replay is exact.
@@ -48,59 +124,36 @@ class PlanSettings(Sparse):
         *("sources", "source_share", "source_operations", "new_source_batches", "propose_flagged"),
     )
 
-    method: str = "ace"
+    # These four are the paper's, or unknown, in a record that does not say.
+    copies: int = 0
+    fan_in: int = 0
+    aggregate_tokens: int | None = None
+    """None: however much a call has to read."""
+    small_batches: SmallBatches = "paper"
     templates: Sha256 = ""
     """SHA-256 of what the method's prompt templates make of a fixed input."""
     holds: Holds = "entries"
-    copies: int = 0
-    """p as it was asked for; a batch of fewer than 4 has no copies."""
-    groups: int = 0
-    """k as it was asked for, at most one group per reflection; 0: the paper's ⌊√n⌋."""
-    carry: bool = True
-    """Pass on by code what a combine neither used nor dropped by name."""
-    fan_in: int = 0
-    """Children per node above level 0."""
     max_levels: int = 0
     group_bytes: int = 0
     """Most bytes of reflections that one aggregator call may get."""
-    aggregate_tokens: int | None = None
-    """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
     probation: Probation | None = None
     """None: what is learned is shown at once."""
-    stragglers: bool = False
-    """The root's combine may leave out what is late, and slow calls may be asked a second time."""
-    small_batches: SmallBatches = "paper"
-    salt: str = ""
-    """Goes into the seed of the shuffle and the mark of the playbook in prompts; empty: they follow from the members
-    and the playbook's name alone."""
-    prompts: Prompts = "full"
     playbook_tokens: int = 0
     """The playbook's token budget, which prompts name."""
-    scope: int = 0
-    """Of a larger playbook a call reads so many entries, the nearest to its items; 0: every call reads all of it."""
-    sources: SourceNames = "declared"
-    source_share: float = 1.0
-    """Beside other sources one may fill this part of a batch; the rest waits for the next batches."""
-    source_operations: int = 0
-    """Beside other sources so many operations of a batch may rest on one alone; 0: any number."""
-    new_source_batches: int = 0
-    """Beside an established source, one that has taught in fewer batches is new; 0: none is."""
-    propose_flagged: bool = False
-    """Texts that look like instructions, links, secrets or tool calls are only proposed."""
 
 
 class BranchSettings(Value):
     """What a branch does in its own way; None: as its playbook does."""
 
-    batch_size: int | None = Field(None, ge=1, le=2000)
+    batch_size: BatchSize | None = None
     """Fixed: the controller's does not count."""
-    copies: int | None = Field(None, ge=1, le=8)
+    copies: Copies | None = None
     carry: bool | None = None
-    aggregate_tokens: int | None = Field(None, ge=500)
+    aggregate_tokens: AggregateTokens | None = None
     small_batches: SmallBatches | None = None
     stragglers: bool | None = None
     prompts: Prompts | None = None
-    scope: int | None = Field(None, ge=0)
+    scope: Scope | None = None
 
     def own(self) -> dict[str, Any]:
         """Return what differs, by the names of the configuration."""

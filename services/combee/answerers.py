@@ -85,7 +85,7 @@ def evaluation_caps(settings: Settings) -> SpendPolicy:
     return replace(
         settings.spend.policy(evaluation_model(settings).model),
         daily_tokens=settings.evaluation.eval_daily_tokens,
-        daily_cost=settings.evaluation.eval_daily_cost,
+        daily_cost=None,
     )
 
 

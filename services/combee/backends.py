@@ -3,7 +3,6 @@
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import structlog
@@ -11,12 +10,10 @@ from pydantic import SecretStr
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.adapters.kafka.security import Credentials
 from combee.adapters.openai.names import Azure, Server, resolve_embedding, resolve_model
 from combee.core import layout
 from combee.core.sources import Check, KnownSources, with_secret
 from combee.ports import ConfigurationError, OnModelCall
-from combee.settings.kafka import KafkaSettings
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
 from combee.settings.sources import DeclaredSource, SourceSettings
@@ -37,24 +34,11 @@ NO_MODEL = (
 
 def connection(settings: Settings, bootstrap_servers: str) -> Connection:
     """Return how this process reaches the cluster."""
-    kafka = settings.kafka
     return Connection.secured(
-        credentials(kafka),
+        settings.kafka,
         bootstrap_servers=bootstrap_servers,
-        prefix=kafka.topic_prefix,
+        prefix=settings.kafka.topic_prefix,
         slot=settings.worker.slot,
-        session_timeout_ms=int(kafka.session_timeout_s * 1000),
-    )
-
-
-def credentials(kafka: KafkaSettings) -> Credentials:
-    """Return with what this process shows the cluster who it is."""
-    given = {field.name: getattr(kafka, field.name) for field in fields(Credentials)}
-    return Credentials(
-        **{
-            name: value.get_secret_value() if isinstance(value, SecretStr) else value
-            for name, value in given.items()
-        }
     )
 
 
@@ -79,7 +63,6 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
         concurrency=settings.llm_concurrency,
         requests_per_minute=settings.requests_per_minute,
         tokens_per_minute=settings.tokens_per_minute,
-        max_output_tokens=settings.max_output_tokens,
         on_call=on_call,
     )
 

@@ -68,6 +68,8 @@ class Worker:
     telemetry: Telemetry
     wrap_model: WrapModel
     clock: Clock
+    answers_from: str | None
+    """A topic prefix whose recorded answers need not be paid for again."""
 
 
 Role = Callable[[Worker], Awaitable[None]]
@@ -95,7 +97,7 @@ async def _scan(worker: Worker) -> None:
 @asynccontextmanager
 async def _recorded_answers(worker: Worker) -> AsyncIterator[RecordedAnswers | None]:
     """Yield the answers that need not be paid for again; None where there are none to look for."""
-    prefix = worker.settings.model.answers_from
+    prefix = worker.answers_from
     if prefix is None:
         yield None
         return
@@ -166,11 +168,7 @@ async def _shuffle(worker: Worker) -> None:
             settings.batch,
             spending,
             budget_tokens=settings.playbook.playbook_tokens,
-            neighbours=Neighbours(
-                embeds,
-                model=settings.model.embedding_model or "",
-                similarity=settings.model.embedding_similarity,
-            ),
+            neighbours=Neighbours(embeds, model=settings.model.embedding_model or ""),
             tenants=Tenants(settings.tenants.limits(), burst_s=IN_BATCHES_S),
             provenance=_provenance(worker),
             tracing=telemetry.tracing,
@@ -329,6 +327,7 @@ async def run_worker(
     settings: Settings,
     bootstrap_servers: str,
     *,
+    answers_from: str | None = None,
     wrap_log: WrapLog = lambda log: log,
     wrap_model: WrapModel = lambda model: model,
 ) -> None:
@@ -360,6 +359,7 @@ async def run_worker(
             telemetry=telemetry,
             wrap_model=wrap_model,
             clock=clock,
+            answers_from=answers_from,
         )
         await {**ROLES, **JUDGES, **FRONTS}[role](worker)
 

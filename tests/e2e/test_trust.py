@@ -14,7 +14,7 @@ from combee.sdk import AsyncClient
 from support.broker import Broker
 from support.browser import CHROMIUM, PATIENCE_MS, browsing, opened
 from support.cli import combee, once_services_are_gone
-from support.running import SHORTEST_SESSION_S, Running, running_stack
+from support.running import Running, running_stack
 from support.running_gates import decisions, places
 
 pytestmark = pytest.mark.timeout(400)
@@ -117,12 +117,10 @@ async def test_a_poisoned_source_is_stopped_and_revoked_a_person_approves_and_a_
         "sources": "proven",
         "sources_file": sources,
         "canary_share": 0.5,
-        "canary_margin": 0.3,
-        "canary_runs": 1,
+        "gate_margin": 0.3,
         "batch_size": 4,
         "gateway_port": 0,
         "roles": (*ROLES, *FRONTS),
-        "session_timeout_s": SHORTEST_SESSION_S,
     }
     async with running_stack(kafka.bootstrap_servers, topic_prefix, tmp_path, **settings) as running:
         # Agents learn. The first version has nothing to be compared with: a person lets agents read it.

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from benchmarks.law_fit import run_naive
 
+from combee.core.batching.limits import PRODUCT
 from combee.core.batching.plan import Base, deal_batch
 from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel, PoisonError
 from combee.settings.batch import BatchSettings
 from combee.settings.model import ModelSettings
 from combee_experiments.arms.agents import reflect_all
-from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, PRODUCT, Arm, unshuffled
+from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, Arm, unshuffled
 from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import measure_updates, reflections
 from combee_experiments.arms.services import batch_settings

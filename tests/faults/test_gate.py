@@ -95,7 +95,7 @@ async def test_publish_dies_once_and_each_candidate_is_decided_once(
         assert [text for text in report.violations if text.startswith("decision")] == []
 
 
-CANARY = {"canary_share": 0.5, "canary_margin": 0.3, "canary_runs": 1}
+CANARY = {"canary_share": 0.5, "gate_margin": 0.3}
 CANARY_POINTS = [
     *(f"{point}@1" for point in ("before transaction", "sent in transaction", "offsets in transaction")),
     *(f"{point}@2" for point in ("before commit", "after commit")),

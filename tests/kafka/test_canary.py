@@ -20,7 +20,7 @@ from support.running_gates import WITHIN_S, candidate_of, decisions
 
 pytestmark = pytest.mark.timeout(300)
 AGENTS, SECRET = 200, "a secret of the scorer, 32 characters"
-CANARY = {"canary_share": 0.5, "canary_margin": 0.3, "canary_runs": 1}
+CANARY = {"canary_share": 0.5, "gate_margin": 0.3}
 """Terms that need few agents."""
 
 

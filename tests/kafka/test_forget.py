@@ -19,7 +19,6 @@ from support.broker import Broker, segments
 from support.ledger import read_all
 from support.running import (
     PLAYBOOK,
-    SHORTEST_SESSION_S,
     Running,
     nothing_waits,
     opened,
@@ -88,7 +87,6 @@ async def test_forgotten_it_is_in_no_raw_file_and_no_rollback_brings_it_back(
         latency="0",
         max_wait_s=1,
         batch_size=6,
-        session_timeout_s=SHORTEST_SESSION_S,
     ) as running:
         await lived(site, running)
         snapshot = (await newest_playbooks(running.log))[PLAYBOOK]

@@ -8,6 +8,7 @@ import pytest
 
 from combee.commands import dead_letters
 from combee.core.archive.cut import Cut
+from combee.core.batching.limits import ShuffleLimits
 from combee.core.playbook.lines import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.inspection.audit import audit
@@ -308,7 +309,7 @@ async def test_a_retry_counts_on_the_line_that_it_failed_on() -> None:
 async def test_what_has_no_room_in_memory_is_read_again_on_each_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "WINDOW_KEPT", 2)
     deployment = await learned()
-    deployment.settings = deployment.settings.model_copy(update={"window_memory_bytes": 1})
+    deployment.limits_of_shuffle = ShuffleLimits(window_memory_bytes=1)
     async with deployment.running(["shuffle", "publish"]):
         await publish(deployment, range(10, 13))
         await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)

@@ -202,7 +202,7 @@ async def test_the_services_read_and_write_what_the_map_says_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(manifest_cache, "ARRIVES_S", 0.02)
-    whole = Deployment(batch_size=29, fan_in=2, max_levels=4, gates=GatePolicy(judges=("approve",)))
+    whole = Deployment(batch_size=29, fan_in=2, gates=GatePolicy(judges=("approve",)))
     # So that scan finds something unfinished at its start, and looks for what was answered.
     await whole.log.produce(group_of(plan()))
     async with whole.running():
@@ -239,7 +239,7 @@ async def test_the_services_read_and_write_what_the_map_says_and_nothing_else(
             outgoing(Command(command_id="again", playbook=NAME, kind="rollback", version=1))
         )
         await whole.until(lambda: LOOKED_UP - unseen(whole) >= {("publish", "reads", "history")})
-    without_scan = Deployment(batch_timeout_s=300, batch_retries=0)
+    without_scan = Deployment(batch_timeout_s=300, retries=0)
     without_scan.accesses = whole.accesses
     async with without_scan.running(["shuffle", "publish"]):
         await without_scan.log.produce(*(outgoing(reflection(n)) for n in range(10)))

@@ -66,7 +66,7 @@ def overlapping(model: ScriptedModel | None = None, **fields: Any) -> Deployment
 def late_first() -> tuple[Withholding, Deployment]:
     """Return a deployment whose first batch gets no answers until it is told."""
     model = Withholding(lessons(range(SIZE)))
-    return model, overlapping(model, batch_timeout_s=300, batch_retries=1)
+    return model, overlapping(model, batch_timeout_s=300, retries=1)
 
 
 async def publish(deployment: Deployment) -> None:
@@ -194,7 +194,7 @@ async def test_a_batch_that_is_given_up_frees_those_behind_it_and_they_are_whole
 
 async def test_a_degraded_batch_in_the_middle_holds_up_nobody() -> None:
     model = Withholding(lessons(range(SIZE, 2 * SIZE)))
-    deployment = overlapping(model, batch_timeout_s=300, batch_retries=0)
+    deployment = overlapping(model, batch_timeout_s=300, retries=0)
     async with deployment.running():
         await publish(deployment)
         await deployment.until(lambda: ledger.applied(deployment.log) == SIZE)

@@ -64,7 +64,7 @@ async def test_a_trace_becomes_a_lesson_in_the_playbook() -> None:
 
 async def test_a_tree_of_three_levels_keeps_every_lesson() -> None:
     published = [reflection(n) for n in range(30)]
-    async with Deployment(batch_size=30, fan_in=2, max_levels=4).running() as running:
+    async with Deployment(batch_size=30, fan_in=2).running() as running:
         await publish(running, *published)
         await settle(running, 30)
     ledger.check(running.log, {NAME: published})

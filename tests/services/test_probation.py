@@ -48,11 +48,11 @@ FIRST, SECOND = [1, 1, 2, 3, 4, 5, 6, 7, 8, 9], [2, 3, 11, 12, 13, 14, 15, 16, 1
 
 
 async def test_the_settings_stand_in_the_manifest_and_the_services_go_by_them() -> None:
-    deployment = await taught([FIRST, SECOND], probation=2, probation_batches=7)
+    deployment = await taught([FIRST, SECOND], probation=2)
     first, second = ledger.versions(deployment.log)
     policy = batch_of(first).plan.settings.probation
     assert policy is not None
-    assert (policy.reflections, policy.sources, policy.batches) == (2, 1, 7)
+    assert (policy.reflections, policy.sources, policy.batches) == (2, 1, 20)
     assert {content for content, state in states(first).items() if state == "active"} == {"lesson 1"}
     promoted = {change.entry_id for change in second.changes if change.kind == "promote"}
     assert {entry.content for entry in second.entries if entry.id in promoted} == {"lesson 2", "lesson 3"}

@@ -10,6 +10,7 @@ from combee.core.batching.plan import plan_hash
 from combee.inspection.audit import audit
 from combee.inspection.tracker import StalledError
 from combee.ports import FatalError
+from combee.settings import methods
 from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.command import Command
@@ -117,15 +118,16 @@ def _has_applied(deployment: Deployment, count: int) -> bool:
     return ledger.applied(deployment.log) == count
 
 
-async def test_a_replay_gives_the_same_states() -> None:
-    first = Deployment(batch_size=10, probation=2, probation_batches=1)
+async def test_a_replay_gives_the_same_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "PROBATION_BATCHES", 1)
+    first = Deployment(batch_size=10, probation=2)
     async with first.running():
         for start, lessons in ((0, 10), (10, 5), (20, 10)):
             taught = (reflection(n, key_insight=f"lesson {n % lessons}") for n in range(start, start + 10))
             await first.log.produce(*map(outgoing, taught))
             await first.until(partial(_has_applied, first, start + 10))
         await first.until(lambda: not ledger.behind(first.log))
-    second, found = await again(first, probation=2, probation_batches=1)
+    second, found = await again(first, probation=2)
     assert (found.plans_differ, found.contents_differ) == ([], [])
     assert said(second) == said(first)
     kinds = {change.kind for version in ledger.versions(first.log) for change in version.changes}

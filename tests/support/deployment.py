@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from combee import wiring
 from combee.adapters.memory import MemoryLog
 from combee.control.outcomes import OutcomeFolder
+from combee.core.batching.limits import ShuffleLimits
 from combee.core.gate.policy import NO_GATE, GatePolicy
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.tenants import IN_BATCHES_S, NO_LIMITS, Limits, Tenants
@@ -34,6 +36,7 @@ DEADLINE_S = 10.0
 ROLES = ("publish", "scan", "shuffle", "reflect")
 """What it takes to learn; ``control`` beside them makes statistics of outcomes (its sizes are another test's)."""
 CONTROL = "control"
+LIMITS = {limit.name for limit in fields(ShuffleLimits)}
 
 
 @cache
@@ -63,6 +66,8 @@ class Deployment:
         self.log = MemoryLog(self.clock, partitions=partitions, scan_partitions=3)
         self.model = model or ScriptedModel()
         # Small batches have a tree here: most tests are about trees, and small ones are quick.
+        own = {name: batch.pop(name) for name in LIMITS & batch.keys()}
+        self.limits_of_shuffle = ShuffleLimits(**own)
         self.settings = settings_of(**{"batch_size": 10, "small_batches": "paper", **batch})
         self.budget_tokens = budget_tokens
         self.spending = spending
@@ -148,10 +153,11 @@ class Deployment:
                     self.settings,
                     self.spending,
                     budget_tokens=self.budget_tokens,
-                    neighbours=Neighbours(self.embedder, model="embedding", similarity=0.85),
+                    neighbours=Neighbours(self.embedder, model="embedding"),
                     tenants=Tenants(self.limits, burst_s=IN_BATCHES_S),
                     provenance=self.provenance,
                     tracing=self.tracing,
+                    limits=self.limits_of_shuffle,
                 )
                 partitions = range(self.partitions)
                 delivery = wiring.delivery_without_faust(log, self.shuffler, partitions)

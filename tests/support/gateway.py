@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 import httpx
@@ -18,6 +18,7 @@ from combee.core.gate.policy import NO_GATE, GatePolicy
 from combee.core.playbook.versions import empty
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
+from combee.gateway.limits import GatewayLimits
 from combee.gateway.server import serve
 from combee.ports import FatalError, Log, Record
 from combee.publish.publisher import Publisher
@@ -173,6 +174,16 @@ class SharedApplication:
         return getattr(self._context, name)
 
 
+LIMITS = tuple(limit.name for limit in fields(GatewayLimits))
+
+
+def limited_context(log: Log, given: Mapping[str, Any]) -> Context:
+    """Return a context with these settings and limits."""
+    limits = GatewayLimits(**{name: value for name, value in given.items() if name in LIMITS})
+    settings = load_settings(**{name: value for name, value in given.items() if name not in LIMITS})
+    return context_of(as_gateway(log), settings, SystemClock(), limits=limits)
+
+
 @asynccontextmanager
 async def asked(
     log: Log | None = None,
@@ -182,7 +193,7 @@ async def asked(
     **settings: Any,
 ) -> AsyncIterator[Asked]:
     log = log or MemoryLog(SystemClock())
-    context = context_of(as_gateway(log), load_settings(**settings), SystemClock())
+    context = limited_context(log, settings)
     work = [asyncio.create_task(job) for job in context.work()]
     await context.wait_current(DEADLINE_S)
     headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -203,7 +214,7 @@ async def served(
     log: Log, application: Callable[[Context], FastAPI] = build, /, **settings: Any
 ) -> AsyncIterator[tuple[str, Context]]:
     """Yield the address of a gateway on loopback, and its context."""
-    context = context_of(as_gateway(log), load_settings(**{"gateway_port": 0, **settings}), SystemClock())
+    context = limited_context(log, {"gateway_port": 0, **settings})
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
     running = asyncio.create_task(serve(context, stop, app=application(context), on_ready=ready.set_result))
     try:

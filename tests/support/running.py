@@ -30,8 +30,6 @@ from support.ledger import read_all
 
 PLAYBOOK = "tests/kill"
 MODEL_TIMEOUT_S = 5.0
-SHORTEST_SESSION_S = 6.0
-"""Brokers allow none below; a service that was stopped is a member for so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives import serialization
 from combee.adapters.embedded_kafka import EmbeddedKafka
 from combee.adapters.embedded_kafka.ports import LOOPBACK, free_ports
 from combee.adapters.kafka import is_ready
-from combee.adapters.kafka.security import Credentials, variable
+from combee.adapters.kafka.security import variable
+from combee.credentials import Credentials
 from support.token_endpoint import AUDIENCE, ISSUER, TokenEndpoint, token_endpoint, write_key_set
 
 RESOURCES = {"topic": 2, "group": 3, "cluster": 4, "transactional-id": 5}
@@ -87,10 +88,8 @@ class SecuredKafka:
     def credentials(self, user: str, way: Way = "scram", **changes: Any) -> Credentials:
         """Return the same for code."""
         env = self.environment(user, way)
-        given = {
-            field.name: value for field in fields(Credentials) if (value := env.get(variable(field.name)))
-        }
-        return replace(Credentials(**given), **changes)
+        given = {name: value for name in Credentials.model_fields if (value := env.get(variable(name)))}
+        return Credentials(**given | changes)
 
     def _shown(self, user: str, way: Way) -> dict[str, str]:
         match way:

@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from combee.core.batching.limits import ShuffleLimits
 from combee.ports import Log, Record, TopicPartition
 from combee.settings.batch import BatchSettings
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
 from support.clock import ManualClock
-from support.deployment import DEADLINE_S
+from support.deployment import DEADLINE_S, LIMITS
 
 INPUTS = (topics.REFLECTIONS.name, topics.COMMANDS.name)
 
@@ -18,9 +19,9 @@ INPUTS = (topics.REFLECTIONS.name, topics.COMMANDS.name)
 class Shuffling:
     """One shuffler that owns every partition; ``step`` delivers what is new and takes a turn."""
 
-    def __init__(self, log: Log, clock: ManualClock, settings: BatchSettings) -> None:
+    def __init__(self, log: Log, clock: ManualClock, settings: BatchSettings, limits: ShuffleLimits) -> None:
         self.log = log
-        self.shuffler = Shuffler(log, clock, settings)
+        self.shuffler = Shuffler(log, clock, settings, limits=limits)
         self._delivered: dict[TopicPartition, int] = {}
 
     async def undelivered(self, *inputs: str) -> list[Record]:
@@ -43,7 +44,8 @@ class Shuffling:
 @asynccontextmanager
 async def shuffling(log: Log, clock: ManualClock, **settings: Any) -> AsyncIterator[Shuffling]:
     """Yield a shuffler with its views current and every partition assigned; then let it die."""
-    rig = Shuffling(log, clock, BatchSettings(**{"batch_size": 5, **settings}))
+    limits = ShuffleLimits(**{name: settings.pop(name) for name in LIMITS & settings.keys()})
+    rig = Shuffling(log, clock, BatchSettings(**{"batch_size": 5, **settings}), limits)
     views = (rig.shuffler.playbooks.view, rig.shuffler.sizes)
     tasks = [asyncio.create_task(views[0].run()), asyncio.create_task(views[1].run())]
     try:

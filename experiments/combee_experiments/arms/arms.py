@@ -6,8 +6,8 @@ from itertools import pairwise
 from random import Random
 
 from combee.core.batching import plan, shuffle
+from combee.core.batching.limits import PRODUCT
 from combee.core.batching.plan import Base
-from combee.settings.batch import BatchSettings
 from combee_schemas.batch import Batch, Member
 from combee_schemas.plan import PlanSettings
 
@@ -15,11 +15,6 @@ Deal = Callable[[int, int, int, int], Sequence[Sequence[int]]]
 """Reflections, copies, groups, seed → the indices of the reflections in each group."""
 WIDE = 1_000_000
 """A fan-in or a number of bytes that never binds."""
-
-
-def _default(name: str) -> int:
-    """Return a product default: whatever stands in somebody's environment decides no experiment."""
-    return int(BatchSettings.model_fields[name].default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,19 +66,10 @@ def _shaped(batch: Batch, copies: int, widths: tuple[int, ...], reason: str) -> 
 
 PAPER = PlanSettings(copies=2, fan_in=WIDE, max_levels=2, group_bytes=WIDE << 10)
 """p = 2, k = ⌊√n⌋, two levels, however much a call has to read."""
-PRODUCT = PlanSettings(
-    copies=_default("copies"),
-    fan_in=_default("fan_in"),
-    max_levels=_default("max_levels"),
-    group_bytes=_default("max_group_bytes"),
-    aggregate_tokens=_default("aggregate_tokens"),
-    small_batches=BatchSettings.model_fields["small_batches"].default,
-)
-"""The product's defaults."""
 
 NAIVE = Arm(name="naive", policy=None)
 PLAIN = Arm(name="Combee, plain", policy=PAPER)
-ADAPTIVE = Arm(name="Combee, adaptive", policy=PRODUCT, carry=bool(_default("carry")))
+ADAPTIVE = Arm(name="Combee, adaptive", policy=PRODUCT, carry=PRODUCT.carry)
 ARMS: Mapping[str, Arm] = {one.name: one for one in (NAIVE, PLAIN, ADAPTIVE)}
 
 

@@ -16,8 +16,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from combee.core.batching.limits import PRODUCT
 from combee.core.playbook.probation import is_active
-from combee_experiments.arms.arms import ADAPTIVE, PRODUCT, Arm
+from combee_experiments.arms.arms import ADAPTIVE, Arm
 from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import reflections
 from combee_experiments.data.samples import Data

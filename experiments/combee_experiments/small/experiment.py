@@ -7,7 +7,8 @@ Windows that close by time make such batches often.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from combee_experiments.arms.arms import ADAPTIVE, PRODUCT
+from combee.core.batching.limits import PRODUCT
+from combee_experiments.arms.arms import ADAPTIVE
 from combee_experiments.arms.material import measure_updates
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.paired import difference

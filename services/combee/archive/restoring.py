@@ -252,7 +252,7 @@ async def refuse_members(
             continue
         raise FatalError(
             f"services run under {prefix} ({', '.join(running)}): stop them, and start them when all is restored"
-            " (one that ended is forgotten after its COMBEE_SESSION_TIMEOUT_S)"
+            " (one that ended is forgotten when its session is over)"
         )
 
 

@@ -151,7 +151,7 @@ def _print(rows: list[dict[str, Any]], by: str = "playbook") -> None:
         )
     output().print(table if rows else "nothing was spent yet")
     if rows and not any(row["cost"] for row in rows):
-        output().print("money is counted where a model has a price: COMBEE_PRICE_IN and COMBEE_PRICE_OUT")
+        output().print("money is counted where the model has a price: [prices] in combee.toml")
     for row in rows if len(rows) == 1 else ():
         for day in row["days"]:
             output().print(f"  {day['day']}  {day['tokens']:>14,} tokens  {day['cost']:,.4f}")

@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
+from combee.adapters.kafka.connection import SESSION_S
 from combee.archive import forgetting
 from combee.archive.erasing import Wish, is_empty
 from combee.archive.forgetting import Place
@@ -183,7 +184,7 @@ async def _forget(
                     replication=settings.kafka.replication_factor,
                     clock=SystemClock(),
                     on_progress=progress,
-                    session_s=settings.kafka.session_timeout_s,
+                    session_s=SESSION_S,
                     tell=remark,
                 )
             if not is_empty(erasures[0]):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
+from combee.adapters.kafka.connection import SESSION_S
 from combee.archive import restoring
 from combee.archive.restoring import Contents, read_contents
 from combee.backends import connection
@@ -85,7 +86,7 @@ async def _restore(settings: Settings, file: Path) -> Contents:
                     replication=kafka.replication_factor,
                     clock=SystemClock(),
                     on_progress=progress,
-                    session_s=kafka.session_timeout_s,
+                    session_s=SESSION_S,
                     tell=remark,
                 )
         finally:

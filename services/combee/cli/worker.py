@@ -47,6 +47,7 @@ def worker(
         int | None,
         typer.Option(min=0, max=65_535, help="serve /metrics, /healthz, /readyz here; 0: a free port"),
     ] = None,
+    answers_from: Annotated[str | None, typer.Option(hidden=True)] = None,
     die_with_parent_: Annotated[bool, typer.Option("--die-with-parent", hidden=True)] = False,
 ) -> None:
     """Run one service until SIGTERM or Ctrl-C; it drains before it exits."""
@@ -68,7 +69,7 @@ def worker(
     configure_logs(settings.worker.log_level, json=settings.worker.log_json, service=role)
     gc.set_threshold(COLLECT_AFTER)
     try:
-        asyncio.run(compose.run_worker(role, settings, servers))
+        asyncio.run(compose.run_worker(role, settings, servers, answers_from=answers_from))
     except CombeeError as error:
         if not settings.worker.log_json:
             raise

@@ -187,6 +187,6 @@ class Evaluator:
         if paused is None:
             return ""
         return (
-            "the cap of evaluations is reached (COMBEE_EVAL_DAILY_TOKENS, COMBEE_EVAL_DAILY_COST):"
+            "the cap of evaluations is reached (COMBEE_EVAL_DAILY_TOKENS):"
             f" {paused.reason}; what was answered is recorded, and the same command goes on from there"
         )

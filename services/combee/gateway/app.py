@@ -52,7 +52,7 @@ def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
         app.include_router(router)
     app.openapi = documented(app, keys=bool(context.keys))  # type: ignore[method-assign]  # FastAPI's documented way
     add_handlers(app)
-    app.add_middleware(BodyLimits, settings=settings)
+    app.add_middleware(BodyLimits, limits=context.limits)
     app.add_middleware(
         Access, keys=context.keys, throttle=context.throttle, clock=context.clock, origins=origins
     )

@@ -12,6 +12,7 @@ from combee.gateway.access.keys import Keyring, keyring
 from combee.gateway.access.sessions import Sessions
 from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.feed import Changes, Feed
+from combee.gateway.limits import LIMITS, GatewayLimits
 from combee.history import History
 from combee.inspection.live import FOLLOWED, Live
 from combee.inspection.outcomes import RecentOutcomes
@@ -32,6 +33,7 @@ class Context:
     log: Log
     clock: Clock
     settings: Settings
+    limits: GatewayLimits
     live: Live
     playbooks: Playbooks
     """The newest of each from memory; any version that ``history`` places."""
@@ -92,7 +94,7 @@ class Context:
         """
         if away := self.health.outage():
             raise TransientError(away)
-        async with asyncio.timeout(self.settings.gateway.gateway_ack_timeout_s):
+        async with asyncio.timeout(self.limits.ack_timeout_s):
             return await self.log.produce(*outgoing)
 
     async def wait_current(self, timeout_s: float) -> None:
@@ -110,7 +112,11 @@ class Context:
 
 
 def context_of(
-    log: Log, settings: Settings, clock: Clock, away: Callable[[], str | None] = lambda: None
+    log: Log,
+    settings: Settings,
+    clock: Clock,
+    away: Callable[[], str | None] = lambda: None,
+    limits: GatewayLimits = LIMITS,
 ) -> Context:
     """Return a context that knows nothing yet; ``away`` says why the log cannot be used now, if so.
 
@@ -150,6 +156,7 @@ def context_of(
         log=log,
         clock=clock,
         settings=settings,
+        limits=limits,
         live=live,
         playbooks=playbooks,
         labels=labels,
@@ -162,7 +169,7 @@ def context_of(
         traced=Counter(),
         keys=keyring(settings.gateway),
         sessions=Sessions(),
-        throttle=WrongKeyThrottle(settings.gateway.gateway_failed_keys),
+        throttle=WrongKeyThrottle(limits.failed_keys),
         tenants=tenants,
         stopping=asyncio.Event(),
     )

@@ -41,10 +41,10 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
     FatalError
         If the address cannot be used, or is open to others and there are no keys.
     """
-    settings = context.settings.gateway
+    settings, limits = context.settings.gateway, context.limits
     check_bind(settings, context.keys)
     proxies = listed(settings.gateway_proxies)
-    connections = Connections(settings, proxies)
+    connections = Connections(limits, proxies)
     _raise_open_files()
     with contextlib.closing(bind(settings.gateway_host, settings.gateway_port, REMEDY)) as bound:
         server = Server(
@@ -55,8 +55,8 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
                 access_log=False,
                 server_header=False,
                 # Both installations alike: httptools, where there is one, bounds neither headers nor trailers.
-                http=guarded(connections, settings.gateway_head_timeout_s),
-                h11_max_incomplete_event_size=settings.gateway_max_head_bytes,
+                http=guarded(connections, limits.head_timeout_s),
+                h11_max_incomplete_event_size=limits.max_head_bytes,
                 proxy_headers=bool(proxies),
                 forwarded_allow_ips=list(proxies),
                 timeout_graceful_shutdown=int(STOP_WITHIN_S) - 1,

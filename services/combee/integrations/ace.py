@@ -16,6 +16,7 @@ from typing import Any, cast
 from combee.adapters.openai.model import OpenAIModel
 from combee.adapters.openai.names import Azure
 from combee.clock import SystemClock
+from combee.core.batching.limits import PRODUCT
 from combee.core.batching.plan import Base, make_groups, plan_batch
 from combee.core.formats.files import carried_over, read_playbook
 from combee.core.formats.render import ace_text
@@ -31,7 +32,6 @@ from combee.sdk.background import Background, close_at_exit
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.batch import Member
 from combee_schemas.codec import encode
-from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import ACE_SECTIONS, Playbook
 from combee_schemas.reflection import MAX_EXCERPT_CHARS, Reflection
 from combee_schemas.scan import Operation, Update
@@ -42,16 +42,6 @@ BATCH_SIZE = 40
 CONCURRENCY = 32
 GIVE_UP_AFTER_S = 600.0
 CLOSE_S = 5.0
-SETTINGS = PlanSettings(
-    method="ace",
-    copies=2,
-    fan_in=32,
-    max_levels=4,
-    group_bytes=700 << 10,
-    aggregate_tokens=32_000,
-    small_batches="one-call",
-)
-"""As a deployment's defaults: ``combee.settings`` needs a library that agents need not have."""
 
 Curated = tuple[str, int, list[dict[str, Any]], dict[str, Any]]
 """ACE's: the playbook, the next global id, the operations and what the call was."""
@@ -82,7 +72,7 @@ class CombeeCurator:
         base_url: str | None = None,
         api_key: str | None = None,
         batch_size: int = BATCH_SIZE,
-        copies: int = SETTINGS.copies,
+        copies: int = PRODUCT.copies,
         salt: str = "",
         concurrency: int = CONCURRENCY,
         max_output_tokens: int | None = None,
@@ -108,7 +98,7 @@ class CombeeCurator:
             "max_output_tokens": max_output_tokens,
             "give_up_after_s": give_up_after_s,
         }
-        self._settings = SETTINGS.model_copy(update={"copies": copies, "salt": salt})
+        self._settings = PRODUCT.model_copy(update={"copies": copies, "salt": salt})
         self._given = model
         self._asked: LanguageModel | None = None
         self._background: Background | None = None

@@ -55,6 +55,8 @@ class StackOptions:
     replicas: int = 1
     """Processes of each other service."""
     roles: tuple[str, ...] = SERVICES
+    answers_from: str | None = None
+    """A topic prefix whose recorded answers scan uses again."""
     gateway_keys: str | None = field(default=None, repr=False)
     """The gateway's keys; None: those of our environment."""
 
@@ -143,9 +145,10 @@ def _workers(options: StackOptions, env: Mapping[str, str]) -> Iterator[Process]
     ports = metrics_ports(worker.metrics_port, worker.metrics_host, len(slots))
     for (role, slot), port in zip(slots, ports, strict=True):
         name = f"{role}-{slot}" if slot else role
+        known = ("--answers-from", options.answers_from) if role == "scan" and options.answers_from else ()
         yield Process(
             name=name,
-            arguments=("worker", role, "--slot", str(slot), *port_option(port)),
+            arguments=("worker", role, "--slot", str(slot), *port_option(port), *known),
             env=environment_of(role, env, options.settings),
             ready_file=options.folder / f"{name}.ready",
             address=address(worker.metrics_host, port),

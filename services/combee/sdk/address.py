@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
 from combee.core.sources import Signer
-from combee.ports import FatalError
+from combee.credentials import SECRETS, Credentials
+from combee.ports import ConfigurationError, FatalError
 from combee.sdk.transport import Transport
 from combee.secret_files import secrets_in_files
 
@@ -94,12 +97,16 @@ def _security(environ: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
     """Return aiokafka's arguments, and the file of the client's certificate."""
     from combee.adapters.kafka import security  # noqa: PLC0415 - for clients of Kafka only
 
-    names = {security.variable(field.name): field.name for field in fields(security.Credentials)}
-    secrets = secrets_in_files(environ, map(security.variable, security.SECRETS))
+    names = {security.variable(name): name for name in Credentials.model_fields}
+    secrets = secrets_in_files(environ, map(security.variable, SECRETS))
     given = {
         field: value for name, field in names.items() if (value := secrets.get(name) or environ.get(name))
     }
-    credentials = security.Credentials(**given)
+    try:
+        credentials = Credentials.model_validate(given)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        raise ConfigurationError(f"{security.variable(str(problem['loc'][0]))}: {problem['msg']}") from None
     return security.security_options(credentials), str(credentials.ssl_certfile or "")
 
 

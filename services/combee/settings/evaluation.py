@@ -36,9 +36,6 @@ class EvaluationSettings(Group):
     eval_daily_tokens: int | None = Field(
         None, ge=1, description="cap of evaluations per playbook and day (tokens)"
     )
-    eval_daily_cost: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="cap of evaluations per playbook and day (money)"
-    )
 
     @property
     def answers(self) -> Literal["function", "endpoint", "model"]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsError as UnparsedError
 
+from combee.core.sizing.policy import LARGEST_CHOICE
 from combee.settings.batch import BatchSettings
 from combee.settings.evaluation import EvaluationSettings
 from combee.settings.gate import GateSettings
@@ -101,9 +102,9 @@ def load_settings(**flags: object) -> Settings:
 def _with_start(settings: Settings) -> Settings:
     """Return settings whose first batches are no larger than the controller may choose."""
     batch, sizing = settings.batch, settings.sizing
-    if sizing.fixed_size is not None or batch.batch_size <= sizing.batch_max:
+    if sizing.fixed_size is not None or batch.batch_size <= LARGEST_CHOICE:
         return settings
-    return replace(settings, batch=batch.model_copy(update={"batch_size": sizing.batch_max}))
+    return replace(settings, batch=batch.model_copy(update={"batch_size": LARGEST_CHOICE}))
 
 
 SENT_TO = (

@@ -5,6 +5,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
+from combee.core.batching.limits import GROUP_BYTES, MAX_LEVELS
 from combee.core.methods import ace, gepa
 from combee.core.methods.method import Method, shaped
 from combee.core.methods.templates import templates_hash
@@ -12,9 +13,11 @@ from combee.core.playbook.probation import OFF, is_off
 from combee.ports import FatalError
 from combee.settings.batch import BatchSettings
 from combee.settings.group import SettingsError
-from combee_schemas.plan import PlanSettings, Probation
+from combee_schemas.plan import BatchOptions, PlanSettings, Probation
 
 GROUP = "combee.methods"
+PROBATION_BATCHES = 20
+"""A proposed entry leaves after this many batches without support: at the default size, after 800 runs without it."""
 PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
 BUILT_IN: Mapping[str, Method] = {"ace": ace, "gepa": gepa}
 
@@ -94,7 +97,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
     """
     configured, probation = configured_method(settings), _probation(settings)
     return PlanSettings(
-        method=settings.method,
+        **{name: getattr(settings, name) for name in BatchOptions.model_fields},
         templates=templates_hash(
             configured,
             settings.prompts,
@@ -102,32 +105,17 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
             probation=probation is not None,
         ),
         holds=configured.HOLDS,
-        copies=settings.copies,
-        groups=settings.groups,
-        carry=settings.carry,
+        max_levels=MAX_LEVELS,
+        group_bytes=GROUP_BYTES,
         probation=probation,
-        stragglers=settings.stragglers,
-        fan_in=settings.fan_in,
-        max_levels=settings.max_levels,
-        group_bytes=settings.max_group_bytes,
-        aggregate_tokens=settings.aggregate_tokens,
-        small_batches=settings.small_batches,
-        salt=settings.salt,
-        prompts=settings.prompts,
         playbook_tokens=budget_tokens,
-        scope=settings.scope,
-        sources=settings.sources,
-        source_share=settings.source_share,
-        source_operations=settings.source_operations,
-        new_source_batches=settings.new_source_batches,
-        propose_flagged=settings.propose_flagged,
     )
 
 
 def _probation(settings: BatchSettings) -> Probation | None:
     """Return the policy, if entries are ever on probation."""
     policy = Probation(
-        reflections=settings.probation, sources=settings.probation_sources, batches=settings.probation_batches
+        reflections=settings.probation, sources=settings.probation_sources, batches=PROBATION_BATCHES
     )
     doubts = settings.new_source_batches or settings.propose_flagged
     return None if is_off(policy) and not doubts else policy
@@ -136,25 +124,8 @@ def _probation(settings: BatchSettings) -> Probation | None:
 def as_configured(plan: PlanSettings) -> dict[str, object]:
     """Return the configuration (fields of ``BatchSettings``) under which batches are cut as a manifest says."""
     policy = plan.probation or OFF
-    return {
-        "copies": plan.copies,
-        "fan_in": plan.fan_in,
-        "max_levels": plan.max_levels,
-        "max_group_bytes": plan.group_bytes,
-        "aggregate_tokens": plan.aggregate_tokens,
-        "small_batches": plan.small_batches,
-        "probation": policy.reflections,
-        "probation_sources": policy.sources,
-        "probation_batches": policy.batches,
-        "method": plan.method,
-        "carry": plan.carry,
-        "prompts": plan.prompts,
-        "scope": plan.scope,
-        "groups": plan.groups,
-        "stragglers": plan.stragglers,
-        "salt": plan.salt,
-        "sources": plan.sources,
-        "source_operations": plan.source_operations,
-        "new_source_batches": plan.new_source_batches,
-        "propose_flagged": plan.propose_flagged,
-    }
+    options = {name: getattr(plan, name) for name in BatchOptions.model_fields}
+    del options[
+        "source_share"
+    ]  # only shuffle goes by it: what waits for a later batch is in that one's manifest
+    return {**options, "probation": policy.reflections, "probation_sources": policy.sources}

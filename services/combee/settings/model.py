@@ -51,16 +51,15 @@ class ModelSettings(Group):
     embedding_api_key: SecretStr | None = Field(
         None, description="environment only; empty: the model's, if the server is, too"
     )
-    embedding_similarity: float = Field(
-        0.85, gt=0, le=1, description="cosine from which two entries go to the model as alike"
+    model_timeout_s: float = Field(120, gt=0, description="one model call (s); longer for a slow server")
+    llm_concurrency: int = Field(
+        8,
+        ge=1,
+        description="model calls at once per worker: as many as the server answers without slowing down",
     )
-    model_timeout_s: float = Field(120, gt=0, description="one model call (s)")
-    llm_concurrency: int = Field(8, ge=1, description="model calls at once per worker")
-    requests_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")
-    tokens_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")
-    answers_from: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9._-]{1,80}$",
-        description="topic prefix whose recorded answers are used again; 'combee replay' sets it",
+    requests_per_minute: int | None = Field(
+        None, ge=1, description="per worker, where the provider limits them"
     )
-    max_output_tokens: int | None = Field(None, ge=1, description="asked of the model per call")
+    tokens_per_minute: int | None = Field(
+        None, ge=1, description="per worker, where the provider limits them"
+    )

@@ -5,8 +5,8 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from combee.core.sizing.policy import SizingPolicy
-from combee.settings.batch import BATCH_SIZE, LARGEST_BATCH
-from combee.settings.group import Group, SettingsError
+from combee.settings.batch import InFlight, StartSize
+from combee.settings.group import Group
 from combee_schemas.control import SizingKind
 
 
@@ -18,16 +18,8 @@ class SizingSettings(Group):
         description="`keep-up` with what arrives, the paper's `plateau`, or `configured`: the default where"
         " COMBEE_BATCH_SIZE is set",
     )
-    batch_size: int = Field(40, ge=1, le=LARGEST_BATCH, description=BATCH_SIZE)
-    batch_candidates: str = Field(
-        "5,10,20,40,80", pattern=r"^[1-9]\d{0,3}(,[1-9]\d{0,3})*$", description="batch sizes to profile"
-    )
-    batch_max: int = Field(200, ge=1, le=LARGEST_BATCH, description="no batch size is chosen above this")
-    headroom: float = Field(
-        1.5, ge=1, le=10, description="keep-up: times the arrival rate that batches should manage"
-    )
-    beyond_plateau: bool = Field(False, description="keep-up: let COMBEE_BATCH_MAX alone be the limit")
-    max_inflight_batches: int = Field(1, ge=1, le=16, description="unpublished batches per playbook")
+    batch_size: StartSize = 40
+    max_inflight_batches: InFlight = 1
 
     @model_validator(mode="before")
     @classmethod
@@ -41,26 +33,7 @@ class SizingSettings(Group):
         return self.batch_size if self.batch_policy == "configured" else None
 
     def policy(self) -> SizingPolicy:
-        """Return the policy.
-
-        Raises
-        ------
-        SettingsError
-            If no candidate is at most the largest size allowed.
-        """
-        listed = sorted({int(size) for size in self.batch_candidates.split(",")})
-        candidates = tuple(size for size in listed if size <= self.batch_max)
-        if not candidates:
-            raise SettingsError(
-                f"COMBEE_BATCH_MAX is {self.batch_max}, and every one of COMBEE_BATCH_CANDIDATES"
-                f" ({self.batch_candidates}) is larger: lower one or raise the other"
-            )
+        """Return the policy."""
         return SizingPolicy(
-            kind=self.batch_policy,
-            configured=self.batch_size,
-            candidates=candidates,
-            most=self.batch_max,
-            headroom=self.headroom,
-            beyond_plateau=self.beyond_plateau,
-            in_flight=self.max_inflight_batches,
+            kind=self.batch_policy, configured=self.batch_size, in_flight=self.max_inflight_batches
         )

@@ -19,8 +19,10 @@ class WorkerSettings(Group):
         ge=0,
         description="number of this replica, where it keeps one over restarts; of two with one number the later wins",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="of structured logs")
-    log_json: bool = Field(False, description="logs as JSON lines")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="of structured logs; debug to look into a fault"
+    )
+    log_json: bool = Field(False, description="logs as JSON lines, for a collector")
     data_dir: Path | None = Field(
         None, description="the embedded broker's directory; empty: the user's data folder"
     )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 
+from combee.core.batching.limits import SPAN
 from combee.core.batching.window import Close, due
 from combee.ports import Clock
 from combee.shuffle import partition
@@ -52,7 +53,7 @@ class Closer:
         await self._orders.cut(state)
         lines = state.take_changed(
             seen_by=self._clock.monotonic() - self._rules.settings.max_wait_s,
-            before=state.seen[REFLECTIONS] - self._rules.settings.max_span,
+            before=state.seen[REFLECTIONS] - SPAN,
         )
         for line in lines:
             await self._close_window(state, line)

@@ -20,6 +20,8 @@ from combee_schemas.playbook import Entry
 
 logger = structlog.get_logger()
 
+SIMILARITY = 0.85
+"""Cosine from which two entries go to the model as alike: it alone decides whether they are."""
 VECTORS_KEPT = 2_000
 """Of texts asked about last, by their hash: 25 MB at 3,072 dimensions."""
 
@@ -46,7 +48,7 @@ class Neighbours:
         embedder: Embedder | None = None,
         *,
         model: str = "",
-        similarity: float = 1.0,
+        similarity: float = SIMILARITY,
     ) -> None:
         self._embedder = embedder
         self._model = model

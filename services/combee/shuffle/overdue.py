@@ -17,10 +17,11 @@ ANSWERING_S = 60.0
 class Overdue:
     """Looks after batches in flight; only time counts against them in which the model answers."""
 
-    def __init__(self, clock: Clock, settings: BatchSettings, cutter: Cutter) -> None:
+    def __init__(self, clock: Clock, settings: BatchSettings, cutter: Cutter, retries: int) -> None:
         self._clock = clock
         self._settings = settings
         self._cutter = cutter
+        self._retries = retries
         self._answered_at = float("-inf")
 
     def model_heartbeat(self) -> None:
@@ -52,7 +53,7 @@ class Overdue:
         # What waits for an earlier batch may be complete: only the first in line is ever given up.
         is_first = plan.sequence == min(state.manifests.in_flight[plan.playbook])
         had_its_time = in_flight.answered_s >= self._settings.batch_timeout_s
-        if is_first and had_its_time and tries > self._settings.batch_retries:
+        if is_first and had_its_time and tries > self._retries:
             await self._cutter.give_up(state, in_flight, "no result within the batch time-out")
         else:
             await self._cutter.emit_again(state, in_flight)

@@ -41,8 +41,6 @@ class BatchRules:
         return WindowPolicy(
             batch_size=self.batch_size(state, line),
             max_wait_s=self.settings.max_wait_s,
-            max_bytes=self.settings.max_batch_bytes,
-            max_span=self.settings.max_span,
         )
 
     def share(self, state: PartitionState, line: str) -> Share | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from combee.core.batching.limits import SHUFFLE_LIMITS, ShuffleLimits
 from combee.core.formats.intake import nothing_said
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.sources import counted_name
@@ -112,10 +113,12 @@ class Shuffler:
         tenants: Tenants | None = None,
         provenance: Provenance | None = None,
         tracing: Tracing = NO_TRACING,
+        limits: ShuffleLimits = SHUFFLE_LIMITS,
     ) -> None:
         self._log = log
         self._clock = clock
         self._settings = settings
+        self._limits = limits
         self._states: dict[int, PartitionState] = {}
         self._news: dict[int, _News] = {}
         self._attempts = Attempts(log)
@@ -152,7 +155,7 @@ class Shuffler:
             self.neighbours,
             provenance=self._provenance,
         )
-        self._overdue = Overdue(clock, settings, cutter)
+        self._overdue = Overdue(clock, settings, cutter, limits.retries)
         self._closer = Closer(clock, rules, gates, cutter, orders, self._overdue)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
@@ -336,7 +339,7 @@ class Shuffler:
         transactor = await self._log.transactor(f"{GROUP}-{number}")
         mine = await self._snapshots_on(number)
         manifests = await read_manifests(
-            self._log, number, self._settings.duplicate_horizon, mine, self._clock.monotonic()
+            self._log, number, self._limits.duplicate_horizon, mine, self._clock.monotonic()
         )
         committed = {topic: await self._committed(topic, number) for topic in (REFLECTIONS, COMMANDS)}
         state = PartitionState(
@@ -345,7 +348,7 @@ class Shuffler:
             manifests=manifests,
             seen={topic: offset - 1 for topic, offset in committed.items()},
             committed=committed,
-            memory_bytes=self._settings.window_memory_bytes,
+            memory_bytes=self._limits.window_memory_bytes,
             looked_at=self._clock.monotonic(),
             branches={p.name: p.branch for p in mine if p.branch is not None} | manifests.forks(),
         )

@@ -68,7 +68,7 @@ def request(method: str, path: str, key: str, **headers: str) -> bytes:
 
 
 async def test_a_head_that_is_too_large_is_not_read_to_its_end() -> None:
-    async with doors(gateway_max_head_bytes=4096) as (client, _):
+    async with doors(max_head_bytes=4096) as (client, _):
         async with sockets(client, 1, b"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n") as [
             (reader, writer)
         ]:
@@ -103,7 +103,7 @@ async def test_a_head_that_is_too_large_is_not_read_to_its_end() -> None:
     ],
 )
 async def test_half_sent_requests_are_closed_at_their_deadline(half: bytes) -> None:
-    async with doors(gateway_head_timeout_s=0.4) as (client, _), sockets(client, 20, half) as pairs:
+    async with doors(head_timeout_s=0.4) as (client, _), sockets(client, 20, half) as pairs:
         for _, writer in pairs:
             writer.write(half[-1:] if half.endswith(b"o") else b"")  # a byte more is no new deadline
         await asyncio.gather(*(ended(reader) for reader, _ in pairs))
@@ -111,7 +111,7 @@ async def test_half_sent_requests_are_closed_at_their_deadline(half: bytes) -> N
 
 
 async def test_a_slow_body_is_ended_with_408() -> None:
-    async with doors(gateway_body_timeout_s=0.2) as (client, _):
+    async with doors(body_timeout_s=0.2) as (client, _):
         slow = request(
             "POST", "/v1/reflections", WRITER, Content_Length="100", Content_Type="application/json"
         )
@@ -123,7 +123,7 @@ async def test_a_slow_body_is_ended_with_408() -> None:
 
 
 async def test_connections_without_a_key_are_limited_and_who_has_a_key_gets_in() -> None:
-    few = {"gateway_unknown_per_address": 8, "gateway_unknown_connections": 16}
+    few = {"unknown_per_address": 8, "unknown_connections": 16}
     async with doors(**few) as (client, _), sockets(client, 60) as pairs:
         waiting = [asyncio.ensure_future(ended(reader)) for reader, _ in pairs]
         answers = [(await client.get(PATH, headers=bearer(READER))).status_code for _ in range(20)]
@@ -138,7 +138,7 @@ async def test_connections_without_a_key_are_limited_and_who_has_a_key_gets_in()
 
 
 async def test_a_proxys_connections_are_not_one_address() -> None:
-    few: dict[str, Any] = {"gateway_unknown_per_address": 2, "gateway_unknown_connections": 15}
+    few: dict[str, Any] = {"unknown_per_address": 2, "unknown_connections": 15}
     async with doors(**few, gateway_proxies="127.0.0.1") as (client, _), sockets(client, 20) as pairs:
         waiting = [asyncio.ensure_future(ended(reader)) for reader, _ in pairs]
         await until(lambda: sum(one.done() for one in waiting) >= 5)
@@ -150,7 +150,7 @@ async def test_a_proxys_connections_are_not_one_address() -> None:
 
 
 async def test_a_herd_of_clients_with_keys_that_comes_at_once_is_let_in() -> None:
-    async with doors(gateway_unknown_per_address=5) as (client, _):
+    async with doors(unknown_per_address=5) as (client, _):
         stream = request("GET", f"{PATH}/events", READER)
         async with sockets(client, 60, stream) as pairs:
             heads = await asyncio.gather(*(reader.readuntil(b"\r\n") for reader, _ in pairs))
@@ -159,7 +159,7 @@ async def test_a_herd_of_clients_with_keys_that_comes_at_once_is_let_in() -> Non
 
 async def test_one_keys_streams_never_cost_another_key_its_own() -> None:
     async with (
-        doors(gateway_keys=TWO_READERS, gateway_streams=5) as (client, _),
+        doors(gateway_keys=TWO_READERS, streams=5) as (client, _),
         sockets(client, 5, request("GET", f"{PATH}/events", READER)) as pairs,
     ):
         for reader, _ in pairs:
@@ -177,7 +177,7 @@ async def test_one_keys_slow_bodies_never_cost_another_key_its_own() -> None:
         ]
     )
     slow = request("POST", "/v1/reflections", WRITER, Content_Length="1000", Content_Type="application/json")
-    limits = {"gateway_inflight_requests": 4, "gateway_inflight_bytes": 4000, "gateway_keys": writers}
+    limits = {"inflight_requests": 4, "inflight_bytes": 4000, "gateway_keys": writers}
     async with doors(**limits) as (client, _), sockets(client, 4, slow + b"{"):
         body = {"playbook": "a", "key_insight": "x"}
 
@@ -191,7 +191,7 @@ async def test_one_keys_slow_bodies_never_cost_another_key_its_own() -> None:
 
 
 async def test_one_key_has_so_many_connections_and_others_have_theirs() -> None:
-    async with doors(gateway_keys=TWO_READERS, gateway_connections=3) as (client, _):
+    async with doors(gateway_keys=TWO_READERS, connections=3) as (client, _):
         async with sockets(client, 3, request("GET", f"{PATH}/events", READER)) as pairs:
             for reader, _ in pairs:
                 await reader.readuntil(b"event: version")
@@ -212,7 +212,7 @@ async def test_wrong_keys_are_throttled_and_told_without_the_key_and_good_ones_p
     guess = "sk-guess-me-if-you-can"
     monkeypatch.setattr(access, "WRONG_KEY_WAITS_S", 0.2)
     with structlog.testing.capture_logs() as lines:
-        async with doors(gateway_failed_keys=5) as (client, context):
+        async with doors(failed_keys=5) as (client, context):
             found = [await client.get(PATH, headers=bearer(f"{guess}-{at}")) for at in range(5)]
             began = context.clock.monotonic()
             found += [await client.get(PATH, headers=bearer(f"{guess}-{at}")) for at in range(5, 8)]
@@ -234,7 +234,7 @@ async def test_clients_held_for_wrong_keys_are_limited_like_all_without_a_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(access, "WRONG_KEY_WAITS_S", 2.0)
-    async with doors(gateway_failed_keys=1, gateway_unknown_per_address=3) as (client, _):
+    async with doors(failed_keys=1, unknown_per_address=3) as (client, _):
         assert (await client.get(PATH, headers=bearer("x" * 20))).status_code == 401
         async with sockets(client, 20, request("GET", PATH, "x" * 20)) as pairs:
             waiting = [asyncio.ensure_future(ended(reader)) for reader, _ in pairs]

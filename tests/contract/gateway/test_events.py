@@ -209,7 +209,7 @@ async def test_a_version_of_a_newer_writer_ends_its_streams_and_not_the_gateway(
 async def test_a_slow_client_costs_no_memory_and_is_dropped() -> None:
     log = MemoryLog(SystemClock())
     big = "x" * 200_000
-    settings = {"gateway_send_timeout_s": 0.3, "gateway_heartbeat_s": 0.2}
+    settings = {"send_timeout_s": 0.3, "heartbeat_s": 0.2}
     async with served(log, **settings) as (address, _), httpx.AsyncClient(base_url=address) as client:
         host, port = urlsplit(address).hostname or "", urlsplit(address).port or 0
         with socket.socket() as slow:
@@ -240,7 +240,7 @@ async def test_there_is_a_sign_of_life_where_nothing_happens() -> None:
     log = MemoryLog(SystemClock())
     await published(log, version(NAME, 1))
     async with (
-        served(log, gateway_heartbeat_s=0.05) as (address, _),
+        served(log, heartbeat_s=0.05) as (address, _),
         httpx.AsyncClient(base_url=address) as client,
     ):
         stream = Stream(EVENTS)
@@ -253,7 +253,7 @@ async def test_there_is_a_sign_of_life_where_nothing_happens() -> None:
 async def test_streams_are_bounded() -> None:
     log = MemoryLog(SystemClock())
     await published(log, version(NAME, 1))
-    async with served(log, gateway_streams=1) as (address, _), httpx.AsyncClient(base_url=address) as client:
+    async with served(log, streams=1) as (address, _), httpx.AsyncClient(base_url=address) as client:
         stream = Stream(EVENTS)
         reading = asyncio.create_task(stream.read(client, until=reached(2)))
         await until(lambda: bool(stream.events))

@@ -140,7 +140,7 @@ async def test_what_the_log_does_not_take_is_to_be_sent_again(error: Exception) 
 
 
 async def test_a_log_that_says_nothing_is_not_waited_for_for_ever() -> None:
-    async with asked(Gate(), gateway_ack_timeout_s=0.05) as gateway:
+    async with asked(Gate(), ack_timeout_s=0.05) as gateway:
         assert (await gateway.client.post("/v1/reflections", json=LESSON)).status_code == 503
 
 
@@ -279,7 +279,7 @@ async def test_the_usage_that_a_client_claims_is_discarded() -> None:
 
 async def test_a_batch_has_a_size_limit() -> None:
     items = [{**LESSON, "reflection_id": f"r{number}"} for number in range(4)]
-    async with asked(gateway_max_batch=3) as gateway:
+    async with asked(max_batch=3) as gateway:
         assert (await gateway.client.post("/v1/reflections", json=items)).status_code == 422
         assert (await gateway.client.post("/v1/reflections", json=items[:3])).status_code == 202
 
@@ -293,7 +293,7 @@ async def test_a_large_body_is_refused_before_it_is_read_or_parsed() -> None:
             sent += 1000
             yield b" " * 1000
 
-    async with asked(gateway_max_body_bytes=10_000) as gateway:
+    async with asked(max_body_bytes=10_000) as gateway:
         told = await gateway.client.post("/v1/reflections", content=b" " * 10_001, headers=JSON)
         untold = await gateway.client.post("/v1/reflections", content=endless(), headers=JSON)
         fits = await gateway.client.post("/v1/reflections", json=LESSON)
@@ -309,7 +309,7 @@ async def test_a_body_that_trickles_in_is_not_waited_for() -> None:
         yield b"{"
         await stuck.wait()
 
-    async with asked(gateway_body_timeout_s=0.05) as gateway:
+    async with asked(body_timeout_s=0.05) as gateway:
         answer = await gateway.client.post("/v1/reflections", content=trickle(), headers=JSON)
         assert answer.status_code == 408
 
@@ -317,8 +317,8 @@ async def test_a_body_that_trickles_in_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     "limits",
     [
-        {"gateway_inflight_requests": 2},
-        {"gateway_inflight_bytes": 2200, "gateway_max_body_bytes": 1024},
+        {"inflight_requests": 2},
+        {"inflight_bytes": 2200, "max_body_bytes": 1024},
     ],
 )
 async def test_too_much_in_flight_is_answered_with_come_again_later(limits: dict[str, Any]) -> None:

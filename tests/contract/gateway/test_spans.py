@@ -210,7 +210,7 @@ async def test_a_key_writes_only_where_it_may_and_only_with_its_scope() -> None:
 
 
 async def test_what_waits_too_long_for_its_agent_is_a_run() -> None:
-    async with asked(log := MemoryLog(SystemClock()), otlp_wait_s=0.01, otlp_playbook=PLAYBOOK) as gateway:
+    async with asked(log := MemoryLog(SystemClock()), spans_wait_s=0.01, otlp_playbook=PLAYBOOK) as gateway:
         await send(gateway, CALL)
         await until(lambda: gateway.context.traced[PLAYBOOK] == 1)
         (trace,) = await traces(log)
@@ -232,7 +232,7 @@ async def test_what_waits_too_long_for_its_agent_is_a_run() -> None:
     ],
 )
 async def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str], status: int) -> None:
-    async with asked(MemoryLog(SystemClock()), gateway_max_body_bytes=1 << 20) as gateway:
+    async with asked(MemoryLog(SystemClock()), max_body_bytes=1 << 20) as gateway:
         typed = {"content-type": "application/json", **headers}
         answer = await gateway.client.post(PATH, content=body, headers=typed)
         assert answer.status_code == status
@@ -263,7 +263,7 @@ async def test_a_run_that_kafka_has_not_acknowledged_is_made_when_its_spans_come
 
 
 async def test_who_waits_with_too_much_comes_again_later() -> None:
-    async with asked(MemoryLog(SystemClock()), otlp_waiting_bytes=1 << 20) as gateway:
+    async with asked(MemoryLog(SystemClock()), spans_waiting_bytes=1 << 20) as gateway:
         said = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "x" * 700_000}]}])
         large = span(CALL_ID, AGENT_ID, "chat", **{"gen_ai.input.messages": said})
         another = {**large, "spanId": "00f067aa0ba902b8"}

@@ -28,7 +28,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # The SDK reads it too: no more than it may.
     "history": {"ports", "schemas"},
     "secret_files": {"ports"},
-    "adapters/kafka": {"ports", "schemas"},
+    "credentials": set(),
+    "adapters/kafka": {"credentials", "ports", "schemas"},
     "adapters/memory": {"ports", "schemas"},
     # How any model is asked, whichever client asks.
     "asking": {"attempts", "ports", "schemas"},
@@ -39,7 +40,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "adapters/opentelemetry": {"ports", "schemas"},
     "evidence": {"core", "history", "ports", "schemas"},
     # Thin shells around pure decisions.
-    "settings": {"core", "ports", "schemas", "secret_files"},
+    "settings": {"core", "credentials", "ports", "schemas", "secret_files"},
     "worker": {"attempts", "core", "history", "ports", "schemas"},
     "inspection": {"core", "evidence", "history", "ports", "schemas"},
     "archive": {"core", "inspection", "ports", "schemas"},
@@ -59,7 +60,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "dashboard": {*SERVICE, "clock", "commands", "gateway", "inspection"},
     # Agents load it: no settings and no worker, for those would bring structlog and other libraries.
     "sdk": {
-        *("clock", "core", "history", "ports", "schemas", "secret_files"),
+        *("clock", "core", "credentials", "history", "ports", "schemas", "secret_files"),
         *("adapters/kafka", "adapters/http", "adapters/memory", "adapters/opentelemetry"),
     },
     # Thin shells between a library and the SDK, or the pure decisions in the library's own process.
@@ -185,7 +186,7 @@ LIBRARIES: Mapping[str, set[str]] = {
     "core": {"pydantic", "rapidfuzz"},
     "ports": set(),
     "history": set(),
-    "adapters/kafka": {"aiokafka", "aws_msk_iam_sasl_signer"},
+    "adapters/kafka": {"aiokafka", "pydantic", "aws_msk_iam_sasl_signer"},
     "adapters/memory": set(),
     "adapters/http": {"httpx", "pydantic"},
     "sdk": {"pydantic"},

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from combee.core.batching.limits import PRODUCT
 from combee.core.methods import ace
 from combee.core.prompt import estimate_tokens
-from combee.integrations.ace import SETTINGS, CombeeCurator
+from combee.integrations.ace import CombeeCurator
 from combee.ports import TransientError
 from combee.settings.batch import BatchSettings
 from combee.settings.methods import plan_settings
@@ -319,7 +320,7 @@ def test_the_same_run_makes_the_same_playbook() -> None:
 def test_a_batch_is_cut_as_a_deployment_would() -> None:
     configured = plan_settings(BatchSettings())
 
-    assert configured.model_copy(update={"templates": ""}) == SETTINGS
+    assert configured.model_copy(update={"templates": ""}) == PRODUCT
 
 
 def test_the_call_is_logged_where_ace_logs(curator: CombeeCurator, tmp_path: Path) -> None:

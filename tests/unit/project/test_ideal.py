@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.batching import plan, tree
-from combee_experiments.arms.arms import PRODUCT
+from combee.core.batching.limits import PRODUCT
 from combee_schemas.batch import Batch, Member
 from combee_schemas.reflection import Reflection
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from combee.core.sizing.policy import LARGEST_CHOICE
 from combee.local.stack import StackOptions, child_environment
 from combee.settings.loading import Settings, load_settings
 from support.rows import each_row
@@ -79,12 +80,11 @@ def test_the_processes_of_a_stack_take_the_same_policy(
 @pytest.mark.parametrize(
     ("given", "size"),
     [
-        ({"batch_max": 20, "batch_candidates": "5,10"}, 20),
-        ({"batch_max": 20, "batch_candidates": "5,10", "batch_size": 60, "batch_policy": "keep-up"}, 20),
-        ({"batch_max": 20, "batch_candidates": "5,10", "batch_size": 60}, 60),
+        ({"batch_size": 600, "batch_policy": "keep-up"}, LARGEST_CHOICE),
+        ({"batch_size": 600}, 600),
         ({}, DEFAULT),
     ],
-    ids=["the default", "a start value", "a fixed size", "nothing"],
+    ids=["a start value", "a fixed size", "nothing"],
 )
 @pytest.mark.usefixtures("in_process")
 def test_the_first_batch_is_no_larger_than_any_that_the_controller_may_choose(

@@ -24,7 +24,7 @@ def entries(*contents: str) -> list[Entry]:
 
 @asynccontextmanager
 async def working(embedder: SimulatedEmbedder) -> AsyncIterator[Neighbours]:
-    subject = Neighbours(embedder, model="m", similarity=0.85)
+    subject = Neighbours(embedder, model="m")
     task = asyncio.create_task(subject.run())
     try:
         yield subject

@@ -1,7 +1,7 @@
 """What becomes of a batch without a version for too long, whatever happens while another one is written."""
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -55,9 +55,9 @@ def cutter(manifests: Manifests) -> Written:
     return Written(manifests)
 
 
-async def look_after(manifests: Manifests, cutter: Written, **settings: Any) -> None:
+async def look_after(manifests: Manifests, cutter: Written, retries: int = 3) -> None:
     clock = ManualClock()
-    overdue = Overdue(clock, BatchSettings(batch_timeout_s=TIMEOUT_S, **settings), cast("Cutter", cutter))
+    overdue = Overdue(clock, BatchSettings(batch_timeout_s=TIMEOUT_S), cast("Cutter", cutter), retries)
     clock.advance(TIMEOUT_S)
     overdue.model_heartbeat()
     state = cast("PartitionState", SimpleNamespace(manifests=manifests))
@@ -83,8 +83,8 @@ async def test_no_batch_is_left_when_all_versions_came_meanwhile(
 async def test_only_the_first_in_line_is_given_up_and_only_for_time_in_which_the_model_answered(
     manifests: Manifests, cutter: Written
 ) -> None:
-    await look_after(manifests, cutter, batch_retries=0)
+    await look_after(manifests, cutter, retries=0)
     assert (cutter.given_up, cutter.again) == ([], [1, 2, 3]), "of the time between two looks a minute counts"
     for _ in range(4):
-        await look_after(manifests, cutter, batch_retries=0)
+        await look_after(manifests, cutter, retries=0)
     assert cutter.given_up == [1]

@@ -611,7 +611,7 @@ async def wait_out(log: MemoryLog, clock: ManualClock, rig: Shuffling, seconds: 
 async def test_a_batch_without_a_version_is_emitted_again_under_the_same_ids_then_closed_degraded(
     log: MemoryLog, clock: ManualClock
 ) -> None:
-    settings = {"batch_timeout_s": 300, "batch_retries": 2, "batch_size": 1000, "max_wait_s": 1e9}
+    settings = {"batch_timeout_s": 300, "retries": 2, "batch_size": 1000, "max_wait_s": 1e9}
     async with shuffling(log, clock, **settings) as rig:
         await publish(log, *(reflection(n) for n in range(5)), flush(4))
         await rig.step()
@@ -629,7 +629,7 @@ async def test_a_batch_without_a_version_is_emitted_again_under_the_same_ids_the
 async def test_a_batch_whose_reflections_have_expired_is_closed_degraded(
     log: MemoryLog, clock: ManualClock
 ) -> None:
-    async with shuffling(log, clock, batch_timeout_s=60, batch_retries=3) as rig:
+    async with shuffling(log, clock, batch_timeout_s=60, retries=3) as rig:
         await publish(log, *(reflection(n) for n in range(5)))
         await rig.step()
         log.expire(SOURCE, 5)
@@ -642,7 +642,7 @@ async def test_a_batch_whose_reflections_have_expired_is_closed_degraded(
 async def test_a_batch_is_not_given_up_while_the_model_answers_nobody(
     log: MemoryLog, clock: ManualClock
 ) -> None:
-    settings = {"batch_timeout_s": 300, "batch_retries": 1, "batch_size": 1000, "max_wait_s": 1e9}
+    settings = {"batch_timeout_s": 300, "retries": 1, "batch_size": 1000, "max_wait_s": 1e9}
     async with shuffling(log, clock, **settings) as rig:
         await publish(log, *(reflection(n) for n in range(5)), flush(4))
         await rig.step()

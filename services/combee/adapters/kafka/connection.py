@@ -9,10 +9,13 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from combee.adapters.kafka.errors import PASSWORDS, TOKENS, Need
 from combee.adapters.kafka.membership import Membership
-from combee.adapters.kafka.security import Credentials, principal, security_options
+from combee.adapters.kafka.security import principal, security_options
+from combee.credentials import Credentials
 from combee.ports import Record, TopicPartition
 
 REQUEST_TIMEOUT_MS = 15_000
+SESSION_S = 10.0
+"""A silent worker is replaced after this: three heartbeats of Kafka's default of 3 s may be lost."""
 METADATA_AGE_MS = 5_000
 """How old metadata may become. A group whose leader does not see a topic for a moment assigns none of its partitions,
 and only fresh metadata mends that. The clients' own 5 minutes are too long."""
@@ -44,7 +47,7 @@ class Connection:
     prefix: str
     slot: int | None = None
     """This replica's number, for static membership (KIP-345); None: a dynamic member."""
-    session_timeout_ms: int = 10_000
+    session_timeout_ms: int = int(SESSION_S * 1000)
     security: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """aiokafka's ``security_protocol``, ``sasl_*`` and ``ssl_context``."""
     certificate: str = ""

@@ -2,11 +2,13 @@
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from combee.adapters.kafka.tokens import MskTokens, OAuthTokens, Tokens, token_address
+from combee.credentials import Credentials
 from combee.ports import ConfigurationError
 
 MSK_IAM = "AWS_MSK_IAM"
@@ -31,30 +33,6 @@ ATTRIBUTES = {
     "userId": "UID",
 }
 """Of a certificate's subject, as Java writes them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credentials:
-    """The settings of the same names (``COMBEE_…``); whoever reads them passes plain values."""
-
-    security_protocol: str = "PLAINTEXT"
-    ssl_cafile: str | Path | None = None
-    ssl_certfile: str | Path | None = None
-    ssl_keyfile: str | Path | None = None
-    ssl_key_password: str | None = field(default=None, repr=False)
-    sasl_mechanism: str = "SCRAM-SHA-512"
-    sasl_username: str | None = None
-    sasl_password: str | None = field(default=None, repr=False)
-    oauth_token_url: str | None = None
-    oauth_client_id: str | None = None
-    oauth_client_secret: str | None = field(default=None, repr=False)
-    oauth_scope: str | None = None
-    oauth_cafile: str | Path | None = None
-    aws_region: str | None = None
-
-
-SECRETS = tuple(setting.name for setting in fields(Credentials) if not setting.repr)
-"""Of these settings: what may also stand in a file, and is shown to nobody."""
 
 
 def variable(name: str) -> str:
@@ -94,7 +72,7 @@ def _sasl(credentials: Credentials) -> dict[str, Any]:
     return {
         "sasl_mechanism": mechanism,
         "sasl_plain_username": credentials.sasl_username,
-        "sasl_plain_password": credentials.sasl_password,
+        "sasl_plain_password": _revealed(credentials.sasl_password),
     }
 
 
@@ -108,7 +86,7 @@ def _tokens(credentials: Credentials) -> Tokens | None:
     return OAuthTokens(
         address,
         client_id=credentials.oauth_client_id or "",
-        client_secret=credentials.oauth_client_secret or "",
+        client_secret=_revealed(credentials.oauth_client_secret),
         scope=credentials.oauth_scope or "",
         context=trusted,
     )
@@ -123,7 +101,7 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
     try:
         # Without a password the library would ask for one at the terminal.
         context.load_cert_chain(
-            credentials.ssl_certfile, credentials.ssl_keyfile, credentials.ssl_key_password or ""
+            credentials.ssl_certfile, credentials.ssl_keyfile, _revealed(credentials.ssl_key_password)
         )
     except ssl.SSLError as error:
         raise ConfigurationError(_wrong_key(credentials, error)) from error
@@ -133,6 +111,10 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
             f"COMBEE_SSL_CERTFILE, COMBEE_SSL_KEYFILE: {files}: {error.strerror or error}"
         ) from error
     return context
+
+
+def _revealed(secret: SecretStr | None) -> str:
+    return secret.get_secret_value() if secret else ""
 
 
 def _wrong_key(credentials: Credentials, error: ssl.SSLError) -> str:

@@ -15,6 +15,7 @@ from combee.adapters.kafka.probe import (
 )
 from combee.adapters.openai.probe import Form, try_forms
 from combee.clock import SystemClock
+from combee.core.batching.limits import SHUFFLE_LIMITS
 from combee.core.diagnosis import Check, cluster, flow, unanswered
 from combee.core.diagnosis import surroundings as around
 from combee.core.methods import ace
@@ -157,7 +158,7 @@ async def batches(log: Log, settings: Settings) -> list[Check]:
         for batch in await unpublished(log, published)
     ]
     limits = settings.batch
-    return [flow.judge_batches(delays, timeout_s=limits.batch_timeout_s, retries=limits.batch_retries)]
+    return [flow.judge_batches(delays, timeout_s=limits.batch_timeout_s, retries=SHUFFLE_LIMITS.retries)]
 
 
 async def retention(log: Log) -> list[Check]:

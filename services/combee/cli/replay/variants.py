@@ -37,12 +37,11 @@ from combee.local.preflight import check
 from combee.local.stack import StackOptions, stack
 from combee.local.stack_file import sole_stack
 from combee.ports import FatalError, LanguageModel, Log
-from combee.settings.batch import LARGEST_BATCH
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import as_configured, plan_settings
 from combee_schemas import topics
 from combee_schemas.digests import digest
-from combee_schemas.plan import PlanSettings
+from combee_schemas.plan import LARGEST_BATCH, PlanSettings
 from combee_schemas.playbook import Playbook
 
 
@@ -147,7 +146,6 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
                 cut = as_batched(arrivals)
                 closed = [float(original.batches[batch[0].sequence].plan.closed_at_ms) for batch in cut]
             shape = plan_settings(settings.batch, settings.playbook.playbook_tokens)
-            reuses = not (job.sim_options or variant.simulation)
             yield _Run(
                 variant=variant,
                 seed=seed,
@@ -169,10 +167,7 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
                             "source_share": 1.0,
                         }
                     ),
-                    sizing=settings.sizing.model_copy(update={"batch_max": LARGEST_BATCH}),
-                    model=settings.model.model_copy(
-                        update={"answers_from": job.settings.kafka.topic_prefix} if reuses else {}
-                    ),
+                    sizing=settings.sizing.model_copy(update={"batch_policy": "configured"}),
                     spend=settings.spend.model_copy(update={"daily_tokens": None, "daily_cost": None}),
                 ),
             )
@@ -240,6 +235,9 @@ async def _services(job: Job, run: _Run, servers: str) -> AsyncIterator[None]:
             simulated=job.simulated,
             sim_arguments=(*(f"--{option}" for option in job.sim_options), *own),
             roles=("publish", "scan", "shuffle"),
+            answers_from=None
+            if job.sim_options or run.variant.simulation
+            else job.settings.kafka.topic_prefix,
         )
         async with sole_stack(run.settings, "combee replay", options.folder, tell=remark), stack(options):
             yield

@@ -39,7 +39,6 @@ from combee.local.preflight import check, model_flag, stands_in
 from combee.local.stack import StackOptions, stack
 from combee.local.stack_file import sole_stack
 from combee.ports import Log
-from combee.settings.batch import LARGEST_BATCH
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import as_configured
 from combee_schemas import topics
@@ -282,7 +281,7 @@ async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Bat
         settings,
         kafka=settings.kafka.model_copy(update=layout),
         batch=settings.batch.model_copy(update=batch),
-        sizing=settings.sizing.model_copy(update={"batch_max": LARGEST_BATCH}),
+        sizing=settings.sizing.model_copy(update={"batch_policy": "configured"}),
         playbook=settings.playbook.model_copy(update=limits),
         spend=settings.spend.model_copy(update=caps),
     )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from combee.core.batching.limits import BATCH_BYTES, SPAN
 from combee_schemas.batch import Member
 from combee_schemas.plan import CloseReason
 from combee_schemas.reflection import Reflection
@@ -23,8 +24,8 @@ class WindowPolicy:
 
     batch_size: int
     max_wait_s: float
-    max_bytes: int
-    max_span: int
+    max_bytes: int = BATCH_BYTES
+    max_span: int = SPAN
     """How many records its oldest reflection may lie behind the partition's newest."""
 
 

@@ -4,30 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from combee_schemas.plan import BatchOptions
+
 SETTINGS = (
-    *(
-        "model",
-        "base_url",
-        "batch_size",
-        "max_wait_s",
-        "copies",
-        "groups",
-        "method",
-        "prompts",
-        "scope",
-        "carry",
-        "fan_in",
-    ),
-    *(
-        "max_levels",
-        "aggregate_tokens",
-        "small_batches",
-        "stragglers",
-        "probation",
-        "playbook_tokens",
-        "salt",
-    ),
-    *("sources", "source_operations", "new_source_batches", "propose_flagged"),
+    *("model", "base_url", "batch_size", "max_wait_s", "playbook_tokens", "probation"),
+    *(name for name in BatchOptions.model_fields if name != "source_share"),
 )
 """Settings that a variant may change: whatever shapes batches, prompts, trees and playbooks."""
 SIMULATION = "sim."

@@ -123,14 +123,13 @@ def _keep_up(
 ) -> BatchSize:
     pipeline = Pipeline(fit=fit, slowness=state.slowness, in_flight=policy.in_flight)
     rate, size = state.arrivals_per_s, state.batch_size
-    wanted = demand(pipeline, rate, policy.headroom, waiting=state.waiting, size=size)
-    limit = policy.most if policy.beyond_plateau else flat
+    wanted = demand(pipeline, rate, waiting=state.waiting, size=size)
     if state.settled_for:
-        chosen = step(pipeline, wanted, standing=size, calm=state.calm, least=policy.smallest, most=limit)
+        chosen = step(pipeline, wanted, standing=size, calm=state.calm, least=policy.smallest, most=flat)
     else:
-        size = pipeline.smallest_for(wanted.needed_per_s, least=policy.smallest, most=limit)
+        size = pipeline.smallest_for(wanted.needed_per_s, least=policy.smallest, most=flat)
         chosen = Step(size=size, calm=0)
     state = state.model_copy(update={"batch_size": chosen.size, "calm": chosen.calm})
-    numbers |= {"limit": limit, "needed_per_s": wanted.needed_per_s}
+    numbers |= {"needed_per_s": wanted.needed_per_s}
     numbers |= {"capacity_per_s": pipeline.capacity_per_s(chosen.size)}
     return state.model_copy(update={"numbers": numbers, "reason": reasons.kept_up(state, numbers, policy)})

@@ -7,6 +7,8 @@ from combee.core.sizing.plateau import EPOCH, PowerLaw
 from combee.core.sizing.policy import Iteration, SizingPolicy
 from combee_schemas.control import BatchSize
 
+HEADROOM = 1.5
+"""Times the arrival rate that batches should manage: arrivals that come by half faster need no other size."""
 DRAIN = 5
 """Iterations within which a backlog should be gone."""
 FEW = 2
@@ -47,17 +49,16 @@ class Demand:
 
     arrivals_per_s: float
     drain_per_s: float
-    headroom: float
 
     @property
     def needed_per_s(self) -> float:
         """What the pipeline should manage, head-room included."""
-        return self.headroom * self.arrivals_per_s + self.drain_per_s
+        return HEADROOM * self.arrivals_per_s + self.drain_per_s
 
     @property
     def tight_per_s(self) -> float:
         """Below this, half of the head-room is gone."""
-        return (1 + self.headroom) / 2 * self.arrivals_per_s + self.drain_per_s
+        return (1 + HEADROOM) / 2 * self.arrivals_per_s + self.drain_per_s
 
 
 MEASURED = 4
@@ -69,19 +70,18 @@ def measured_keeps_up(state: BatchSize, policy: SizingPolicy, *, below: int) -> 
     if not state.arrivals_per_s or len(state.observations) < MEASURED:
         return False
     return any(
-        policy.in_flight * observation.batch_size / observation.delay_s
-        >= policy.headroom * state.arrivals_per_s
+        policy.in_flight * observation.batch_size / observation.delay_s >= HEADROOM * state.arrivals_per_s
         and state.waiting <= FEW * observation.batch_size
         for observation in state.observations
         if observation.batch_size < below
     )
 
 
-def demand(pipeline: Pipeline, arrivals_per_s: float, headroom: float, *, waiting: int, size: int) -> Demand:
+def demand(pipeline: Pipeline, arrivals_per_s: float, *, waiting: int, size: int) -> Demand:
     """Return the demand on a pipeline with ``waiting`` reflections left behind by a batch of ``size``."""
     backlog = max(0, waiting - FEW * size)
     drain_s = DRAIN * pipeline.slowness * pipeline.fit.delay_s(size)
-    return Demand(arrivals_per_s=arrivals_per_s, drain_per_s=backlog / drain_s, headroom=headroom)
+    return Demand(arrivals_per_s=arrivals_per_s, drain_per_s=backlog / drain_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from combee_schemas.control import SizingKind
 from combee_schemas.playbook import Playbook
 
+LARGEST_CHOICE = 200
+"""Two and a half times the largest candidate: further out the fitted law is a guess."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingPolicy:
@@ -14,13 +17,9 @@ class SizingPolicy:
     configured: int = 40
     """The size of every batch, or, where sizes are chosen, of those before the first choice."""
     candidates: tuple[int, ...] = (5, 10, 20, 40, 80)
-    """Batch sizes to profile, rising."""
-    most: int = 200
+    """Batch sizes to profile, rising: each twice the one before, so that a power law shows in five batches."""
+    most: int = LARGEST_CHOICE
     """No choice is above this."""
-    headroom: float = 1.5
-    """Keep-up: how many times the arrival rate the pipeline should manage."""
-    beyond_plateau: bool = False
-    """Keep-up: whether ``most`` alone is the limit."""
     in_flight: int = 1
     """Batches that may lack a version at once."""
 

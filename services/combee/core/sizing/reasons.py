@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from combee.core.sizing.keep_up import CALM
+from combee.core.sizing.keep_up import CALM, HEADROOM
 from combee.core.sizing.plateau import EPOCH, TAU_SHARE, PowerLaw, tau
 from combee.core.sizing.policy import SizingPolicy
 from combee_schemas.control import BatchSize
@@ -42,13 +42,13 @@ def flattened(state: BatchSize, fit: PowerLaw | None, flat: int, policy: SizingP
     law = f"T(b) = {fit.a:,.4g} · b^{-fit.alpha:.2f} s per {EPOCH:,} reflections, R² {fit.r_squared:.2f}{unfilled}"
     if fit.alpha <= 0:
         return f"the smallest candidate, {flat}: larger batches take no less time ({law})"
-    bound = " (COMBEE_BATCH_MAX)" if flat == policy.most else ""
+    bound = " (the largest that is chosen)" if flat == policy.most else ""
     return f"beyond {flat}{bound} larger batches save little: slope below {TAU_SHARE:.1%} of the steepest ({law})"
 
 
 def kept_up(state: BatchSize, numbers: Mapping[str, float], policy: SizingPolicy) -> str:
     """Say whether a size keeps up with the arrivals."""
-    size, limit = state.batch_size, int(numbers["limit"])
+    size, limit = state.batch_size, int(numbers["plateau"])
     capacity, needed = numbers["capacity_per_s"], numbers["needed_per_s"]
     if not state.arrivals_per_s:
         return f"batches of {size}: it is not known yet how much arrives"
@@ -56,12 +56,11 @@ def kept_up(state: BatchSize, numbers: Mapping[str, float], policy: SizingPolicy
     manages = (
         f"{state.arrivals_per_s:.3g} reflections/s arrive{waiting}; batches of {size} manage {capacity:.3g}/s"
     )
-    if capacity < policy.headroom * state.arrivals_per_s and size >= limit:
-        named = "COMBEE_BATCH_MAX" if limit == policy.most else "the plateau"
-        more = "" if policy.beyond_plateau else ", or set COMBEE_BEYOND_PLATEAU"
+    if capacity < HEADROOM * state.arrivals_per_s and size >= limit:
+        named = "the largest that is chosen" if limit == policy.most else "the plateau"
         short = "too few" if capacity < state.arrivals_per_s else "with too little head-room"
-        return f"{manages}, {short}, and {named} is the limit: {MEND}{more}"
-    aim = f"{manages}; the aim is {needed:.3g}/s (head-room × {policy.headroom:g})"
+        return f"{manages}, {short}, and {named} is the limit: {MEND}"
+    aim = f"{manages}; the aim is {needed:.3g}/s (head-room × {HEADROOM:g})"
     if capacity < needed:
         return f"{aim}: larger once half of the head-room is gone"
     return f"{aim}: smaller if the next {CALM - state.calm} batches need no more" if state.calm else aim

@@ -9,8 +9,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from combee.gateway.access.access import API, CALLER
+from combee.gateway.limits import GatewayLimits
 from combee.gateway.problems import Refusal, busy
-from combee.settings.gateway import GatewaySettings
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ class _Taken:
 class BodyLimits:
     """ASGI middleware: reads a body whole within its limits, or refuses it; then the request goes on."""
 
-    def __init__(self, app: ASGIApp, *, settings: GatewaySettings) -> None:
+    def __init__(self, app: ASGIApp, *, limits: GatewayLimits) -> None:
         self._app = app
-        self._settings = settings
+        self._limits = limits
         self._taken: defaultdict[str, _Taken] = defaultdict(_Taken)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,23 +50,22 @@ class BodyLimits:
             taken.bytes -= reserved
 
     def _reserve(self, taken: _Taken, headers: Headers) -> int:
-        most = self._settings.gateway_max_body_bytes
+        most = self._limits.max_body_bytes
         length = headers.get("content-length", "")
         size = int(length) if length.isascii() and length.isdigit() else most
         if size > most:
             raise _too_large(most)
-        settings = self._settings
-        full = taken.bytes + size > settings.gateway_inflight_bytes and taken.requests
-        if taken.requests >= settings.gateway_inflight_requests or full:
+        full = taken.bytes + size > self._limits.inflight_bytes and taken.requests
+        if taken.requests >= self._limits.inflight_requests or full:
             raise busy("too many requests of this key are open, or wait for Kafka's acknowledgement")
         taken.requests += 1
         taken.bytes += size
         return size
 
     async def _read(self, receive: Receive) -> bytes:
-        most, parts, size = self._settings.gateway_max_body_bytes, [], 0
+        most, parts, size = self._limits.max_body_bytes, [], 0
         try:
-            async with asyncio.timeout(self._settings.gateway_body_timeout_s):
+            async with asyncio.timeout(self._limits.body_timeout_s):
                 more = True
                 while more:
                     message = await receive()

@@ -12,9 +12,9 @@ import structlog
 
 from combee.gateway.access.keys import Caller
 from combee.gateway.access.throttle import network
+from combee.gateway.limits import GatewayLimits
 from combee.gateway.problems import busy
 from combee.server import FramedProtocol
-from combee.settings.gateway import GatewaySettings
 
 logger = structlog.get_logger()
 
@@ -51,8 +51,8 @@ class Connection:
 class Connections:
     """All connections, oldest first."""
 
-    def __init__(self, settings: GatewaySettings, proxies: Collection[str] = ()) -> None:
-        self._settings = settings
+    def __init__(self, limits: GatewayLimits, proxies: Collection[str] = ()) -> None:
+        self._limits = limits
         self._proxies = frozenset(map(network, proxies))
         self._unknown: OrderedDict[Connection, None] = OrderedDict()
         self._by_address: defaultdict[str, OrderedDict[Connection, None]] = defaultdict(OrderedDict)
@@ -71,19 +71,19 @@ class Connections:
         """
         self._unknown[connection] = self._by_address[connection.address][connection] = None
         is_excess = (
-            len(self._unknown) > self._settings.gateway_unknown_connections
-            or len(self._by_address[connection.address]) > self._settings.gateway_unknown_per_address
+            len(self._unknown) > self._limits.unknown_connections
+            or len(self._by_address[connection.address]) > self._limits.unknown_per_address
         )
         if is_excess and not self._is_trimming:
             self._is_trimming = True
             asyncio.get_running_loop().call_later(TRIM_AFTER_S, self._trim)
 
     def _trim(self) -> None:
-        self._is_trimming, settings = False, self._settings
+        self._is_trimming, limits = False, self._limits
         for address, same in list(self._by_address.items()):
             if address not in self._proxies:
-                self._shorten(same, settings.gateway_unknown_per_address, "too many of an address")
-        self._shorten(self._unknown, settings.gateway_unknown_connections, "too many without a key")
+                self._shorten(same, limits.unknown_per_address, "too many of an address")
+        self._shorten(self._unknown, limits.unknown_connections, "too many without a key")
 
     def _shorten(self, waiting: Collection[Connection], most: int, reason: str) -> None:
         # One whose request is being answered waits for us, not we for it.
@@ -96,7 +96,7 @@ class Connections:
         if connection.caller == caller or connection.transport.is_closing():
             return
         of_key = self._by_key[caller.name]
-        if connection not in of_key and len(of_key) >= self._settings.gateway_connections:
+        if connection not in of_key and len(of_key) >= self._limits.connections:
             raise busy("this key has too many connections", headers={"Connection": "close"})
         self.closed(connection)
         connection.caller = caller

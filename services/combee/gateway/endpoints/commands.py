@@ -176,7 +176,7 @@ class Endpoints:
         """Close the window now: what waits goes into a batch without others, and becomes a version."""
 
         async def decide(commands: Commands) -> Decision:
-            live, within_s = self._context.live, self._context.settings.gateway.gateway_ack_timeout_s
+            live, within_s = self._context.live, self._context.limits.ack_timeout_s
             try:
                 await live.wait_current(within_s)
             except TimeoutError as error:

@@ -47,7 +47,7 @@ class Events:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._settings = context.settings.gateway
+        self._limits = context.limits
         self._written: OrderedDict[tuple[str, int, Shape], bytes] = OrderedDict()
         self._open: Counter[str] = Counter()
 
@@ -83,7 +83,7 @@ class Events:
         """
         check_touch(caller, name)
         playbooks.check_current(self._context)
-        if self._open[caller.name] >= self._settings.gateway_streams:
+        if self._open[caller.name] >= self._limits.streams:
             raise busy("too many event streams of this key are open")
         shape = Shape(form=form, state=state, counters=counters)
         if label is None and self._is_gated(name):
@@ -93,8 +93,8 @@ class Events:
             followed = self._follow(name, shape, position, every=label is not None)
         return _Stream(
             self._counted(caller.name, followed),
-            ping=self._settings.gateway_heartbeat_s,
-            send_timeout=self._settings.gateway_send_timeout_s,
+            ping=self._limits.heartbeat_s,
+            send_timeout=self._limits.send_timeout_s,
         )
 
     async def _position(self, name: str, last_event_id: str | None) -> int | None:
@@ -131,7 +131,7 @@ class Events:
                 sent = number
             for event in self._moved(name, labels):
                 yield event
-            await changed.wait(seen, self._settings.gateway_heartbeat_s)
+            await changed.wait(seen, self._limits.heartbeat_s)
 
     async def _follow(
         self, name: str, shape: Shape, position: int | None, *, every: bool
@@ -156,7 +156,7 @@ class Events:
                     yield self._event(version, shape)
             for event in self._moved(name, labels):
                 yield event
-            await feed.changed.wait(seen, self._settings.gateway_heartbeat_s)
+            await feed.changed.wait(seen, self._limits.heartbeat_s)
 
     def _moved(self, name: str, labels: LabelsTold) -> list[bytes]:
         """Return events for labels that point elsewhere than they did, and remember where they do."""

@@ -74,7 +74,6 @@ class Publishing:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._settings = context.settings.gateway
         self._provenance = Provenance(services_secret=context.settings.sources.services_secret())
         self._acknowledged: OrderedDict[Place, str] = OrderedDict()
         """With the content's fingerprint."""
@@ -82,7 +81,7 @@ class Publishing:
     @property
     def most(self) -> int:
         """Items of one request at most."""
-        return self._settings.gateway_max_batch
+        return self._context.limits.max_batch
 
     async def take(self, kind: Kind, caller: Caller, body: bytes) -> tuple[HTTPStatus, Receipt]:
         """Write what a body holds; return what became of it.

@@ -43,13 +43,13 @@ class Receiver:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        settings = context.settings.gateway
-        self._default = settings.otlp_playbook
+        limits = context.limits
+        self._default = context.settings.gateway.otlp_playbook
         self._publishing = Publishing(context)
         self._gathering: Gathering[Caller] = Gathering(
-            most_bytes=settings.otlp_waiting_bytes, wait_ms=int(settings.otlp_wait_s * 1000)
+            most_bytes=limits.spans_waiting_bytes, wait_ms=int(limits.spans_wait_s * 1000)
         )
-        self._turn_s = min(TURN_S, settings.otlp_wait_s)
+        self._turn_s = min(TURN_S, limits.spans_wait_s)
         self._watching: asyncio.Task[None] | None = None
 
     async def take(self, caller: Caller, spans: Sequence[Span]) -> Counter[str]:
@@ -125,7 +125,7 @@ def router(context: Context) -> APIRouter:
     """Return the endpoint; the OpenAPI document leaves it to OTLP's own."""
     routes = APIRouter()
     receiver = Receiver(context)
-    most = context.settings.gateway.gateway_max_body_bytes
+    most = context.limits.max_body_bytes
     is_installed = _has("opentelemetry.proto")
 
     @routes.post(PATH, include_in_schema=False)

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -17,20 +16,21 @@ from aiokafka.errors import SaslAuthenticationFailed
 from combee.adapters.kafka import tokens
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import translated
-from combee.adapters.kafka.security import Credentials, security_options
+from combee.adapters.kafka.security import security_options
+from combee.credentials import Credentials
 from combee.ports import CombeeError, ConfigurationError, TransientError
 from combee.shuffle.app import build_app
 from support.token_endpoint import TokenEndpoint, token_endpoint
 
 DEADLINE_S = 10.0
 CLIENT, SECRET = "combee-scan", "a secret word"
-WHOLE = Credentials(
-    security_protocol="SASL_SSL",
-    oauth_token_url="http://127.0.0.1:1/token",  # noqa: S106
-    oauth_client_id=CLIENT,
-    oauth_client_secret=SECRET,
-    aws_region="eu-central-1",
-)
+WHOLE: dict[str, Any] = {
+    "security_protocol": "SASL_SSL",
+    "oauth_token_url": "http://127.0.0.1:1/token",
+    "oauth_client_id": CLIENT,
+    "oauth_client_secret": SECRET,
+    "aws_region": "eu-central-1",
+}
 
 
 @pytest.fixture
@@ -40,7 +40,9 @@ def endpoint() -> Iterator[TokenEndpoint]:
 
 
 def bearer(endpoint: TokenEndpoint, **changes: Any) -> tokens.Tokens:
-    given = replace(WHOLE, sasl_mechanism="OAUTHBEARER", oauth_token_url=endpoint.url, **changes)
+    given = Credentials(
+        **WHOLE | {"sasl_mechanism": "OAUTHBEARER", "oauth_token_url": endpoint.url, **changes}
+    )
     provider = security_options(given)["sasl_oauth_token_provider"]
     assert isinstance(provider, tokens.Tokens)
     return provider
@@ -146,7 +148,7 @@ async def test_a_secret_follows_no_redirection(
 
 
 async def test_whom_a_token_is_about_is_the_principal(endpoint: TokenEndpoint) -> None:
-    given = replace(WHOLE, sasl_mechanism="OAUTHBEARER", oauth_token_url=endpoint.url)
+    given = Credentials(**WHOLE | {"sasl_mechanism": "OAUTHBEARER", "oauth_token_url": endpoint.url})
     connection = Connection.secured(given, bootstrap_servers="k:1", prefix="p")
     assert connection.principal == f"User:{CLIENT}"
     provider = connection.security["sasl_oauth_token_provider"]
@@ -165,7 +167,7 @@ async def test_a_broker_s_refusal_of_a_token_is_no_success(endpoint: TokenEndpoi
 
 
 def test_faust_takes_the_same_credentials(tmp_path: Path) -> None:
-    given = replace(WHOLE, sasl_mechanism="OAUTHBEARER")
+    given = Credentials(**WHOLE | {"sasl_mechanism": "OAUTHBEARER"})
     app = build_app(Connection.secured(given, bootstrap_servers="k:1", prefix="p"), tmp_path)
     (credentials,) = {app.conf.broker_credentials}
     assert isinstance(credentials, faust.OAuthCredentials)
@@ -176,7 +178,9 @@ def test_faust_takes_the_same_credentials(tmp_path: Path) -> None:
 
 
 def msk() -> tokens.Tokens:
-    provider = security_options(replace(WHOLE, sasl_mechanism="AWS_MSK_IAM"))["sasl_oauth_token_provider"]
+    provider = security_options(Credentials(**WHOLE | {"sasl_mechanism": "AWS_MSK_IAM"}))[
+        "sasl_oauth_token_provider"
+    ]
     assert isinstance(provider, tokens.Tokens)
     return provider
 

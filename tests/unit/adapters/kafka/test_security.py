@@ -2,7 +2,6 @@
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +9,27 @@ import pytest
 import trustme
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from cryptography.hazmat.primitives import serialization
+from pydantic import SecretStr
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import Need, refused_certificate, translated
-from combee.adapters.kafka.security import NEEDS, SECRETS, Credentials, security_options, variable
+from combee.adapters.kafka.security import NEEDS, security_options, variable
+from combee.credentials import Credentials
 from combee.ports import ConfigurationError
-from combee.settings.kafka import KafkaSettings
+from combee.sdk.address import resolved_address
+from combee.settings.loading import load_settings
 from support.rows import each_row
 
-LAYOUT = {
-    *("bootstrap_servers", "topic_prefix", "partitions", "scan_partitions"),
-    *("replication_factor", "session_timeout_s"),
-}
-"""Settings of the log that are no credentials."""
 CLIENT, SECRET, PASSWORD = "combee-scan", "a secret word", "opens the key"
-WHOLE = Credentials(
-    security_protocol="SASL_SSL",
-    sasl_username="u",
-    sasl_password="p",  # noqa: S106
-    oauth_token_url="http://127.0.0.1:1/token",  # noqa: S106
-    oauth_client_id=CLIENT,
-    oauth_client_secret=SECRET,
-    aws_region="eu-central-1",
-)
+WHOLE: dict[str, Any] = {
+    "security_protocol": "SASL_SSL",
+    "sasl_username": "u",
+    "sasl_password": "p",
+    "oauth_token_url": "http://127.0.0.1:1/token",
+    "oauth_client_id": CLIENT,
+    "oauth_client_secret": SECRET,
+    "aws_region": "eu-central-1",
+}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +62,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 def test_what_a_mechanism_needs_and_lacks_names_its_setting(mechanism: str, name: str) -> None:
     lacking: dict[str, Any] = {name: None}
     with pytest.raises(ConfigurationError, match=f"{mechanism} needs {variable(name)}: set it"):
-        security_options(replace(WHOLE, sasl_mechanism=mechanism, **lacking))
+        security_options(Credentials(**WHOLE | {"sasl_mechanism": mechanism, **lacking}))
 
 
 CERTIFICATES: Mapping[str, tuple[Mapping[str, str], str]] = {
@@ -101,7 +98,7 @@ def test_a_wrong_password_of_a_key_asks_nobody_and_is_not_shown(files: Mapping[s
     with pytest.raises(ConfigurationError, match="COMBEE_SSL_KEY_PASSWORD does not open") as raised:
         security_options(locked)
     assert "not this one" not in f"{raised.value} {locked!r}"
-    security_options(replace(locked, ssl_key_password=PASSWORD))
+    security_options(locked.model_copy(update={"ssl_key_password": SecretStr(PASSWORD)}))
 
 
 def test_a_certificate_without_tls_is_not_passed_over(files: Mapping[str, Path]) -> None:
@@ -131,13 +128,13 @@ def test_an_alert_about_a_certificate_is_told_apart_from_other_trouble(reason: s
 @each_row("url", ["http://tokens.test/", "tokens.test", "ftp://x/", "https://", "file:///etc/passwd"])
 def test_a_secret_goes_over_tls_or_stays_on_this_machine(url: str) -> None:
     with pytest.raises(ConfigurationError, match="COMBEE_OAUTH_TOKEN_URL must begin with https://"):
-        security_options(replace(WHOLE, sasl_mechanism="OAUTHBEARER", oauth_token_url=url))
+        security_options(Credentials(**WHOLE | {"sasl_mechanism": "OAUTHBEARER", "oauth_token_url": url}))
 
 
 def test_without_amazon_s_library_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "aws_msk_iam_sasl_signer", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'combee\[msk\]'"):
-        security_options(replace(WHOLE, sasl_mechanism="AWS_MSK_IAM"))
+        security_options(Credentials(**WHOLE | {"sasl_mechanism": "AWS_MSK_IAM"}))
 
 
 def test_a_missing_right_is_told_although_aiokafkas_sender_wraps_the_error() -> None:
@@ -166,7 +163,16 @@ def test_where_the_refusal_names_no_topic_all_are_told_that_it_can_mean() -> Non
     assert str(error.value).endswith("--topic combee.commands --topic combee.updates")
 
 
-def test_credentials_are_the_settings_of_the_same_names_with_the_same_defaults_and_secrets() -> None:
-    settings = {name: field for name, field in KafkaSettings.model_fields.items() if name not in LAYOUT}
-    assert {name: field.default for name, field in settings.items()} == asdict(Credentials())
-    assert set(KafkaSettings.secret_fields()) == set(SECRETS)
+def test_who_a_client_is_is_read_alike_from_settings_and_from_an_agent_s_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {**WHOLE, "sasl_mechanism": "PLAIN"}.items():
+        monkeypatch.setenv(variable(name), value)
+    monkeypatch.setenv("COMBEE_BOOTSTRAP_SERVERS", "k:1")
+    address = resolved_address(None, prefix=None, api_key=None, security=None)
+    plain = ("security_protocol", "sasl_mechanism", "sasl_plain_username", "sasl_plain_password")
+    configured = security_options(load_settings().kafka)
+    assert [address.security[name] for name in plain] == [configured[name] for name in plain]
+    monkeypatch.setenv("COMBEE_SASL_MECHANISM", "SCRUM")
+    with pytest.raises(ConfigurationError, match="COMBEE_SASL_MECHANISM: Input should be"):
+        resolved_address(None, prefix=None, api_key=None, security=None)

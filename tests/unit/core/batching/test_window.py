@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from combee.core.batching.plan import Base, plan_batch
 from combee.core.batching.window import Close, Share, Waiting, Window, WindowPolicy, due
 from combee.core.watermark import Watermark
-from combee.settings.batch import LARGEST_BATCH
 from combee_schemas.base import Source
 from combee_schemas.batch import Member
 from combee_schemas.codec import encode
-from combee_schemas.plan import PlanSettings
+from combee_schemas.plan import LARGEST_BATCH, PlanSettings
 from support.rows import each_row
 
 POLICY = WindowPolicy(batch_size=4, max_wait_s=30.0, max_bytes=1000, max_span=100)

@@ -53,7 +53,7 @@ def test_once_profiled_a_tenfold_jump_is_answered_within_three_batches_and_taken
     before = [one.after for one in done if one.closed_s < 300 / rate]
     assert (before[-1].batch_size, before[-1].phase, len(before[-1].observations)) == (5, "settled", 4)
     reached = within_three(done, rate)
-    asked = min(10 * rate, capacity_per_s(int(reached.numbers["limit"]), alpha))
+    asked = min(10 * rate, capacity_per_s(int(reached.numbers["plateau"]), alpha))
     assert capacity_per_s(reached.batch_size, alpha) >= 0.99 * asked
     assert done[-1].after.batch_size == 5
 
@@ -132,7 +132,7 @@ def test_a_new_choice_has_all_the_head_room_it_should_have() -> None:
 @pytest.mark.parametrize(("left", "grows"), [(1.4, False), (1.2, True)])
 def test_nothing_moves_until_half_of_the_head_room_is_gone(*, left: float, grows: bool) -> None:
     pipeline = Pipeline(fit=PowerLaw(a=1500, alpha=ALPHA, r_squared=1), slowness=1, in_flight=1)
-    wanted = demand(pipeline, pipeline.capacity_per_s(10) / left, 1.5, waiting=0, size=10)
+    wanted = demand(pipeline, pipeline.capacity_per_s(10) / left, waiting=0, size=10)
     assert (step(pipeline, wanted, standing=10, calm=0, least=5, most=200).size > 10) == grows
 
 
@@ -143,13 +143,11 @@ def test_a_lower_cap_holds_from_the_next_version_on() -> None:
     assert decide(high, seen, SizingPolicy(kind="keep-up", most=30)).batch_size <= 30 < high.batch_size
 
 
-def test_the_plateau_is_not_passed_unless_told_so() -> None:
+def test_the_plateau_is_not_passed() -> None:
     flood = list(evenly([(60.0, 120.0)]))
     bounded = run(KEEP_UP, flood, power_law(FIRST_S, ALPHA))
     plateau = int(bounded[-1].after.numbers["plateau"])
     assert max(sizes(bounded)) == max(plateau, *KEEP_UP.candidates)
-    beyond = SizingPolicy(kind="keep-up", beyond_plateau=True)
-    assert max(sizes(run(beyond, flood, power_law(FIRST_S, ALPHA)))) == beyond.most
 
 
 def test_batches_in_flight_count_as_capacity() -> None:
