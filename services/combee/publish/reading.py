@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from combee.core.playbook.versions import retained_from
+from combee.core.playbook.executing import retained_from
 from combee.core.watermark import Watermark
 from combee.evidence import adoption_of, recomputed, updates_between, with_evidence_left, with_revoked
 from combee.history import History

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from combee.core import identity
-from combee.core.playbook import evidence
+from combee.core.playbook import evidence, executing
 from combee.core.playbook import versions as versions_module
 from combee.evidence import with_evidence
 from combee.ports import FencedError, Outgoing
@@ -182,7 +182,7 @@ async def test_a_bug_of_ours_ends_the_publisher_and_no_record_is_blamed_for_it(
             return begun(current, message, *args, **options)
         raise ValueError("a bug of ours")
 
-    monkeypatch.setattr(versions_module, at, broken)
+    monkeypatch.setattr(versions_module if sent else executing, at, broken)
     async with deployment.running(["publish"]):
         messages: list[Update | Command] = [update(number, add("a")) for number in sent]
         await deployment.log.produce(*map(outgoing, messages or [command("i", "import")]))

@@ -53,17 +53,19 @@ def was_shown(entry_id: str, since: int, shown: Shown | None) -> bool:
     return shown is not None and entry_id in shown.entry_ids and not 0 < shown.version < since
 
 
-def retired(before: Playbook, entries: Iterable[Entry]) -> tuple[Retired, ...]:
-    """Return the last entries that left, when ``entries`` are what follows ``before``.
+def retired(
+    earlier: Iterable[Retired], before: Iterable[Entry], entries: Iterable[Entry]
+) -> tuple[Retired, ...]:
+    """Return the last entries that left, when ``entries`` follow those ``before``; ``earlier``: what left before.
 
     However they left: removed, merged away, evicted, revoked, rolled back or replaced by an import. What is
     in the playbook, because a rollback brought it back, say, is not retired; nor is what agents were never shown.
     """
     live = {entry.id for entry in entries}
-    earlier = (entry for entry in before.retired if entry.entry_id not in live)
-    left = (entry for entry in before.entries if entry.id not in live and is_active(entry))
+    still = (entry for entry in earlier if entry.entry_id not in live)
+    left = (entry for entry in before if entry.id not in live and is_active(entry))
     now = (Retired(entry_id=entry.id, content=entry.content) for entry in left)
-    return (*earlier, *now)[-RETIRED_KEPT:]
+    return (*still, *now)[-RETIRED_KEPT:]
 
 
 class _Known:

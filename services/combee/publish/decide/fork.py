@@ -1,7 +1,7 @@
 """The first version of a branch, from a version of its playbook; pure."""
 
-from combee.core.playbook import versions
-from combee.core.playbook.branching import barred_by
+from combee.core.playbook import executing
+from combee.core.playbook.branching import with_revocations_of
 from combee.publish.decide.basis import Basis
 from combee.publish.decide.decision import Decision
 from combee_schemas.plan import Branch
@@ -20,9 +20,9 @@ def decide_fork(basis: Basis, update: Update, branch: Branch) -> Decision:
     """
     line, playbook = basis.current(update.plan.playbook), basis.current(branch.of)
     forked = basis.with_revoked(basis.retained_version(playbook, branch.version))
-    barred = barred_by(playbook, line)
+    barred = with_revocations_of(playbook, line)
     is_clean = set(barred.revoked) <= set(forked.revoked)
-    version = versions.after_fork(
+    version = executing.after_fork(
         line,
         update,
         forked,

@@ -9,7 +9,7 @@ from combee.core.gate import gate as gates
 from combee.core.gate.canary import with_canary
 from combee.core.gate.gate import Gate
 from combee.core.identity import content_id
-from combee.core.playbook import evidence, rejecting, versions
+from combee.core.playbook import evidence, executing, rejecting, versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.operations import union
 from combee.core.playbook.versions import empty
@@ -134,7 +134,7 @@ def decide_review(basis: Basis, command: Command, offset: int) -> Decision:
     name, gate = command.playbook, basis.state.gate(command.playbook)
     if gate is None:
         raise PoisonError(f"{name} has no gate: there is no candidate to {command.kind}")
-    if versions.is_executed(gate.production, command, offset):
+    if executing.is_executed(gate.production, command, offset):
         return SKIP
     verdict = Verdict(
         playbook=name,
@@ -167,13 +167,13 @@ def decide_promotion(basis: Basis, command: Command, offset: int) -> Decision:
     state = basis.state
     newest = state.current(command.playbook)
     known = state.labels.get(label_key(command.playbook, command.label))
-    if known is not None and versions.is_executed(known, command, offset):
+    if known is not None and executing.is_executed(known, command, offset):
         return SKIP
     if state.playbooks.get(command.playbook) is None:
         raise PoisonError(f"there is no playbook {command.playbook} to label")
     if not command.label or not 1 <= command.version <= newest.version:
         raise PoisonError(f"{command.playbook} has no version {command.version} to label")
-    label = versions.after_promotion(known, command, offset, now_ms=basis.now_ms)
+    label = executing.after_promotion(known, command, offset, now_ms=basis.now_ms)
     gate = state.gate(label.playbook)
     if gate is None or label.label not in {PRODUCTION, CANDIDATE}:
         return Decision(labels=(label,))
@@ -261,7 +261,7 @@ def _without_entries(basis: Basis, gate: Gate, command: Command) -> Playbook:
     updates = _updates(basis, production, candidate)
     start, end = max(0, production.history_offset), candidate.history_offset
     between = basis.read(EntriesBetween(candidate.name, start, end, command.entry_ids))
-    return versions.after_rejection(
+    return executing.after_rejection(
         basis.current(command.playbook),
         command,
         candidate=candidate,

@@ -18,7 +18,7 @@ from combee.core.formats.files import (
     write_playbook,
 )
 from combee.core.formats.intake import read_line
-from combee.core.playbook import versions
+from combee.core.playbook import executing
 from combee.core.playbook.apply import applied
 from combee.core.playbook.components import clash
 from combee.core.playbook.versions import empty
@@ -118,7 +118,7 @@ def test_an_operator_may_remove_a_component() -> None:
     edit = Command(
         command_id="e", playbook="p", kind="edit", operations=(op(REMOVE, "", "tone-1", evidence=()),)
     )
-    changed = versions.after_command(BASE, edit, 1, target=None, budget_tokens=PLENTY, now_ms=0)
+    changed = executing.after_command(BASE, edit, 1, target=None, budget_tokens=PLENTY, now_ms=0)
     assert ([one.section for one in changed.entries], changed.sections, changed.holds) == (
         ["plan"],
         ("plan",),
@@ -129,7 +129,7 @@ def test_an_operator_may_remove_a_component() -> None:
 def test_a_rollback_brings_back_what_a_playbook_held() -> None:
     now = BASE.model_copy(update={"holds": "entries", "version": 9})
     back = Command(command_id="b", playbook="p", kind="rollback", version=4)
-    assert versions.after_command(now, back, 1, target=BASE, budget_tokens=1, now_ms=0).holds == "components"
+    assert executing.after_command(now, back, 1, target=BASE, budget_tokens=1, now_ms=0).holds == "components"
 
 
 def test_the_longest_text_of_the_widest_letters_fits_a_record() -> None:
@@ -155,7 +155,7 @@ def test_an_import_of_two_texts_for_one_component_is_refused() -> None:
     entries = (part("plan", "a"), Entry(id="x", section="plan", content="b"))
     command = Command(command_id="i", playbook="p", kind="import", entries=entries, holds="components")
     with pytest.raises(ValueError, match="several for plan"):
-        versions.after_command(BASE, command, 1, target=None, budget_tokens=1, now_ms=0)
+        executing.after_command(BASE, command, 1, target=None, budget_tokens=1, now_ms=0)
 
 
 def with_text(content: str) -> Playbook:
@@ -214,7 +214,7 @@ def test_importing_a_candidate_sets_the_components_and_keeps_the_ids_there_are()
     given = read_playbook('{"tone": "Be kind.", "plan": "Think.\\n\\nThen act."}', "gepa", name="p")
     command = commands.import_(BASE, given, "gepa", None)
     assert command
-    changed = versions.after_command(BASE, command, 1, target=None, budget_tokens=PLENTY, now_ms=0)
+    changed = executing.after_command(BASE, command, 1, target=None, budget_tokens=PLENTY, now_ms=0)
     assert (changed.holds, changed.sections) == ("components", ("tone", "plan"))
     assert [(one.id, one.content) for one in changed.entries] == [
         ("tone-1", "Be kind."),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.playbook import evidence, versions
+from combee.core.playbook import evidence, executing, versions
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
@@ -184,7 +184,7 @@ def test_what_a_revocation_brought_back_keeps_its_id_when_something_else_is_revo
     book.follow(full, first)
     revoke = command("revoke", reflection_ids=("r-1",))
     left = book.result(budget_tokens=PLENTY)
-    back = versions.after_command(
+    back = executing.after_command(
         full, revoke, 12, target=None, recomputed=left, budget_tokens=PLENTY, now_ms=0
     )
     assert [entry.content for entry in back.entries] == [RULE, "Be kind"]
@@ -239,8 +239,8 @@ def test_what_was_recorded_after_a_revocation_is_recomputed_the_same(
         if n == 0:
             ids = tuple(one.reflection_id for one in reflections[:2])
             revoke = command("revoke", reflection_ids=ids, rules=("source:lab",))
-            left = _recomputed(history, versions.barring(current, revoke), budget)
-            current = versions.after_command(
+            left = _recomputed(history, executing.with_revocation(current, revoke), budget)
+            current = executing.after_command(
                 current, revoke, 12, target=None, recomputed=left, budget_tokens=budget, now_ms=0
             )
             history.append((current, None))
@@ -266,8 +266,8 @@ def test_a_batch_of_a_source_that_was_barred_already_is_recomputed_as_it_was_rec
     first = update_of(empty("p"), [added(RULE, "r-2")], reflections[:2], probation=waits)
     held = versions.after_update(empty("p"), first, budget_tokens=PLENTY, now_ms=0)
     revoke = command("revoke", reflection_ids=("r-1",), rules=("source:lab",))
-    left = _recomputed([(held, first)], versions.barring(held, revoke), PLENTY)
-    revoked = versions.after_command(
+    left = _recomputed([(held, first)], executing.with_revocation(held, revoke), PLENTY)
+    revoked = executing.after_command(
         held, revoke, 12, target=None, recomputed=left, budget_tokens=PLENTY, now_ms=0
     )
     last = update_of(revoked, [], reflections[2:])
