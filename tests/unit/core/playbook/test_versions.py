@@ -342,6 +342,6 @@ def test_one_function_stamps_every_version() -> None:
         for folder in (core, core.parents[1] / "publish")
         for path in folder.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value == "batch_sequence"
+        if isinstance(node, ast.Constant) and node.value == "manifest_offset"
     ]
     assert [name for name, _ in stamps] == ["versions.py"], stamps
