@@ -8,6 +8,7 @@ from dataclasses import replace
 from combee.core.gate import gate as gates
 from combee.core.gate.canary import with_canary
 from combee.core.gate.gate import Gate
+from combee.core.gate.judges import JUDGES
 from combee.core.identity import content_id
 from combee.core.playbook import evidence, executing, rejecting, versions
 from combee.core.playbook.comparison import compare
@@ -109,8 +110,10 @@ def decide_verdict(basis: Basis, verdict: Verdict) -> Decision:
     UnreadError
         If the decision rests on something that is still to be read.
     PoisonError
-        If it claims to be a person's.
+        If it claims to be a person's, or a judge's that there is not.
     """
+    if verdict.judge not in JUDGES:
+        raise PoisonError(f"there is no judge {verdict.judge}")
     if verdict.judge == "approve":
         raise PoisonError("what a person says of a candidate comes as a command, not as a verdict")
     verdict = verdict.model_copy(update={"entry_ids": (), "sources": ()})  # only people reject in part
