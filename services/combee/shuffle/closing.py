@@ -1,34 +1,22 @@
-"""Closing windows: one is closed by cutting a batch of what waits in it."""
+"""Closing windows: one that is due and not held back is closed by cutting a batch of what waits in it."""
 
-import math
 from collections.abc import Iterable
 
-from combee.core.batching.window import Close, due
-from combee.ports import Clock
+from combee.core.batching.window import Close
 from combee.shuffle import partition
 from combee.shuffle.cutting import Cutter
 from combee.shuffle.gates import Gates
-from combee.shuffle.orders import Orders
-from combee.shuffle.overdue import Overdue
-from combee.shuffle.partition import REFLECTIONS, PartitionState
+from combee.shuffle.partition import PartitionState
 from combee.shuffle.rules import BatchRules
-
-LOOK_S = 1.0
-"""How often it is asked what nothing tells: whether a gate has opened, whether a batch is overdue."""
 
 
 class Closer:
-    """Closes the windows of partitions as ``core`` decides and gates allow."""
+    """Closes windows: the rules say what may close, the gates what must wait, and the cutter cuts the batch."""
 
-    def __init__(
-        self, clock: Clock, rules: BatchRules, gates: Gates, cutter: Cutter, orders: Orders, overdue: Overdue
-    ) -> None:
-        self._clock = clock
+    def __init__(self, rules: BatchRules, gates: Gates, cutter: Cutter) -> None:
         self._rules = rules
         self._gates = gates
         self._cutter = cutter
-        self._orders = orders
-        self._overdue = overdue
 
     async def close_full(self, state: PartitionState, line: str) -> None:
         """Close a window that has a whole batch; what else may close it can wait for ``close_due``."""
@@ -37,43 +25,16 @@ class Closer:
             await self._close_window(state, line)
 
     async def close_due(self, state: PartitionState) -> list[str]:
-        """Cut every batch that is due; emit again what is overdue; commit what only needs committing.
-
-        Return the lines that were looked at: those that something has changed about.
-        """
-        passed = self._clock.monotonic() - state.looked_at
-        if passed >= LOOK_S:
-            state.looked_at += passed
-            state.changed |= state.held
-            state.held.clear()
-            await self._overdue.look_after(state, passed)
-        state.settle_flushes()
-        state.end_branches()
-        await self._orders.cut(state)
-        lines = state.take_changed(
-            seen_by=self._clock.monotonic() - self._rules.settings.max_wait_s,
-            before=state.seen[REFLECTIONS] - self._rules.settings.max_span,
-        )
+        """Cut a batch of every window that is due; return the lines that were looked at."""
+        lines = self._rules.lines_to_look_at(state)
         for line in lines:
             await self._close_window(state, line)
-        state.settle_flushes()
-        self._gates.spend.log_waiting_flushes(state)
-        await self._cutter.commit(state)
         return lines
-
-    def due_in(self, state: PartitionState) -> float:
-        """Return in how many seconds a window may be due by time alone."""
-        since = state.waiting_since
-        if since is None:
-            return math.inf
-        return max(0.0, since + self._rules.settings.max_wait_s - self._clock.monotonic())
 
     async def _close_window(self, state: PartitionState, line: str) -> None:
         """Close a window as often as it is due and may."""
-        policy = self._rules.window_policy(state, line)
         while (window := state.windows.get(line)) is not None:
-            newest, now = state.seen[REFLECTIONS], self._clock.monotonic()
-            close = due(window, policy, now=now, newest_offset=newest)
+            close = self._rules.close(state, line, window)
             if close is None:
                 state.remind(line)
                 return

@@ -1,14 +1,15 @@
 """Batches that no window makes: consolidations, branches, and reflections that are asked about again."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 
 from combee.core.batching import plan
-from combee.core.batching.window import Close
+from combee.core.batching.window import Close, Waiting
 from combee.core.commands import consolidation
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters, has_grown
-from combee.ports import Clock, Log
-from combee.shuffle.again import read_again
+from combee.ports import Clock, Log, TopicPartition
 from combee.shuffle.cutting import Cutter, base_of
 from combee.shuffle.gates import Gates
 from combee.shuffle.neighbours import NOTHING, Neighbours
@@ -16,8 +17,10 @@ from combee.shuffle.partition import PartitionState
 from combee.shuffle.rules import BatchRules
 from combee.worker.provenance import Provenance
 from combee.worker.views import Playbooks
+from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.plan import Branch, BranchSettings
+from combee_schemas.playbook import Asked
 
 ASKED_TOKENS = 32_000
 """Of entries that one consolidation asks about, where no bound is set."""
@@ -112,7 +115,7 @@ class Orders:
             state.again.discard(line)
         elif self._gates.may_go(state, line):
             is_known = partial(state.manifests.knows, line)
-            taken = await read_again(self._log, state.number, wanted, is_known, self._provenance)
+            taken = await _read_again(self._log, state.number, wanted, is_known, self._provenance)
             state.again.discard(line)
             if taken:
                 bodies = await self._cutter.bodies(state, taken)
@@ -161,3 +164,37 @@ class Orders:
 def _has_in_flight(state: PartitionState, line: str, reason: str) -> bool:
     in_flight = state.manifests.in_flight.get(line, {}).values()
     return any(batch.batch.plan.reason == reason for batch in in_flight)
+
+
+async def _read_again(
+    log: Log,
+    partition: int,
+    wanted: Sequence[Asked],
+    is_known: Callable[[str, int], bool],
+    provenance: Provenance,
+) -> list[Waiting]:
+    """Return those that make the next batch, each as its next attempt; expired ones are none.
+
+    ``is_known``: whether an attempt of an id is in a batch already, as after a rollback to before that batch.
+    """
+    source = TopicPartition(topic=topics.REFLECTIONS.name, partition=partition)
+    first = (await log.beginnings(source.topic))[partition]
+    retained = sorted({asked.offset for asked in wanted if asked.offset >= first})
+    places = sorted({asked.manifest_offset for asked in wanted})
+    manifests = await log.read_at(TopicPartition(topic=topics.BATCHES.name, partition=partition), places)
+    members = {
+        member.offset: member
+        for _, record in sorted(manifests.items())
+        if (batch := topics.BATCHES.read_or_none(record)) is not None
+        for member in batch.members
+    }
+    waiting: list[Waiting] = []
+    for offset, record in sorted((await log.read_at(source, retained)).items()):
+        if offset in members:
+            member = members[offset]
+            later = count(member.attempt + 1)
+            attempt = next(attempt for attempt in later if not is_known(member.reflection_id, attempt))
+            member = member.model_copy(update={"attempt": attempt})
+            body = provenance.reflection(record, again=True)
+            waiting.append(Waiting(member=member, size=len(record.value or b""), seen_at=0.0, body=body))
+    return waiting[: plan.go_together([item.size for item in waiting])]

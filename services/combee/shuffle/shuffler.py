@@ -3,16 +3,27 @@
 A delivery by the stream processor says only that records exist. The log decides what comes next: if a record does
 not follow the last one, the shuffler reads the gap itself. So a lost, repeated or reordered delivery neither loses
 nor repeats a reflection.
+
+The path of a record to its batch:
+
+1. ``deliver`` notes it; ``turn`` takes what was delivered, or read, in the order of the log (``_work_in``).
+2. ``_take`` reads it. A reflection waits in the window of each line that learns from it (``PartitionState.wait``); a
+   command is remembered there until it is carried out.
+3. ``Closer`` closes each window that is due (``BatchRules``) and that nothing holds back (``Gates``); ``Orders`` has
+   the batches that no window makes.
+4. ``Cutter`` plans the batch (``core/batching/plan.py``) and writes manifest, groups and offsets in one transaction.
+   ``Overdue`` writes the groups again if no version comes of them.
 """
 
 import asyncio
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
+from combee.core.batching.window import Waiting
 from combee.core.formats.intake import nothing_said
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.sources import counted_name
@@ -136,13 +147,13 @@ class Shuffler:
         self._provenance = provenance or Provenance()
         self._tracing = tracing
         self._rules = rules = BatchRules(
-            settings, budget_tokens=budget_tokens, playbooks=self.playbooks, sizes=self.sizes
+            clock, settings, budget_tokens=budget_tokens, playbooks=self.playbooks, sizes=self.sizes
         )
         self._gates = gates = Gates(spending, self._tenants, rules, self.playbooks, clock)
         self._cutter = cutter = Cutter(
             log, clock, rules, gates, self.playbooks, provenance=self._provenance, tracing=tracing
         )
-        orders = Orders(
+        self._orders = Orders(
             log,
             clock,
             rules,
@@ -153,7 +164,7 @@ class Shuffler:
             provenance=self._provenance,
         )
         self._overdue = Overdue(clock, settings, cutter)
-        self._closer = Closer(clock, rules, gates, cutter, orders, self._overdue)
+        self._closer = Closer(rules, gates, cutter)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
@@ -233,7 +244,7 @@ class Shuffler:
 
     def due_in(self) -> float:
         """Return in how many seconds a turn is due though nothing is delivered or published."""
-        return min(map(self._closer.due_in, self._states.values()), default=math.inf)
+        return min(map(self._rules.due_in, self._states.values()), default=math.inf)
 
     async def turn(self) -> None:
         """Restore what is not loaded, read what was missed, close what is due; for every partition.
@@ -280,12 +291,12 @@ class Shuffler:
             for names in (state.grown, state.again):
                 names &= {name for name in names if await self._partition(name) == number}
             # First: a command waits for the end of a batch, and the next one must not take its turn.
-            await self._close_due(state)
+            await self._cut_due(state)
             await self._work_in_all(state, news)
             for topic, newest in list(news.newest.items()):
                 if newest > state.seen[topic]:
                     await self._catch_up(state, topic)
-            await self._close_due(state)
+            await self._cut_due(state)
 
     async def _restore(self, number: int, news: _News) -> None:
         appeared = self._appeared = set[str]()
@@ -299,10 +310,20 @@ class Shuffler:
             loaded.manifests.published(playbook.name, playbook.batch_sequence)
             self._look_at(loaded, playbook)
 
-    async def _close_due(self, state: PartitionState) -> None:
-        lines = await self._closer.close_due(state)
-        while await self._refill(state, lines):
+    async def _cut_due(self, state: PartitionState) -> None:
+        """Cut every batch that is due; emit again what is overdue; commit what only needs committing."""
+        is_refilled = True
+        while is_refilled:
+            if passed := state.look(self._clock.monotonic()):
+                await self._overdue.look_after(state, passed)
+            state.settle_flushes()
+            state.end_branches()
+            await self._orders.cut(state)
             lines = await self._closer.close_due(state)
+            state.settle_flushes()
+            self._gates.spend.log_waiting_flushes(state)
+            await self._cutter.commit(state)
+            is_refilled = await self._refill(state, lines)
 
     async def _work_in_all(self, state: PartitionState, news: _News) -> None:
         """Work in what was delivered, as far as each record follows the one before; the log has the others."""
@@ -445,19 +466,22 @@ class Shuffler:
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
         if lack := nothing_said(reflection):
             raise PoisonError(lack)
+        item = Waiting(
+            member=member,
+            size=len(record.value or b""),
+            seen_at=self._clock.monotonic(),
+            body=reflection,
+            context=self._tracing.context_of(record),
+        )
         lines = state.lines(reflection.playbook)
         for line in lines if again is None else [again]:
             if failed_on in {None, line}:
                 share = self._rules.share(state, line)
+                source = counted_name(reflection.source, self._settings.sources)
                 state.wait(
                     line,
-                    reflection,
-                    member,
-                    len(record.value or b""),
-                    self._clock.monotonic(),
+                    replace(item, source=source) if share else item,
                     batch_size=self._rules.batch_size(state, line),
-                    source=counted_name(reflection.source, self._settings.sources) if share else "",
                     share=share,
                     again=again is not None,
-                    context=self._tracing.context_of(record),
                 )
