@@ -26,8 +26,8 @@ from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
 from combee.core.gate.gate import gate_of
 from combee.core.live.values import LiveDeadLetter
+from combee.core.playbook.apply import NO_BUDGET
 from combee.core.playbook.comparison import Comparison, compare
-from combee.core.playbook.evidence import NO_BUDGET
 from combee.core.playbook.executing import retained_from, with_revocation
 from combee.core.playbook.rejecting import taught_by, unknown_entries, unknown_sources
 from combee.core.playbook.versions import empty

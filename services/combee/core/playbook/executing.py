@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from combee.core.formats.render import section_order
 from combee.core.playbook import evidence, probation
-from combee.core.playbook.apply import applied
+from combee.core.playbook.apply import edited
 from combee.core.playbook.branching import Adoption, taken_over, with_revocations_of
 from combee.core.playbook.cleaning import clean_command
 from combee.core.playbook.components import clash
@@ -123,14 +123,7 @@ def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Play
 
 
 def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook:
-    draft, sections, entries = applied(
-        current,
-        command.operations,
-        (),
-        holds=current.holds,
-        budget_tokens=budget_tokens,
-        revoked=current.revoked,
-    )
+    draft, sections, entries = edited(current, command.operations, budget_tokens=budget_tokens)
     touched = tuple(entry for entry in entries if entry.updated_version == draft.version)
     theirs = {entry.id: probation.activated(entry) for entry in touched}
     was = {entry.id: entry for entry in current.entries if entry.id in theirs}

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from combee.core.playbook import evidence, retention
-from combee.core.playbook.apply import applied
+from combee.core.playbook import retention
+from combee.core.playbook.apply import barred, drafted, holds_after
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Seen, Update
 
@@ -23,17 +23,8 @@ def reflection_fates(before: Playbook, update: Update, after: Playbook) -> dict[
 
     Dead letters are left out.
     """
-    draft, _, _ = applied(
-        before,
-        update.result.operations,
-        update.result.seen,
-        holds=update.plan.settings.holds,
-        budget_tokens=evidence.NO_BUDGET,
-        revoked=evidence.barred(before, update),
-        echoes=update.result.echoes,
-        known=update.result.known,
-        settings=update.plan.settings,
-    )
+    kind = holds_after(before, update.plan.settings.holds)
+    draft = drafted(before, update, kind, barred(before, update))
     applicable = draft.landed()
     for change in after.changes:
         if change.kind in {"evict", "expire"}:

@@ -1,25 +1,27 @@
 """The next version of a playbook: what every version says of what made it, and what a batch makes; pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TypeVar
 
-from combee.core.playbook import evidence, probation, retention
+from combee.core.playbook import evidence, retention
 from combee.core.playbook.apply import applied, holds_after
-from combee.core.playbook.echo import retired
+from combee.core.playbook.probation import is_active
 from combee.core.playbook.screening import barred_sources, by_source, taught
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee.core.sources import names_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
-from combee_schemas.plan import Plan, Probation
 from combee_schemas.playbook import (
     ACE_SECTIONS,
     EVIDENCE_KEPT,
+    RETIRED_KEPT,
     AppliedBatch,
     Asked,
     ChangeKind,
+    Entry,
     Playbook,
+    Retired,
 )
 from combee_schemas.scan import Update
 
@@ -51,7 +53,7 @@ def next_version(
     update = {
         "version": current.version + 1,
         "entries": evidence.kept(changed.entries),
-        "retired": retired(changed.retired, current.entries, changed.entries),
+        "retired": _retired(changed.retired, current.entries, changed.entries),
         "adopted": None,
         "commands": remembered(current.commands, command_id) if command_id else current.commands,
         "created_at_ms": now_ms,
@@ -82,6 +84,21 @@ def remembered(commands: tuple[str, ...], command_id: str) -> tuple[str, ...]:
     return (*commands, command_id)[-COMMANDS_REMEMBERED:]
 
 
+def _retired(
+    earlier: Iterable[Retired], before: Iterable[Entry], entries: Iterable[Entry]
+) -> tuple[Retired, ...]:
+    """Return the last entries that left, when ``entries`` follow those ``before``; ``earlier``: what left before.
+
+    However they left: removed, merged away, evicted, revoked, rolled back or replaced by an import. What is
+    in the playbook, because a rollback brought it back, say, is not retired; nor is what agents were never shown.
+    """
+    live = {entry.id for entry in entries}
+    still = (entry for entry in earlier if entry.entry_id not in live)
+    left = (entry for entry in before if entry.id not in live and is_active(entry))
+    now = (Retired(entry_id=entry.id, content=entry.content) for entry in left)
+    return (*still, *now)[-RETIRED_KEPT:]
+
+
 # ---- what a batch makes
 
 
@@ -105,18 +122,8 @@ def after_update(
     plan, result = update.plan, update.result
     if plan.reflections < 1 and plan.reason != "consolidate":
         raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
-    draft, sections, entries = applied(
-        current,
-        result.operations,
-        result.seen,
-        holds=plan.settings.holds,
-        budget_tokens=plan.settings.playbook_tokens or budget_tokens,
-        revoked=evidence.barred(current, update),
-        echoes=result.echoes,
-        known=result.known,
-        policy=_policy(plan),
-        settings=plan.settings,
-    )
+    budget = plan.settings.playbook_tokens or budget_tokens
+    draft, sections, entries = applied(current, update, budget_tokens=budget)
     names = names_of(result.seen, plan.settings.sources)
     holds = holds_after(current, plan.settings.holds)
     audit = retention.audit(result, len(plan.widths), draft.landed())
@@ -164,11 +171,6 @@ def _unasked(current: Playbook, update: Update) -> tuple[Asked, ...]:
         return current.again
     seen = {reflection.offset for reflection in update.result.seen}
     return tuple(asked for asked in current.again if asked.offset not in seen)
-
-
-def _policy(plan: Plan) -> Probation | None:
-    """Return the probation of a batch; a consolidation brings no reflections, so no entry waits longer for it."""
-    return None if plan.reason == "consolidate" else plan.settings.probation or probation.OFF
 
 
 def made_by(playbook: Playbook) -> str:

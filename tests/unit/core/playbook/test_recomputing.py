@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.playbook import evidence, executing, versions
+from combee.core.playbook import apply, executing, versions
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
@@ -149,8 +149,8 @@ def test_a_source_is_barred_by_the_name_under_which_it_counts() -> None:
     proven = PlanSettings(sources="proven")
     counted = claims.model_copy(update={"plan": claims.plan.model_copy(update={"settings": proven})})
     barred = barring(base, rule="source:shop-2")
-    assert evidence.barred(barred, claims) == ("r-2",)
-    assert evidence.barred(barred, counted) == (), "nothing proves that it is the shop's"
+    assert apply.barred(barred, claims) == ("r-2",)
+    assert apply.barred(barred, counted) == (), "nothing proves that it is the shop's"
 
 
 def test_the_owner_of_what_a_revocation_brings_back_does_not_pay_for_its_room() -> None:
