@@ -30,9 +30,8 @@ from combee.ports import (
     Transaction,
     Transactor,
 )
-from combee.publish.decide.basis import Basis
+from combee.publish.decide.basis import Basis, UnreadError
 from combee.publish.decide.decision import SKIP, Decision, Lost, Rules, Waiting
-from combee.publish.decide.facts import HasCome, UnreadError
 from combee.publish.decide.gate import completed, decide_start
 from combee.publish.decide.record import decide
 from combee.publish.partition import PartitionState
@@ -179,10 +178,7 @@ class Publisher:
         """Write what becomes of a record; return the versions that it made."""
         with self._tracing.processing(GROUP, record):
             try:
-                message, basis = await self._read(record), self._basis(ours)
-                if is_seen and isinstance(message, Update):
-                    has_come = HasCome(message.plan.playbook, message.manifest_offset)
-                    basis.facts.add(has_come, True)  # noqa: FBT003
+                message, basis = await self._read(record), self._basis(ours, may_wait=not is_seen)
                 outcome = await self._read_for(basis, lambda: decide(basis, message, record.offset))
                 if isinstance(outcome, Decision):
                     made = outcome
@@ -208,8 +204,8 @@ class Publisher:
             raise PoisonError(f"this {message.type} does not belong on partition {record.partition}")
         return message
 
-    def _basis(self, ours: _Partition) -> Basis:
-        return Basis(state=ours.state, rules=self._rules, now_ms=self._clock.now_ms())
+    def _basis(self, ours: _Partition, *, may_wait: bool = True) -> Basis:
+        return Basis(state=ours.state, rules=self._rules, now_ms=self._clock.now_ms(), may_wait=may_wait)
 
     async def _read_for(self, basis: Basis, ask: Callable[[], T]) -> T:
         """Return what is decided on a basis; what the decision rests on besides is read before it is asked again."""
@@ -217,8 +213,7 @@ class Publisher:
             try:
                 return ask()
             except UnreadError as missing:
-                answer = await self._reader.answer(missing.request, basis.state)
-                basis.facts.add(missing.request, answer)
+                basis.answers[missing.request] = await self._reader.answer(missing.request, basis.state)
 
     async def _wait(self, ours: _Partition, message: object, offset: int, waits_for: Waiting) -> None:
         """Remember where an update stands that cannot be applied yet; it is not committed."""
@@ -226,7 +221,7 @@ class Publisher:
         if waits_for == "predecessor":
             ours.state.early[message.plan.playbook, message.plan.sequence] = offset
         else:
-            place = await self._manifests.place_of(message)
+            place = ours.state.number, message.manifest_offset
             ours.unseen.add(offset, place, self._clock.monotonic())
 
     # ---- writing

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from combee.core import identity
-from combee.core.playbook import evidence, executing
+from combee.core.playbook import executing
 from combee.core.playbook import versions as versions_module
 from combee.evidence import with_evidence
 from combee.ports import FencedError, Outgoing
@@ -556,7 +556,7 @@ async def test_counts_after_a_revocation_are_those_of_a_playbook_that_forgets_no
 ) -> None:
     found = []
     for kept in (10**9, 2):
-        monkeypatch.setattr(evidence, "EVIDENCE_KEPT", kept)
+        monkeypatch.setattr(versions_module, "EVIDENCE_KEPT", kept)
         found.append(await published_and_revoked(seed))
     assert found[0] == found[1]
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from combee.core.playbook.apply import barred, drafted, holds_after
 from combee.core.playbook.operations import union
-from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook, Revocation
+from combee_schemas.playbook import Entry, Playbook, Revocation
 from combee_schemas.scan import Update
 
 RESTORED = "to version {version}"
@@ -124,13 +124,6 @@ def rules_for(
     return tuple(Revocation(rule=rule, retained_from=retained_from, version=version) for rule in rules)
 
 
-def naming_news(version: Playbook, before: Collection[str]) -> Playbook:
-    """Return a version that names what it took back itself; ``before``: all that was revoked already."""
-    known = frozenset(before)
-    news = tuple(reflection_id for reflection_id in version.revoked if reflection_id not in known)
-    return version.model_copy(update={"revoked": news})
-
-
 def resting_on(entries: Iterable[Entry], revoked: Collection[str]) -> list[Entry]:
     """Return the entries that rest on nothing but ``revoked``; what rests on nothing at all is none."""
     left = ((entry, without(entry, revoked)) for entry in entries if entry.evidence)
@@ -157,16 +150,6 @@ def without(entry: Entry, revoked: Collection[str], sources: Collection[str] = (
         "support": supporting,
     }
     return entry.model_copy(update=update)
-
-
-def kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return entries as a snapshot keeps them: with the last ids."""
-    return tuple(
-        entry.model_copy(update={"evidence": entry.evidence[-EVIDENCE_KEPT:]})
-        if len(entry.evidence) > EVIDENCE_KEPT
-        else entry
-        for entry in entries
-    )
 
 
 def _has_all(entry: Entry) -> bool:

@@ -1,10 +1,10 @@
 """The next version of a playbook: what every version says of what made it, and what a batch makes; pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import TypeVar
 
-from combee.core.playbook import evidence, retention
+from combee.core.playbook import retention
 from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.probation import is_active
 from combee.core.playbook.screening import barred_sources, by_source, taught
@@ -52,7 +52,7 @@ def next_version(
     command_id = made_by.command_id if isinstance(made_by, Command) else made_by.plan.command_id
     update = {
         "version": current.version + 1,
-        "entries": evidence.kept(changed.entries),
+        "entries": _kept(changed.entries),
         "retired": _retired(changed.retired, current.entries, changed.entries),
         "adopted": None,
         "commands": remembered(current.commands, command_id) if command_id else current.commands,
@@ -82,6 +82,16 @@ def next_version(
 def remembered(commands: tuple[str, ...], command_id: str) -> tuple[str, ...]:
     """Return the ids of the last commands executed, this one included."""
     return (*commands, command_id)[-COMMANDS_REMEMBERED:]
+
+
+def _kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return entries as a snapshot keeps them: with the last ids."""
+    return tuple(
+        entry.model_copy(update={"evidence": entry.evidence[-EVIDENCE_KEPT:]})
+        if len(entry.evidence) > EVIDENCE_KEPT
+        else entry
+        for entry in entries
+    )
 
 
 def _retired(
@@ -186,6 +196,13 @@ def made_by(playbook: Playbook) -> str:
 
 
 # ---- what fits a record
+
+
+def naming_news(version: Playbook, before: Collection[str]) -> Playbook:
+    """Return a version that names what it took back itself; ``before``: all that was revoked already."""
+    known = frozenset(before)
+    news = tuple(reflection_id for reflection_id in version.revoked if reflection_id not in known)
+    return version.model_copy(update={"revoked": news})
 
 
 def fitted(version: Playbook) -> Playbook:

@@ -5,9 +5,8 @@ from combee.core.playbook import executing
 from combee.core.playbook.branching import Adoption, with_revocations_of
 from combee.core.playbook.recomputing import Recomputed
 from combee.ports import PoisonError
-from combee.publish.decide.basis import Basis
+from combee.publish.decide.basis import AdoptionOf, Basis
 from combee.publish.decide.decision import Decision
-from combee.publish.decide.facts import AdoptionOf
 from combee.publish.partition import PartitionState
 from combee_schemas.base import playbook_of
 from combee_schemas.command import Command

@@ -10,15 +10,14 @@ from combee.core.gate.canary import with_canary
 from combee.core.gate.gate import Gate
 from combee.core.gate.judges import JUDGES
 from combee.core.identity import content_id
-from combee.core.playbook import evidence, executing, rejecting, versions
+from combee.core.playbook import executing, rejecting, versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.operations import union
 from combee.core.playbook.versions import empty
 from combee.ports import PoisonError
-from combee.publish.decide.basis import Basis
+from combee.publish.decide.basis import Basis, EntriesBetween, FirstReflection, UpdatesBetween
 from combee.publish.decide.command import versions_after
 from combee.publish.decide.decision import SKIP, Decision, Rules
-from combee.publish.decide.facts import EntriesBetween, FirstReflection, UpdatesBetween
 from combee.publish.partition import PartitionState
 from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
@@ -50,7 +49,7 @@ def completed(basis: Basis, decision: Decision) -> Decision:
     """
     state, rules = basis.state, basis.rules
     news = [
-        evidence.naming_news(version, basis.current(version.name).revoked) for version in decision.versions
+        versions.naming_news(version, basis.current(version.name).revoked) for version in decision.versions
     ]
     newest = {version.name: version for version in news}
     for name, version in newest.items():

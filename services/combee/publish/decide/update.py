@@ -3,9 +3,8 @@
 from combee.core.batching.planned import Manifest, forgery
 from combee.core.playbook import versions
 from combee.ports import PoisonError
-from combee.publish.decide.basis import Basis
+from combee.publish.decide.basis import Basis, Bodies, EvidenceLeft, ManifestAt
 from combee.publish.decide.decision import SKIP, Decision, Lost, Waiting
-from combee.publish.decide.facts import Bodies, EvidenceLeft, HasCome, ManifestAt
 from combee.publish.decide.fork import decide_fork
 from combee_schemas.scan import Update
 
@@ -24,9 +23,9 @@ def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
     after = sequence - state.current(name).batch_sequence
     if after <= 0:
         return SKIP
-    if not basis.read(HasCome(name, update.manifest_offset)):
+    manifest = basis.read(ManifestAt(state.number, update.manifest_offset, basis.may_wait))
+    if manifest == "to come":
         return "manifest"
-    manifest = basis.read(ManifestAt(name, update.manifest_offset))
     if forged := forgery(update, manifest):
         raise PoisonError(forged)
     if (name, sequence) in state.early:
