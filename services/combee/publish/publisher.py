@@ -7,6 +7,7 @@ reads that and asks again. Then it writes the decision and remembers it.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 import structlog
@@ -36,9 +37,9 @@ from combee.publish.decide.gate import completed, decide_start
 from combee.publish.decide.record import decide
 from combee.publish.partition import PartitionState
 from combee.publish.reading import Reader, open_partition
-from combee.publish.unseen import UnseenManifests
+from combee.worker import manifest_cache
 from combee.worker.dead_letters import dead_letter, log_dead_letter
-from combee.worker.manifest_cache import ManifestCache
+from combee.worker.manifest_cache import ManifestCache, Place
 from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
@@ -54,6 +55,8 @@ T = TypeVar("T")
 GROUP = "publish"
 INPUTS = (topics.UPDATES.name, topics.COMMANDS.name, topics.VERDICTS.name)
 POLL_S = 0.5
+TAKEN_AT_ONCE = 20
+"""Maximum number of updates per turn whose wait for a manifest ends: they must not hold up what is in order."""
 UNUSABLE = (CodecError, PoisonError, RefusedError, InapplicableError)
 """Errors of one record: it is dead-lettered, and the next one is taken."""
 OnGate = Callable[[Gate], None]
@@ -62,11 +65,16 @@ OnGate = Callable[[Gate], None]
 
 @dataclass(slots=True, kw_only=True)
 class _Partition:
-    """A partition that is ours: its state, its writer and the updates that wait for their manifest."""
+    """A partition that is ours.
+
+    What waits is not committed. An update that no manifest planned would hold up the commit for ever, so its wait
+    ends.
+    """
 
     state: PartitionState
     transactor: Transactor
-    unseen: UnseenManifests = field(default_factory=UnseenManifests)
+    unseen: dict[int, tuple[Place, float]] = field(default_factory=dict)
+    """Updates that wait for their manifest, by offset: its place, and since when they wait (monotonic seconds)."""
 
 
 class Publisher:
@@ -158,7 +166,14 @@ class Publisher:
     async def _take_seen(self, ours: _Partition) -> None:
         """Go on with the updates whose manifest can be seen by now, or has not come in time."""
         source = TopicPartition(topic=topics.UPDATES.name, partition=ours.state.number)
-        for offset in ours.unseen.take(self._manifests, self._clock.monotonic()):
+        now = self._clock.monotonic()
+        due = (
+            offset
+            for offset, (place, since) in ours.unseen.items()
+            if self._manifests.has_come(place) or now - since >= manifest_cache.ARRIVES_S
+        )
+        for offset in list(islice(due, TAKEN_AT_ONCE)):
+            del ours.unseen[offset]
             await self._take(ours, await self._reader.record(source, offset), is_seen=True)
 
     async def _take(self, ours: _Partition, record: Record, *, is_seen: bool = False) -> None:
@@ -222,7 +237,7 @@ class Publisher:
             ours.state.early[message.plan.playbook, message.plan.sequence] = offset
         else:
             place = ours.state.number, message.manifest_offset
-            ours.unseen.add(offset, place, self._clock.monotonic())
+            ours.unseen[offset] = place, self._clock.monotonic()
 
     # ---- writing
 

@@ -1,11 +1,12 @@
 """The next version of a playbook from the update of a batch; pure."""
 
 from combee.core.batching.planned import Manifest, forgery
-from combee.core.playbook import versions
+from combee.core.playbook import executing, versions
+from combee.core.playbook.branching import with_revocations_of
 from combee.ports import PoisonError
 from combee.publish.decide.basis import Basis, Bodies, EvidenceLeft, ManifestAt
 from combee.publish.decide.decision import SKIP, Decision, Lost, Waiting
-from combee.publish.decide.fork import decide_fork
+from combee_schemas.plan import Branch
 from combee_schemas.scan import Update
 
 
@@ -17,7 +18,7 @@ def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
     UnreadError
         If the decision rests on something that is still to be read.
     PoisonError, InapplicableError
-        If its manifest did not plan it, or it cannot be applied.
+        If its manifest did not plan it, or it cannot be applied: a fork, because there is no such version.
     """
     name, sequence, state = update.plan.playbook, update.plan.sequence, basis.state
     after = sequence - state.current(name).batch_sequence
@@ -38,7 +39,7 @@ def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
 def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> Decision:
     """Return the version that an update makes, whose turn it is."""
     if update.plan.branch is not None:
-        return decide_fork(basis, update, update.plan.branch)
+        return _fork(basis, update, update.plan.branch)
     playbook = basis.current(update.plan.playbook)
     if update.plan.reason == "revoke":
         # What an entry rests on already must not be counted once more, however much that is.
@@ -52,6 +53,24 @@ def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> Dec
         spending=basis.rules.spending,
     )
     return Decision(versions=(version,), lost=lost)
+
+
+def _fork(basis: Basis, update: Update, branch: Branch) -> Decision:
+    """Return the version with which a branch begins, made of one of its playbook's."""
+    line, playbook = basis.current(update.plan.playbook), basis.current(branch.of)
+    forked = basis.with_revoked(basis.retained_version(playbook, branch.version))
+    barred = with_revocations_of(playbook, line)
+    is_clean = set(barred.revoked) <= set(forked.revoked)
+    version = executing.after_fork(
+        line,
+        update,
+        forked,
+        playbook=playbook,
+        recomputed=None if is_clean else basis.remainder(forked, barred),
+        budget_tokens=basis.rules.budget_tokens,
+        now_ms=basis.now_ms,
+    )
+    return Decision(versions=(version,))
 
 
 def _lost(basis: Basis, update: Update, manifest: Manifest | None) -> tuple[Lost, ...]:
