@@ -230,10 +230,6 @@ class PartitionState:
         oldest = self.window(playbook).oldest
         return self.seen[REFLECTIONS] if oldest is None else oldest - 1
 
-    def order_flush(self, record: Record, command: Command) -> None:
-        """Remember a flush until everything it names is in a batch."""
-        self.flushes[record.offset] = command
-
     def order_batch(self, record: Record, command: Command) -> None:
         """Remember a command until it has its batch.
 

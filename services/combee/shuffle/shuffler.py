@@ -433,7 +433,7 @@ class Shuffler:
                 elif command.kind == "flush":
                     last = (await self._log.ends(REFLECTIONS))[state.number] - 1
                     through = {"through_offset": min(command.through_offset, last)}
-                    state.order_flush(record, command.model_copy(update=through))
+                    state.flushes[record.offset] = command.model_copy(update=through)
                     # What it names may not have been delivered yet: batches are cut from all of it, not from a part.
                     await self._catch_up(state, REFLECTIONS)
             else:

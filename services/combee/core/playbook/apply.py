@@ -4,12 +4,13 @@ Pure, so that history replayed gives the same snapshots.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from combee.core.playbook import components, entries, probation
 from combee.core.playbook.draft import NO_IDS, Draft
 from combee.core.playbook.operations import union
 from combee.core.playbook.rejections import admitted
-from combee.core.playbook.screening import OPEN, Refused, Screen, barred_sources, with_sources
+from combee.core.playbook.screening import OPEN, Screen, barred_sources, with_sources
 from combee.core.sources import counted_name, names_of
 from combee_schemas.base import Holds
 from combee_schemas.plan import Plan, Probation
@@ -53,7 +54,7 @@ def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
 def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: int) -> Changed:
     """Apply what a person does: all of it counts, and is active at once."""
     result = NodeResult(status="ok", operations=tuple(operations))
-    draft, _ = _apply(base, result, OPEN, base.holds, base.revoked, budget_tokens=budget_tokens)
+    draft = _drafted(base, result, OPEN, base.holds, base.revoked, budget_tokens=budget_tokens)
     return _finished(base, draft, base.holds, budget_tokens)
 
 
@@ -62,20 +63,16 @@ def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
     settings, policy = update.plan.settings, _policy(update.plan)
     kind, gone = holds_after(base, settings.holds), barred(base, update)
     screen = _screen(base, update, kind, gone)
-    draft, refused = _apply_batch(base, update, screen, kind, gone, budget_tokens)
+    draft = _batch_drafted(base, update, screen, kind, gone, budget_tokens=budget_tokens)
     names = names_of(update.result.seen, settings.sources)
     if kind == "entries" and policy is not None:
         _review(base, draft, names, policy, screen)
     for entry in with_sources(draft.entries.values(), names, draft.support.by_entry()):
         draft.put(entry)
-    changed = _finished(base, draft, kind, budget_tokens)
-    for refusal in refused:
-        text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
-        draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
     for operation in update.result.operations if kind != settings.holds else ():
         text = f"{operation.kind}: made for {settings.holds}, and the playbook holds {kind}"
         draft.note("dropped", "", text)
-    return changed
+    return _finished(base, draft, kind, budget_tokens)
 
 
 def drafted(
@@ -92,7 +89,7 @@ def drafted(
     ``kind`` is what the playbook holds then. ``ids``: under which ids entries are added, by their content.
     """
     screen = _screen(base, update, kind, gone)
-    return _apply_batch(base, update, screen, kind, gone, budget_tokens, ids)[0]
+    return _batch_drafted(base, update, screen, kind, gone, budget_tokens=budget_tokens, ids=ids)
 
 
 def _policy(plan: Plan) -> Probation | None:
@@ -105,24 +102,17 @@ def _screen(base: Playbook, update: Update, kind: Holds, gone: Sequence[str]) ->
     return Screen.of(base, update.result.seen, update.plan.settings if kind == "entries" else None, gone)
 
 
-def _apply_batch(
-    base: Playbook,
-    update: Update,
-    screen: Screen,
-    kind: Holds,
-    gone: Sequence[str],
-    budget_tokens: int,
-    ids: Mapping[str, str] = NO_IDS,
-) -> tuple[Draft, Sequence[Refused]]:
+def _batch_drafted(
+    base: Playbook, update: Update, screen: Screen, kind: Holds, gone: Sequence[str], **more: Any
+) -> Draft:
     policy, result = _policy(update.plan), update.result
-    waits = policy is not None and (screen.proposes or not probation.is_off(policy))
     if kind != update.plan.settings.holds:
         result = result.model_copy(update={"operations": ()})
-    born: EntryState = probation.PROPOSED if waits else "active"
-    return _apply(base, result, screen, kind, gone, budget_tokens=budget_tokens, born=born, ids=ids)
+    waits = policy is not None and (screen.proposes or not probation.is_off(policy))
+    return _drafted(base, result, screen, kind, gone, born=probation.PROPOSED if waits else "active", **more)
 
 
-def _apply(
+def _drafted(
     base: Playbook,
     result: NodeResult,
     screen: Screen,
@@ -132,28 +122,21 @@ def _apply(
     budget_tokens: int,
     born: EntryState = "active",
     ids: Mapping[str, str] = NO_IDS,
-) -> tuple[Draft, Sequence[Refused]]:
-    """Return a draft, and the operations that its screen refuses."""
+) -> Draft:
     usable, refused = admitted(base, result.operations, screen)
-    seen, echoes, known = screen.heard(result.seen), result.echoes, result.known
+    given: dict[str, Any] = {"revoked": gone, "echoes": result.echoes, "known": result.known, "ids": ids}
+    seen = screen.heard(result.seen)
     if kind == "components":
-        draft = components.apply_operations(
-            base, usable, seen, budget_tokens=budget_tokens, revoked=gone, echoes=echoes, known=known, ids=ids
+        draft = components.apply_operations(base, usable, seen, budget_tokens=budget_tokens, **given)
+    else:
+        person = screen.is_person
+        draft = entries.apply_operations(
+            base, usable, seen, born=born, by_hand=person, names=screen.names, **given
         )
-        return draft, refused
-    draft = entries.apply_operations(
-        base,
-        usable,
-        seen,
-        revoked=gone,
-        echoes=echoes,
-        known=known,
-        born=born,
-        ids=ids,
-        by_hand=screen.is_person,
-        names=screen.names,
-    )
-    return draft, refused
+    for refusal in refused:
+        text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
+        draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
+    return draft
 
 
 def _finished(base: Playbook, draft: Draft, kind: Holds, budget_tokens: int) -> Changed:
