@@ -5,6 +5,7 @@ twice and says the same. Publish counts the first verdict alone.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -101,23 +102,15 @@ def _key(judge: Judge, gate: Gate) -> Spoken:
     return judge, production.playbook, number, production.version, production.moved_at_ms
 
 
+@dataclass(frozen=True, slots=True)
 class EvaluationJudge:
     """The judge *evaluate*: it scores both versions on the same held-out questions."""
 
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        questions: Sequence[Question],
-        clock: Clock,
-        *,
-        margin: float,
-        judged_by: str,
-    ) -> None:
-        self._evaluator = evaluator
-        self._questions = questions
-        self._clock = clock
-        self._margin = margin
-        self._judged_by = judged_by
+    evaluator: Evaluator
+    questions: Sequence[Question]
+    clock: Clock
+    margin: float
+    judged_by: str
 
     async def __call__(
         self, gate: Gate, candidate: Playbook, production: Playbook, on_answer: OnAnswer
@@ -130,7 +123,7 @@ class EvaluationJudge:
             If an answer cannot be scored, or does not come.
         """
         results = [
-            await self._evaluator.evaluate(version, self._questions, lambda _done, _all: on_answer())
+            await self.evaluator.evaluate(version, self.questions, lambda _done, _all: on_answer())
             for version in (candidate, production)
         ]
         if stopped := next((result.stopped for result in results if result.unasked), ""):
@@ -143,7 +136,7 @@ class EvaluationJudge:
             gate,
             ours,
             theirs,
-            margin=self._margin,
-            judged_by=self._judged_by,
-            now_ms=self._clock.now_ms(),
+            margin=self.margin,
+            judged_by=self.judged_by,
+            now_ms=self.clock.now_ms(),
         )

@@ -1,6 +1,7 @@
 """Closing windows: one that is due and not held back is closed by cutting a batch of what waits in it."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from combee.core.batching.window import Close
 from combee.shuffle import partition
@@ -10,23 +11,23 @@ from combee.shuffle.partition import PartitionState
 from combee.shuffle.rules import BatchRules
 
 
+@dataclass(frozen=True, slots=True)
 class Closer:
     """Closes windows: the rules say what may close, the gates what must wait, and the cutter cuts the batch."""
 
-    def __init__(self, rules: BatchRules, gates: Gates, cutter: Cutter) -> None:
-        self._rules = rules
-        self._gates = gates
-        self._cutter = cutter
+    rules: BatchRules
+    gates: Gates
+    cutter: Cutter
 
     async def close_full(self, state: PartitionState, line: str) -> None:
         """Close a window that has a whole batch; what else may close it can wait for ``close_due``."""
         window = state.windows.get(line)
-        if window is not None and len(window.waiting) >= self._rules.batch_size(state, line):
+        if window is not None and len(window.waiting) >= self.rules.batch_size(state, line):
             await self._close_window(state, line)
 
     async def close_due(self, state: PartitionState) -> list[str]:
         """Cut a batch of every window that is due; return the lines that were looked at."""
-        lines = self._rules.lines_to_look_at(state)
+        lines = self.rules.lines_to_look_at(state)
         for line in lines:
             await self._close_window(state, line)
         return lines
@@ -34,25 +35,25 @@ class Closer:
     async def _close_window(self, state: PartitionState, line: str) -> None:
         """Close a window as often as it is due and may."""
         while (window := state.windows.get(line)) is not None:
-            close = self._rules.close(state, line, window)
+            close = self.rules.close(state, line, window)
             if close is None:
                 state.remind(line)
                 return
-            if self._gates.is_busy(state, line):
+            if self.gates.is_busy(state, line):
                 return  # the next version is news of this line
             # Asked last: a gate logs what it keeps waiting.
-            if self._gates.hold_back(state, line):
+            if self.gates.hold_back(state, line):
                 state.held.add(line)
                 return
             await self._close(state, line, close)
 
     async def _close(self, state: PartitionState, line: str, close: Close) -> None:
         taken, dropped = state.window(line).take(close.count)
-        bodies = await self._cutter.bodies(state, taken)
-        batch = self._cutter.planned(state, line, close, taken, bodies, dropped)
+        bodies = await self.cutter.bodies(state, taken)
+        batch = self.cutter.planned(state, line, close, taken, bodies, dropped)
         # First: the offsets written with the manifest say that these no longer wait.
         state.release(line, taken)
-        await self._cutter.cut(state, batch, bodies, taken)
+        await self.cutter.cut(state, batch, bodies, taken)
 
     def to_read_again(self, state: PartitionState, lines: Iterable[str]) -> dict[str, list[int]]:
         """Take the offsets out of windows that these have room for now, and return them by line.
@@ -64,7 +65,7 @@ class Closer:
             window = state.windows.get(line)
             if window is None or not (window.beyond or window.held):
                 continue
-            size, most = self._rules.batch_size(state, line), self._rules.most_of_one(state, line)
+            size, most = self.rules.batch_size(state, line), self.rules.most_of_one(state, line)
             is_short = window.beyond and len(window.waiting) < size
             if is_short or window.has_room(most):
                 count = max(size, partition.WINDOW_KEPT) if is_short else 0

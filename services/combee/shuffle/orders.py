@@ -1,6 +1,7 @@
 """Batches that no window makes: consolidations, branches, and reflections that are asked about again."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
@@ -26,32 +27,21 @@ ASKED_TOKENS = 32_000
 """Of entries that one consolidation asks about, where no bound is set."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     """Cuts what commands and versions ask for.
 
     Everything that decides is in the log: who takes a partition over decides the same, and nothing twice.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        clock: Clock,
-        rules: BatchRules,
-        gates: Gates,
-        cutter: Cutter,
-        playbooks: Playbooks,
-        neighbours: Neighbours,
-        *,
-        provenance: Provenance,
-    ) -> None:
-        self._log = log
-        self._clock = clock
-        self._rules = rules
-        self._gates = gates
-        self._cutter = cutter
-        self._playbooks = playbooks
-        self._neighbours = neighbours
-        self._provenance = provenance
+    log: Log
+    clock: Clock
+    rules: BatchRules
+    gates: Gates
+    cutter: Cutter
+    playbooks: Playbooks
+    neighbours: Neighbours
+    provenance: Provenance
 
     async def cut(self, state: PartitionState) -> None:
         """Cut every batch that is asked for and may go; the others wait for their turn."""
@@ -66,7 +56,7 @@ class Orders:
 
     async def _consolidate_grown(self, state: PartitionState, line: str) -> None:
         """Cut a batch that nobody asked for, if the playbook has grown so far; then look again when it changes."""
-        base, rules = self._playbooks.latest(line), self._rules
+        base, rules = self.playbooks.latest(line), self.rules
         is_due = not _has_in_flight(state, line, "consolidate") and has_grown(
             base, rules.settings.consolidate_above, rules.planned.playbook_tokens
         )
@@ -76,24 +66,24 @@ class Orders:
     async def _consolidate(self, state: PartitionState, command: Command, *, automatic: bool = False) -> bool:
         """Cut a batch without reflections; return whether it is over, or else waits for its turn."""
         line = command.playbook
-        base = self._playbooks.latest(line)
+        base = self.playbooks.latest(line)
         if self._is_done(state, line, command) or not base.entries or base.holds != "entries":
             return True
-        if not self._gates.may_go(state, line):
+        if not self.gates.may_go(state, line):
             return False
         entries = probation.shown(base).entries
-        neighbours = NOTHING if command.clusters is not None else self._neighbours.of(line, entries)
+        neighbours = NOTHING if command.clusters is not None else self.neighbours.of(line, entries)
         if neighbours is None:
             return False
         asked = command.clusters
         if asked is None:
-            budget = self._rules.settings.aggregate_tokens or ASKED_TOKENS
+            budget = self.rules.settings.aggregate_tokens or ASKED_TOKENS
             asked = clusters(entries, budget, neighbours.pairs)
         batch = plan.plan_consolidation(
             line,
             state.manifests.sequences.get(line, 0) + 1,
             asked,
-            settings=self._rules.settings_of(state.branches.get(line)),
+            settings=self.rules.settings_of(state.branches.get(line)),
             base=base_of(base),
             command_id=command.command_id,
             automatic=automatic,
@@ -101,33 +91,33 @@ class Orders:
             usage=neighbours.usage,
             through_offset=state.through(line),
             waiting=len(state.windows.get(line, ())),
-            closed_at_ms=self._clock.now_ms(),
+            closed_at_ms=self.clock.now_ms(),
         )
         # First: the offsets written with the manifest say that it is over.
         state.settle_order(command)
-        await self._cutter.cut(state, batch)
+        await self.cutter.cut(state, batch)
         return True
 
     async def _ask_again(self, state: PartitionState, line: str) -> None:
         """Cut a batch of reflections that a version wants to be asked about again; the rest waits for its version."""
-        wanted = self._playbooks.latest(line).again
+        wanted = self.playbooks.latest(line).again
         if not wanted or _has_in_flight(state, line, "revoke"):
             state.again.discard(line)
-        elif self._gates.may_go(state, line):
+        elif self.gates.may_go(state, line):
             is_known = partial(state.manifests.knows, line)
-            taken = await _read_again(self._log, state.number, wanted, is_known, self._provenance)
+            taken = await _read_again(self.log, state.number, wanted, is_known, self.provenance)
             state.again.discard(line)
             if taken:
-                bodies = await self._cutter.bodies(state, taken)
+                bodies = await self.cutter.bodies(state, taken)
                 close = Close(count=len(taken), reason="revoke")
-                await self._cutter.cut(state, self._cutter.planned(state, line, close, taken, bodies), bodies)
+                await self.cutter.cut(state, self.cutter.planned(state, line, close, taken, bodies), bodies)
 
     async def _fork(self, state: PartitionState, command: Command) -> bool:
         """Begin a branch between two batches of its playbook; return whether it is over, or else waits for that.
 
         Then every reflection of the playbook is in the version that the branch begins with, or in its window.
         """
-        line, playbook = command.line, self._playbooks.latest(command.playbook)
+        line, playbook = command.line, self.playbooks.latest(command.playbook)
         is_there = playbook.version > 0 and playbook.origin != "delete"
         if self._is_done(state, line, command) or line in state.branches or not is_there:
             return True
@@ -143,22 +133,22 @@ class Orders:
             line,
             state.manifests.sequences.get(line, 0) + 1,
             branch,
-            settings=self._rules.settings_of(branch),
-            base=base_of(self._playbooks.latest(line)),
+            settings=self.rules.settings_of(branch),
+            base=base_of(self.playbooks.latest(line)),
             command_id=command.command_id,
             through_offset=state.through(playbook.name),
-            closed_at_ms=self._clock.now_ms(),
+            closed_at_ms=self.clock.now_ms(),
         )
         # First: the offsets written with the manifest say that it is over, and that its window waits.
         state.settle_order(command)
         state.fork(line, branch)
-        await self._cutter.cut(state, batch)
+        await self.cutter.cut(state, batch)
         return True
 
     def _is_done(self, state: PartitionState, line: str, command: Command) -> bool:
         """Return whether a command has had its batch."""
         executed = (line, command.command_id) in state.manifests.executed
-        return executed or command.command_id in self._playbooks.latest(line).commands
+        return executed or command.command_id in self.playbooks.latest(line).commands
 
 
 def _has_in_flight(state: PartitionState, line: str, reason: str) -> bool:

@@ -151,16 +151,22 @@ class Shuffler:
         )
         self._gates = gates = Gates(spending, self._tenants, rules, self.playbooks, clock)
         self._cutter = cutter = Cutter(
-            log, clock, rules, gates, self.playbooks, provenance=self._provenance, tracing=tracing
+            log=log,
+            clock=clock,
+            rules=rules,
+            gates=gates,
+            playbooks=self.playbooks,
+            provenance=self._provenance,
+            tracing=tracing,
         )
         self._orders = Orders(
-            log,
-            clock,
-            rules,
-            gates,
-            cutter,
-            self.playbooks,
-            self.neighbours,
+            log=log,
+            clock=clock,
+            rules=rules,
+            gates=gates,
+            cutter=cutter,
+            playbooks=self.playbooks,
+            neighbours=self.neighbours,
             provenance=self._provenance,
         )
         self._overdue = Overdue(clock, settings, cutter)
