@@ -1,66 +1,44 @@
 """Closing a window: the rules say what may close, the gates what must wait, and the cutter cuts."""
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 from combee.core.batching.window import Close, Waiting, Window
 from combee.shuffle.closing import Closer
-from combee.shuffle.cutting import Cutter
-from combee.shuffle.gates import Gates
 from combee.shuffle.manifests import Manifests
 from combee.shuffle.partition import PartitionState
-from combee.shuffle.rules import BatchRules
 from combee_schemas.batch import Member
 
 LINE = "support/refunds"
 
 
-class Cut:
-    """A cutter that takes note of the reflections of each batch."""
-
-    def __init__(self) -> None:
-        self.batches: list[list[int]] = []
-
-    async def bodies(self, *_: object) -> dict[int, object]:
-        return {}
-
-    def planned(self, *_: object) -> None:
-        return None
-
-    async def cut(self, _state: PartitionState, _batch: None, _bodies: Any, taken: list[Waiting]) -> None:
-        self.batches.append([item.member.offset for item in taken])
-
-
-async def closed(*, busy: bool = False, held_back: bool = False) -> tuple[list[list[int]], set[str]]:
-    """Return the batches cut of three reflections, two of which make a batch, and the lines held back."""
-    items = [
-        Waiting(member=Member(offset=at, reflection_id=f"r-{at}"), size=1, seen_at=0, body=None)
-        for at in range(3)
-    ]
-    state = PartitionState(
+async def closed(*, busy: bool = False, held_back: bool = False) -> tuple[list[int], set[str]]:
+    """Return the offsets of the batches cut of three reflections, two a batch, and the lines held back."""
+    members = [Member(offset=at, reflection_id=f"r-{at}") for at in range(3)]
+    waiting = [Waiting(member=member, size=1, seen_at=0, body=None) for member in members]
+    state: Any = PartitionState(
         number=0,
-        transactor=cast("Any", None),
+        transactor=AsyncMock(),
         manifests=Manifests(horizon=1),
         seen={},
         committed={},
         memory_bytes=0,
-        windows={LINE: Window(waiting=items)},
+        windows={LINE: Window(waiting=waiting)},
     )
-    rules = SimpleNamespace(
-        lines_to_look_at=lambda _state: [LINE],
-        close=lambda _state, _line, window: (
-            Close(count=2, reason="size") if len(window.waiting) >= 2 else None
-        ),
-    )
-    gates = SimpleNamespace(is_busy=lambda *_: busy, hold_back=lambda *_: held_back)
-    cutter = Cut()
-    closer = Closer(cast("BatchRules", rules), cast("Gates", gates), cast("Cutter", cutter))
-    assert await closer.close_due(state) == [LINE]
-    return cutter.batches, state.held
+
+    def close(_state: object, _line: str, window: Window) -> Close | None:
+        return Close(count=2, reason="size") if len(window.waiting) > 1 else None
+
+    rules: Any = SimpleNamespace(lines_to_look_at=lambda _state: [LINE], close=close)
+    gates: Any = SimpleNamespace(is_busy=lambda *_: busy, hold_back=lambda *_: held_back)
+    cutter = AsyncMock(planned=Mock())
+    assert await Closer(rules, gates, cutter).close_due(state) == [LINE]
+    return [item.member.offset for call in cutter.cut.await_args_list for item in call.args[-1]], state.held
 
 
 async def test_a_window_closes_as_often_as_it_is_due_and_may() -> None:
-    assert await closed() == ([[0, 1]], set())
+    assert await closed() == ([0, 1], set())
 
 
 async def test_a_window_that_must_wait_is_looked_at_again_where_no_version_tells_of_it() -> None:
