@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pkgutil import resolve_name
 
 import pytest
 
@@ -14,7 +15,7 @@ from combee.core.playbook.spend import UNCAPPED
 from combee.evaluation.answering import FunctionAnswerer
 from combee.evaluation.evaluator import Evaluated, Evaluator
 from combee.evaluation.judge import AskJudge, EvaluationJudge, Judges, OnAnswer
-from combee.ports import Clock, Log
+from combee.ports import Clock, Log, TransientError
 from combee.settings.loading import Settings, load_settings
 from combee.worker.views import View
 from combee_schemas import topics
@@ -175,6 +176,24 @@ async def test_one_entry_makes_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
             await send(deployment, batch(number))
             await judged(deployment, lambda: len(verdicts(deployment)) == number, judges)  # noqa: B023
             assert places(deployment.log) == (accepted, 0)
+
+
+def test_what_opens_a_judge_is_there() -> None:
+    opened = {judge for judge, kind in JUDGES.items() if kind.opened_by and resolve_name(kind.opened_by)}
+    assert opened == {"evaluate"}
+
+
+async def test_a_judge_that_gets_no_answer_holds_up_no_other() -> None:
+    async def no_answer(*_: object) -> Verdict:
+        raise TransientError("no answer")
+
+    deployment = deployment_with("evaluate", "short")
+    await send(deployment, batch(1))
+    async with short(load_settings(), deployment.log, deployment.clock) as ask:
+        judges = Judges(deployment.log, {"evaluate": no_answer, "short": ask})
+        with pytest.raises(TransientError):
+            await judges.judge(lambda: labels(deployment.log).values())
+    assert [each.judge for each in verdicts(deployment)] == ["short"]
 
 
 async def test_what_may_not_be_asked_today_leaves_the_candidate_waiting() -> None:
