@@ -134,19 +134,20 @@ def after_update(
         raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
     budget = plan.settings.playbook_tokens or budget_tokens
     draft, sections, entries = applied(current, update, budget_tokens=budget)
-    names = names_of(result.seen, plan.settings.sources)
     holds = holds_after(current, plan.settings.holds)
     audit = retention.audit(result, len(plan.widths), draft.landed())
+    kept = retention.shares(audit, len(result.seen))
+    recent = retention.recent_shares(current, kept, audit)
+    names = names_of(result.seen, plan.settings.sources)
     batch = AppliedBatch(
         plan=plan,
         degraded=result.status in {"failed", "merged"} or not all(s.ok for s in result.seen),
-        retention=retention.shares(audit, len(result.seen)),
+        retention=kept,
         audit=audit,
         carried=result.carried,
         sources=by_source(result.seen, names),
         usage=result.usage,
     )
-    last_kept = batch.retention[-1] if batch.retention else None
     changed = current.model_copy(
         update={
             "sections": sections,
@@ -157,8 +158,7 @@ def after_update(
             "method": plan.settings.method,
             "holds": holds,
             "counters": current.counters and holds == "entries",
-            "retention_recent": retention.recent(current.retention_recent, last_kept),
-            **retention.lost(current, audit),
+            **recent,
             "spend": after_batch(
                 current.spend,
                 (result.usage, plan.reflect_usage),

@@ -17,8 +17,7 @@ from combee.core.playbook.versions import empty
 from combee.ports import PoisonError
 from combee.publish.decide.basis import Basis, EntriesBetween, FirstReflection, UpdatesBetween
 from combee.publish.decide.command import versions_after
-from combee.publish.decide.decision import SKIP, Decision, Rules
-from combee.publish.partition import PartitionState
+from combee.publish.decide.decision import SKIP, Decision
 from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Playbook, label_key
@@ -48,17 +47,18 @@ def completed(basis: Basis, decision: Decision) -> Decision:
         If it rests on something that is still to be read.
     """
     state, rules = basis.state, basis.rules
-    news = [
-        versions.naming_news(version, basis.current(version.name).revoked) for version in decision.versions
-    ]
-    newest = {version.name: version for version in news}
-    for name, version in newest.items():
+    newest, written = dict[str, Playbook](), list[Playbook]()
+    for version in decision.versions:
+        name, gate = version.name, state.gate(version.name)
+        has_judges = bool(rules.gates.judges_of(name))
+        newest[name] = versions.naming_news(version, basis.current(name).revoked)
+        marked = newest[name].model_copy(update={"gated": has_judges or gate is not None})
+        written.append(versions.fitted(marked))
         if version.origin == "delete" or name in decision.gates:
             continue
-        gate = state.gate(name)
         if gate is not None:
             decision = decision.with_gate(name, gate)
-        elif rules.gates.judges_of(name):
+        elif has_judges:
             decision = _opened(basis, name, decision)
     judged = {
         name: with_canary(
@@ -70,7 +70,7 @@ def completed(basis: Basis, decision: Decision) -> Decision:
     }
     return replace(
         decision,
-        versions=tuple(_marked(state, versions.fitted(version), rules) for version in news),
+        versions=tuple(written),
         revoked={version.name: version.revoked for version in decision.versions},
         gates=judged,
     )
@@ -90,12 +90,6 @@ def _with_candidate(basis: Basis, gate: Gate, newest: Playbook) -> Gate:
     if gate.production.version != newest.version:
         production = basis.version(newest.name, gate.production.version) or empty(newest.name)
     return gates.with_candidate(gate, newest, production, now_ms=basis.now_ms)
-
-
-def _marked(state: PartitionState, version: Playbook, rules: Rules) -> Playbook:
-    """Return a version that says whether its playbook has a gate."""
-    gated = bool(rules.gates.judges_of(version.name)) or state.gate(version.name) is not None
-    return version if version.gated == gated else version.model_copy(update={"gated": gated})
 
 
 # ---- verdicts
