@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from combee.core.batching.window import Close
 from combee.shuffle import partition
 from combee.shuffle.cutting import Cutter
 from combee.shuffle.gates import Gates
@@ -45,15 +44,7 @@ class Closer:
             if self.gates.hold_back(state, line):
                 state.held.add(line)
                 return
-            await self._close(state, line, close)
-
-    async def _close(self, state: PartitionState, line: str, close: Close) -> None:
-        taken, dropped = state.window(line).take(close.count)
-        bodies = await self.cutter.bodies(state, taken)
-        batch = self.cutter.planned(state, line, close, taken, bodies, dropped)
-        # First: the offsets written with the manifest say that these no longer wait.
-        state.release(line, taken)
-        await self.cutter.cut(state, batch, bodies, taken)
+            await self.cutter.close(state, line, close)
 
     def to_read_again(self, state: PartitionState, lines: Iterable[str]) -> dict[str, list[int]]:
         """Take the offsets out of windows that these have room for now, and return them by line.

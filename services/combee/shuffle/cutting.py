@@ -43,6 +43,15 @@ class Cutter:
     provenance: Provenance
     tracing: Tracing
 
+    async def close(self, state: PartitionState, line: str, close: Close) -> None:
+        """Cut a batch of the first reflections in a line's window."""
+        taken, dropped = state.window(line).take(close.count)
+        bodies = await self.bodies(state, taken)
+        batch = self.planned(state, line, close, taken, bodies, dropped)
+        # First: the offsets written with the manifest say that these no longer wait.
+        state.release(line, taken)
+        await self.cut(state, batch, bodies, taken)
+
     def planned(
         self,
         state: PartitionState,

@@ -68,6 +68,7 @@ class SpendGate:
             self._paused[playbook] = pause
             if known is None:
                 logger.warning("paused", playbook=playbook, reason=pause.reason, until_ms=pause.until_ms)
+            self._log_waiting_flushes(state, playbook, pause)
         elif known is not None:
             logger.info("resumed", playbook=playbook)
         return pause is not None
@@ -80,16 +81,13 @@ class SpendGate:
         playbook = playbook_of(line)
         return {playbook, *self._branches.get(playbook, ())} - {line}
 
-    def log_waiting_flushes(self, state: PartitionState) -> None:
+    @staticmethod
+    def _log_waiting_flushes(state: PartitionState, playbook: str, pause: Pause) -> None:
         """Log each flush of a paused playbook once: it waits, for it overrides no cap."""
         for offset in state.flushes.keys() - state.logged_flushes:
-            flush = state.flushes[offset]
-            pause = self._paused.get(flush.playbook)
-            if pause is not None:
+            if state.flushes[offset].playbook == playbook:
                 state.logged_flushes.add(offset)
-                logger.warning(
-                    "flush_waits", playbook=flush.playbook, reason=pause.reason, until_ms=pause.until_ms
-                )
+                logger.warning("flush_waits", playbook=playbook, reason=pause.reason, until_ms=pause.until_ms)
 
 
 class TenantGate:

@@ -149,7 +149,7 @@ class PartitionState:
 
     def end_branches(self) -> None:
         """Drop what waits for branches that were deleted."""
-        for line in self.ended & self.branches.keys() - self.manifests.forks().keys():
+        for line in self.ended and self.ended & self.branches.keys() - self.manifests.forks().keys():
             del self.branches[line]
             self.release(line, self.windows.pop(line, EMPTY).waiting)
         self.ended.clear()

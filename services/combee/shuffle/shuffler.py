@@ -327,7 +327,6 @@ class Shuffler:
             await self._orders.cut(state)
             lines = await self._closer.close_due(state)
             state.settle_flushes()
-            self._gates.spend.log_waiting_flushes(state)
             await self._cutter.commit(state)
             is_refilled = await self._refill(state, lines)
 
@@ -483,10 +482,11 @@ class Shuffler:
         for line in lines if again is None else [again]:
             if failed_on in {None, line}:
                 share = self._rules.share(state, line)
-                source = counted_name(reflection.source, self._settings.sources)
+                if share:
+                    item = replace(item, source=counted_name(reflection.source, self._settings.sources))
                 state.wait(
                     line,
-                    replace(item, source=source) if share else item,
+                    item,
                     batch_size=self._rules.batch_size(state, line),
                     share=share,
                     again=again is not None,

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import AsyncMock
 
 from combee.core.batching.window import Close, Waiting, Window
 from combee.shuffle.closing import Closer
@@ -32,9 +32,13 @@ async def closed(*, busy: bool = False, held_back: bool = False) -> tuple[list[i
 
     rules: Any = SimpleNamespace(lines_to_look_at=lambda _state: [LINE], close=close)
     gates: Any = SimpleNamespace(is_busy=lambda *_: busy, hold_back=lambda *_: held_back)
-    cutter = AsyncMock(planned=Mock())
-    assert await Closer(rules, gates, cutter).close_due(state) == [LINE]
-    return [item.member.offset for call in cutter.cut.await_args_list for item in call.args[-1]], state.held
+    cut = list[int]()
+
+    async def take(_state: object, _line: str, close: Close) -> None:
+        cut.extend(item.member.offset for item in state.window(LINE).take(close.count)[0])
+
+    assert await Closer(rules, gates, AsyncMock(close=take)).close_due(state) == [LINE]
+    return cut, state.held
 
 
 async def test_a_window_closes_as_often_as_it_is_due_and_may() -> None:
