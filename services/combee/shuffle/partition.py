@@ -16,8 +16,8 @@ from combee_schemas.plan import Branch
 GROUP = "shuffle"
 REFLECTIONS = topics.REFLECTIONS.name
 COMMANDS = topics.COMMANDS.name
-LOOK_S = 1.0
-"""How often it is asked what nothing tells: whether a gate has opened, whether a batch is overdue."""
+RECHECK_S = 1.0
+"""Seconds between checks whether a gate has opened or a batch is overdue: no event says so."""
 WINDOW_KEPT = 100
 """Reflections of one playbook kept in memory, or a whole batch; of the others only their offsets."""
 LETTERS_AT_ONCE = 500
@@ -57,13 +57,13 @@ class PartitionState:
     """Dead letters that go out with the next transaction."""
     outbox_bytes: int = 0
     body_bytes: int = 0
-    looked_at: float = 0.0
-    """Monotonic seconds of the last look at what nothing tells."""
+    rechecked_at: float = 0.0
+    """Monotonic seconds of the last check of gates and overdue batches."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     changed: set[str] = field(default_factory=set)
     """Lines of which something changed that may make a batch of their window."""
     held: set[str] = field(default_factory=set)
-    """Lines with a batch that a gate holds back: nothing says when it opens."""
+    """Lines with a batch that a gate holds back: no event says when it opens."""
     _oldest: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
     """By line, the offset of the first reflection that waits."""
     _due_by_offset: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
@@ -92,12 +92,12 @@ class PartitionState:
         """Return a playbook's window."""
         return self.windows.setdefault(playbook, Window())
 
-    def look(self, now: float) -> float:
-        """Return the seconds since the last look at what nothing tells, if another is due, and else 0."""
-        passed = now - self.looked_at
-        if passed < LOOK_S:
+    def recheck(self, now: float) -> float:
+        """Return the seconds since the last check if another one is due, which looks at held lines, too; else 0."""
+        passed = now - self.rechecked_at
+        if passed < RECHECK_S:
             return 0.0
-        self.looked_at = now
+        self.rechecked_at = now
         self.changed |= self.held
         self.held.clear()
         return passed

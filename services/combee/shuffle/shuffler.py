@@ -320,7 +320,7 @@ class Shuffler:
         """Cut every batch that is due; emit again what is overdue; commit what only needs committing."""
         is_refilled = True
         while is_refilled:
-            if passed := state.look(self._clock.monotonic()):
+            if passed := state.recheck(self._clock.monotonic()):
                 await self._overdue.look_after(state, passed)
             state.settle_flushes()
             state.end_branches()
@@ -372,7 +372,7 @@ class Shuffler:
             seen={topic: offset - 1 for topic, offset in committed.items()},
             committed=committed,
             memory_bytes=self._settings.window_memory_bytes,
-            looked_at=self._clock.monotonic(),
+            rechecked_at=self._clock.monotonic(),
             branches={p.name: p.branch for p in mine if p.branch is not None} | manifests.forks(),
         )
         for snapshot in mine:
