@@ -9,8 +9,10 @@ from pydantic import Field, StringConstraints
 
 from combee_schemas.base import KIB, Message, PlaybookName
 
-Judge = Literal["evaluate", "canary", "approve"]
-"""evaluate: held-out questions; canary: the outcomes of a share of the callers; approve: a person."""
+Judge = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+"""Such as evaluate (held-out questions), canary (outcomes of a share of the callers) or approve (a person).
+
+Any name, so that readers of an older release read the labels of a gate that asks a newer judge."""
 Figures = Annotated[
     dict[Annotated[str, StringConstraints(min_length=1, max_length=40)], float], Field(max_length=40)
 ]

@@ -11,7 +11,9 @@ from combee.core.evaluation.questions import Question, read_questions
 from combee.core.evaluation.scoring import bad_pattern
 from combee.core.playbook.spend import SpendPolicy
 from combee.evaluation.answering import Answerer, FunctionAnswerer, ModelAnswerer, loaded_function
-from combee.ports import ConfigurationError, LanguageModel
+from combee.evaluation.evaluator import Evaluator
+from combee.evaluation.judge import EvaluationJudge
+from combee.ports import Clock, ConfigurationError, LanguageModel, Log
 from combee.settings.evaluation import EvaluationSettings
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
@@ -78,6 +80,25 @@ async def answerer(settings: Settings, simulated: LanguageModel | None = None) -
         await model.close()
         if judge is not None:
             await judge.close()
+
+
+@asynccontextmanager
+async def evaluation_judge(settings: Settings, log: Log, clock: Clock) -> AsyncIterator[EvaluationJudge]:
+    """Yield the judge *evaluate*.
+
+    Raises
+    ------
+    ConfigurationError
+        If there are no held-out questions, or nobody to answer them.
+    """
+    questions, model = held_out(settings), evaluation_model(settings)
+    async with answerer(settings) as who:
+        evaluator = Evaluator(
+            log, who, clock, concurrency=model.llm_concurrency, caps=evaluation_caps(settings)
+        )
+        yield EvaluationJudge(
+            evaluator, questions, clock, margin=settings.gate.gate_margin, judged_by=who.name
+        )
 
 
 def evaluation_caps(settings: Settings) -> SpendPolicy:

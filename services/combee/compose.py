@@ -3,11 +3,12 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -16,15 +17,14 @@ import structlog
 from combee import wiring
 from combee.adapters.kafka import KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection
-from combee.answerers import answerer, evaluation_caps, evaluation_model, held_out
 from combee.backends import check_topics, connection, embedder, known_sources, language_model
 from combee.clock import SystemClock
 from combee.control.controller import Controller
 from combee.control.outcomes import OutcomeFolder
+from combee.core.gate.judges import JUDGES as KINDS
 from combee.core.redact import redacted
 from combee.core.tenants import IN_BATCHES_S, Tenants
-from combee.evaluation.evaluator import Evaluator
-from combee.evaluation.judge import EvaluationJudge
+from combee.evaluation.judge import AskJudge, Judges
 from combee.inspection.lag import INPUTS, Lags
 from combee.ports import NO_TRACING, Clock, ConfigurationError, LanguageModel, Log
 from combee.publish.publisher import Publisher
@@ -42,6 +42,7 @@ from combee.worker.provenance import Provenance
 from combee.worker.session import run_sessions, stop_on_signals, together
 from combee.worker.views import View
 from combee_schemas import topics
+from combee_schemas.gate import Judge
 
 if TYPE_CHECKING:
     from combee.adapters.opentelemetry.sending import Sending
@@ -217,30 +218,12 @@ async def _control(worker: Worker) -> None:
 
 async def _evaluate(worker: Worker) -> None:
     settings, telemetry = worker.settings, worker.telemetry
-    if "evaluate" not in settings.gate.policy().all_judges:
-        raise ConfigurationError("COMBEE_GATE asks no evaluation: this service would have nothing to do")
-    questions, model = held_out(settings), evaluation_model(settings)
-    async with answerer(settings) as who:
-        evaluator = Evaluator(
-            worker.log,
-            who,
-            worker.clock,
-            concurrency=model.llm_concurrency,
-            caps=evaluation_caps(settings),
-        )
-        judge = EvaluationJudge(
-            worker.log,
-            evaluator,
-            questions,
-            worker.clock,
-            margin=settings.gate.gate_margin,
-            judged_by=who.name,
-            tracing=telemetry.tracing,
-        )
+    async with open_judges(settings, worker.log, worker.clock) as asked:
         changed = asyncio.Event()
         labels = View(worker.log, topics.LABELS, on_change=lambda _key, _label: changed.set())
         telemetry.watch(labels)
-        await wiring.run_evaluate(judge, labels, changed, worker.stop, telemetry.on_turn)
+        judging = Judges(worker.log, asked, telemetry.tracing)
+        await wiring.run_evaluate(judging, labels, changed, worker.stop, telemetry.on_turn)
 
 
 async def _gateway(worker: Worker) -> None:
@@ -260,15 +243,40 @@ async def _gateway(worker: Worker) -> None:
 
 ROLES: Mapping[str, Role] = dict(zip(SERVICES, (_control, _publish, _scan, _shuffle, _reflect), strict=True))
 JUDGES: Mapping[str, Role] = {"evaluate": _evaluate}
-"""Who judges candidates at gates, where a gate asks them."""
+"""The service that asks judges about candidates, where a gate asks one of them."""
 FRONTS: Mapping[str, Role] = {"gateway": _gateway}
 """What people and agents touch, beside the services; it needs an extra."""
 
 
 def judges(settings: Settings) -> tuple[str, ...]:
-    """Return the judges that run as services of their own where these settings have gates."""
-    asked = settings.gate.policy().all_judges
-    return tuple(role for role in JUDGES if role in asked)
+    """Return the services that ask judges, where a gate of these settings asks a judge of theirs."""
+    return tuple(JUDGES) if _asked(settings) else ()
+
+
+def _asked(settings: Settings) -> list[Judge]:
+    needed = settings.gate.policy().all_judges
+    return [judge for judge, kind in KINDS.items() if judge in needed and kind.opened_by]
+
+
+@asynccontextmanager
+async def open_judges(settings: Settings, log: Log, clock: Clock) -> AsyncIterator[Mapping[Judge, AskJudge]]:
+    """Yield the judges that these settings ask and the service ``evaluate`` runs, by name.
+
+    Raises
+    ------
+    ConfigurationError
+        If there are none, or one lacks a setting.
+    """
+    asked = _asked(settings)
+    if not asked:
+        raise ConfigurationError("COMBEE_GATE asks no judge of this service: it would have nothing to do")
+    async with AsyncExitStack() as opened:
+        yield {
+            judge: await opened.enter_async_context(
+                resolve_name(KINDS[judge].opened_by)(settings, log, clock)
+            )
+            for judge in asked
+        }
 
 
 def sending_of(role: str, settings: WorkerSettings) -> "Sending | None":

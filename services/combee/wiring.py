@@ -11,7 +11,7 @@ from typing import Any
 
 from combee.control.controller import Controller
 from combee.control.outcomes import OutcomeFolder
-from combee.evaluation.judge import EvaluationJudge
+from combee.evaluation.judge import Judges
 from combee.ports import NO_TRACING, Clock, Log, TopicPartition, Tracing
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
@@ -110,7 +110,7 @@ LOOK_AGAIN_S = 20.0
 
 
 async def run_evaluate(
-    judge: EvaluationJudge,
+    judges: Judges,
     labels: View[Label],
     changed: asyncio.Event,
     stop: asyncio.Event,
@@ -123,7 +123,7 @@ async def run_evaluate(
         while not stop.is_set():
             changed.clear()
             on_turn()
-            await judge.judge(lambda: labels.all().values(), on_turn)
+            await judges.judge(lambda: labels.all().values(), on_turn)
             await first_of(changed, stop, within_s=LOOK_AGAIN_S)
 
     async def until_stopped() -> None:

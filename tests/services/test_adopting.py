@@ -11,7 +11,7 @@ from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
 from combee.commands import dead_letters
 from combee.core.commands import RefusedError
-from combee.core.playbook import evidence
+from combee.core.playbook import versions
 from combee.core.playbook.lines import shown_to
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
@@ -355,7 +355,7 @@ async def test_why_of_an_entry_under_a_new_id_knows_the_old_one() -> None:
 async def test_evidence_that_no_snapshot_names_is_followed_across_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evidence, "EVIDENCE_KEPT", 1)
+    monkeypatch.setattr(versions, "EVIDENCE_KEPT", 1)
     deployment = Deployment(batch_size=BATCH, model=ScriptedModel(one_lesson))
     async with deployment.running():
         await publish(deployment, range(BATCH))

@@ -9,6 +9,7 @@ import pytest
 from combee.commands import dead_letters
 from combee.core.archive.cut import Cut
 from combee.core.batching.limits import ShuffleLimits
+from combee.core.batching.window import Waiting
 from combee.core.playbook.lines import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.inspection.audit import audit
@@ -21,7 +22,7 @@ from combee_schemas.base import Usage
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
-from combee_schemas.reflection import BulletTag, Reflection
+from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind
 from support import ledger
 from support.archives import archived, restored
@@ -259,9 +260,9 @@ async def test_the_ledger_counts_each_reflection_once_on_each_line() -> None:
 async def test_the_ledger_misses_what_one_line_has_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     wait = PartitionState.wait
 
-    def forgetful(state: PartitionState, line: str, given: Reflection, *rest: Any, **more: Any) -> None:
-        if (line, given.reflection_id) != (LINE, "r-11"):
-            wait(state, line, given, *rest, **more)
+    def forgetful(state: PartitionState, line: str, given: Waiting, **more: Any) -> None:
+        if (line, given.member.reflection_id) != (LINE, "r-11"):
+            wait(state, line, given, **more)
 
     monkeypatch.setattr(PartitionState, "wait", forgetful)
     deployment = await learned()

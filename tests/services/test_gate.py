@@ -223,9 +223,12 @@ async def test_a_deleted_playbook_that_comes_back_is_judged_like_a_new_one() -> 
 
 async def test_a_person_is_not_whoever_may_write_verdicts() -> None:
     deployment = deployment_with("approve")
-    await send(deployment, batch(1), verdict(1, 0, judge="approve"))
-    (letter,) = dead_letters(deployment.log)
-    assert "comes as a command" in letter.reason
+    await send(
+        deployment, batch(1), verdict(1, 0, judge="approve"), verdict(1, 0, accepts=False, judge="nobody")
+    )
+    person, nobody = dead_letters(deployment.log)
+    assert "comes as a command" in person.reason
+    assert nobody.reason == "there is no judge nobody"
     assert places(deployment.log) == (0, 1)
 
 

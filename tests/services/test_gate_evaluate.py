@@ -1,20 +1,25 @@
 """The evaluating judge beside publish: it speaks about each candidate, and says the same whatever dies."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pkgutil import resolve_name
 
 import pytest
 
-from combee import wiring
+from combee import compose, wiring
 from combee.core.evaluation.questions import Question
+from combee.core.gate.gate import Gate
+from combee.core.gate.judges import JUDGES, JudgeKind
 from combee.core.playbook.spend import UNCAPPED
 from combee.evaluation.answering import FunctionAnswerer
 from combee.evaluation.evaluator import Evaluated, Evaluator
-from combee.evaluation.judge import EvaluationJudge
-from combee.ports import Log
+from combee.evaluation.judge import AskJudge, EvaluationJudge, Judges, OnAnswer
+from combee.ports import Clock, Log, TransientError
+from combee.settings.loading import Settings, load_settings
 from combee.worker.views import View
 from combee_schemas import topics
-from combee_schemas.gate import Verdict
+from combee_schemas.gate import Judge, Verdict
 from combee_schemas.playbook import Playbook
 from support import ledger
 from support.deployment import Deployment
@@ -22,6 +27,7 @@ from support.failpoints.points import CrashFailpoint
 from support.failpoints.ports import FaultInjectingLog
 from support.gates import batch, contents, decisions, deployment_with, labels, places, send
 from support.ledger import latest
+from support.planned import PlanningDeployment
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -39,23 +45,29 @@ class Exam:
         return float("lesson 1" in text and "lesson 2" not in text)
 
 
-async def judging(log: Log, deployment: Deployment, exam: Exam) -> None:
-    """Run the judge as its service does."""
+def examining(log: Log, deployment: Deployment, exam: Exam) -> EvaluationJudge:
     evaluator = Evaluator(log, FunctionAnswerer(exam, "exam"), deployment.clock, concurrency=1, caps=UNCAPPED)
-    judge = EvaluationJudge(
-        log, evaluator, QUESTIONS, deployment.clock, margin=0.05, judged_by="function exam"
-    )
+    return EvaluationJudge(evaluator, QUESTIONS, deployment.clock, margin=0.05, judged_by="function exam")
+
+
+async def asking(log: Log, judges: Mapping[Judge, AskJudge]) -> None:
+    """Ask judges as their service does."""
     changed = asyncio.Event()
     labels = View(log, topics.LABELS, on_change=lambda _key, _label: changed.set())
-    await wiring.run_evaluate(judge, labels, changed, asyncio.Event())
+    await wiring.run_evaluate(Judges(log, judges), labels, changed, asyncio.Event())
 
 
 async def judged(
-    deployment: Deployment, until: Callable[[], bool], exam: Exam, failpoint: CrashFailpoint | None = None
+    deployment: Deployment,
+    until: Callable[[], bool],
+    judges: Exam | Mapping[Judge, AskJudge],
+    failpoint: CrashFailpoint | None = None,
 ) -> None:
-    """Run the judge and publish until a condition holds, or the judge dies."""
+    """Run judges and publish until a condition holds, or the judges die."""
     log = FaultInjectingLog(deployment.log, failpoint or CrashFailpoint())
-    work = asyncio.create_task(judging(log, deployment, exam))
+    if isinstance(judges, Exam):
+        judges = {"evaluate": examining(log, deployment, judges)}
+    work = asyncio.create_task(asking(log, judges))
     try:
         async with deployment.running(["publish"]):
             await deployment.until(lambda: until() or work.done())
@@ -116,7 +128,8 @@ async def test_a_judge_killed_at_any_write_asks_nothing_twice_and_says_the_same(
 async def test_two_judges_at_once_decide_once() -> None:
     deployment = deployment_with("evaluate")
     await send(deployment, batch(1))
-    work = [asyncio.create_task(judging(deployment.log, deployment, Exam())) for _ in range(2)]
+    judge = examining(deployment.log, deployment, Exam())
+    work = [asyncio.create_task(asking(deployment.log, {"evaluate": judge})) for _ in range(2)]
     try:
         async with deployment.running(["publish"]):
             await deployment.until(
@@ -136,14 +149,60 @@ class Capped(Evaluator):
         return Evaluated(playbook=playbook.name, version=playbook.version, unasked=3, stopped="the cap")
 
 
+@asynccontextmanager
+async def short(_settings: Settings, _log: Log, clock: Clock) -> AsyncIterator[AskJudge]:
+    """Yield a judge that accepts versions of at most two entries."""
+
+    async def ask(gate: Gate, candidate: Playbook, production: Playbook, _on_answer: OnAnswer) -> Verdict:
+        return Verdict(
+            playbook=candidate.name,
+            candidate=candidate.version,
+            production=production.version,
+            judge="short",
+            accepts=gate.production.version == production.version and len(candidate.entries) <= 2,
+            judged_at_ms=clock.now_ms(),
+        )
+
+    yield ask
+
+
+async def test_one_entry_makes_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(JUDGES, "short", JudgeKind(opened_by=f"{__name__}:short"))
+    settings = load_settings(gate="short")
+    assert compose.judges(settings) == ("evaluate",)
+    deployment = PlanningDeployment(gates=settings.gate.policy())
+    async with compose.open_judges(settings, deployment.log, deployment.clock) as judges:
+        for number, accepted in ((1, 1), (2, 2), (3, 2)):
+            await send(deployment, batch(number))
+            await judged(deployment, lambda: len(verdicts(deployment)) == number, judges)  # noqa: B023
+            assert places(deployment.log) == (accepted, 0)
+
+
+def test_what_opens_a_judge_is_there() -> None:
+    opened = {judge for judge, kind in JUDGES.items() if kind.opened_by and resolve_name(kind.opened_by)}
+    assert opened == {"evaluate"}
+
+
+async def test_a_judge_that_gets_no_answer_holds_up_no_other() -> None:
+    async def no_answer(*_: object) -> Verdict:
+        raise TransientError("no answer")
+
+    deployment = deployment_with("evaluate", "short")
+    await send(deployment, batch(1))
+    async with short(load_settings(), deployment.log, deployment.clock) as ask:
+        judges = Judges(deployment.log, {"evaluate": no_answer, "short": ask})
+        with pytest.raises(TransientError):
+            await judges.judge(lambda: labels(deployment.log).values())
+    assert [each.judge for each in verdicts(deployment)] == ["short"]
+
+
 async def test_what_may_not_be_asked_today_leaves_the_candidate_waiting() -> None:
     deployment = deployment_with("evaluate")
     await send(deployment, batch(1))
     evaluator = Capped(deployment.log, FunctionAnswerer(Exam(), "exam"), deployment.clock, caps=UNCAPPED)
-    judge = EvaluationJudge(
-        deployment.log, evaluator, QUESTIONS, deployment.clock, margin=0.05, judged_by="exam"
-    )
-    await judge.judge(lambda: labels(deployment.log).values())
+    judge = EvaluationJudge(evaluator, QUESTIONS, deployment.clock, margin=0.05, judged_by="exam")
+    judges = Judges(deployment.log, {"evaluate": judge})
+    await judges.judge(lambda: labels(deployment.log).values())
     assert verdicts(deployment) == []
 
 
@@ -155,8 +214,7 @@ async def test_a_function_that_fails_leaves_the_candidate_waiting() -> None:
         raise ValueError("no")
 
     evaluator = Evaluator(deployment.log, FunctionAnswerer(fails, "f"), deployment.clock, caps=UNCAPPED)
-    judge = EvaluationJudge(
-        deployment.log, evaluator, QUESTIONS, deployment.clock, margin=0.05, judged_by="f"
-    )
-    await judge.judge(lambda: labels(deployment.log).values())
+    judge = EvaluationJudge(evaluator, QUESTIONS, deployment.clock, margin=0.05, judged_by="f")
+    judges = Judges(deployment.log, {"evaluate": judge})
+    await judges.judge(lambda: labels(deployment.log).values())
     assert verdicts(deployment) == []

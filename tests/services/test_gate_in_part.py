@@ -8,8 +8,8 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.cli.replay.replaying import Replay
 from combee.core.playbook.branching import Adoption
+from combee.core.playbook.executing import after_command
 from combee.core.playbook.probation import shown
-from combee.core.playbook.versions import after_command
 from combee.inspection.audit import audit
 from combee.ports import FatalError
 from combee_schemas import topics

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from combee.core.commands import RefusedError
-from combee.core.playbook import evidence
+from combee.core.playbook import versions
 from combee.evidence import with_revoked
 from combee.inspection.audit import audit
 from combee.publish.decide import record as decide_record
@@ -110,7 +110,7 @@ def done(deployment: Deployment) -> bool:
 async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_on_its_way(
     monkeypatch: pytest.MonkeyPatch, said: Answer, chosen: Sequence[int], left: list[int]
 ) -> None:
-    monkeypatch.setattr(evidence, "EVIDENCE_KEPT", 1)
+    monkeypatch.setattr(versions, "EVIDENCE_KEPT", 1)
     deployment = await learned(model=ScriptedModel(said))
     revoke = REVOKE.model_copy(update={"reflection_ids": tuple(ids(chosen))})
     async with deployment.running(["shuffle"]):

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from combee.core.playbook import versions
+from combee.core.playbook import executing, versions
 from combee.core.playbook.entries import apply_operations, finish
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Usage
@@ -160,7 +160,7 @@ def command(kind: str, **fields: Any) -> Command:
 
 
 def after_command(given: Command, current: Playbook = BASE, target: Playbook | None = None) -> Playbook:
-    return versions.after_command(current, given, 12, target=target, budget_tokens=PLENTY, now_ms=99)
+    return executing.after_command(current, given, 12, target=target, budget_tokens=PLENTY, now_ms=99)
 
 
 REFLECTIONS = ["r-1", "r-2", "r-9", "r-10", "r-11"]

@@ -742,9 +742,9 @@ export interface components {
             /** Since Ms */
             since_ms: number;
             /** Judges */
-            judges: ("evaluate" | "canary" | "approve")[];
+            judges: string[];
             /** Waits For */
-            waits_for: ("evaluate" | "canary" | "approve")[];
+            waits_for: string[];
             /** Verdicts */
             verdicts: components["schemas"]["Verdict"][];
             difference: components["schemas"]["Comparison"];
@@ -1059,7 +1059,7 @@ export interface components {
              * Gate
              * @default []
              */
-            gate?: ("evaluate" | "canary" | "approve")[];
+            gate?: string[];
             /** Created At Ms */
             created_at_ms: number;
         };
@@ -1758,11 +1758,8 @@ export interface components {
             candidate: number;
             /** Production */
             production: number;
-            /**
-             * Judge
-             * @enum {string}
-             */
-            judge: "evaluate" | "canary" | "approve";
+            /** Judge */
+            judge: string;
             /** Accepts */
             accepts: boolean;
             /**

@@ -16,7 +16,7 @@ from combee.core.playbook.versions import empty
 from combee.core.prompt import estimate_tokens
 from combee.evaluation.answering import ModelAnswerer
 from combee.evaluation.evaluator import Evaluator
-from combee.evaluation.judge import EvaluationJudge
+from combee.evaluation.judge import EvaluationJudge, Judges
 from combee.ports import TopicPartition
 from combee.worker.provenance import Provenance
 from combee.worker.views import View
@@ -116,16 +116,12 @@ class Attacked:
                 evaluator = Evaluator(
                     self.log, ModelAnswerer(self._model, "simulated"), self._clock, caps=UNCAPPED
                 )
-                judge = EvaluationJudge(
-                    self.log,
-                    evaluator,
-                    questions(self._seed),
-                    self._clock,
-                    margin=MARGIN,
-                    judged_by="simulated",
+                evaluate = EvaluationJudge(
+                    evaluator, questions(self._seed), self._clock, margin=MARGIN, judged_by="simulated"
                 )
+                judges = Judges(self.log, {"evaluate": evaluate})
                 changed, labels = self._view()
-                tasks.append(group.create_task(wiring.run_evaluate(judge, labels, changed, stop)))
+                tasks.append(group.create_task(wiring.run_evaluate(judges, labels, changed, stop)))
             if "approve" in self._judges:
                 tasks.append(group.create_task(self._approve()))
             if self._judges:

@@ -26,10 +26,11 @@ from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
 from combee.core.gate.gate import gate_of
 from combee.core.live.values import LiveDeadLetter
+from combee.core.playbook.apply import NO_BUDGET
 from combee.core.playbook.comparison import Comparison, compare
-from combee.core.playbook.evidence import NO_BUDGET
+from combee.core.playbook.executing import retained_from, with_revocation
 from combee.core.playbook.rejecting import taught_by, unknown_entries, unknown_sources
-from combee.core.playbook.versions import barring, empty, retained_from
+from combee.core.playbook.versions import empty
 from combee.evidence import adoption_of, labels_serving, recomputed, updates_between, with_revoked
 from combee.history import messages, partition_of
 from combee.ports import Clock, Log, Outgoing
@@ -342,7 +343,7 @@ class Commands:
 
     async def _outlook(self, current: Playbook, these: Meant, command: Command | None) -> Outlook:
         """Return what a revocation does; labels serve what is revoked if an entry there is gone or another now."""
-        barred = barring(current, command) if command else current
+        barred = with_revocation(current, command) if command else current
         done = await recomputed(
             self._log, current, barred, retained_from=retained_from(barred), budget_tokens=NO_BUDGET
         )

@@ -1,10 +1,11 @@
-"""The judge *evaluate*: it scores each candidate and publishes its verdict; whoever is killed begins again.
+"""Judges of candidates: each is asked about every candidate that waits for it, and its verdict is published.
 
-A score is recorded before it counts, so beginning again asks nothing twice and says the same. Publish counts the
-first verdict alone.
+A judge that is killed begins again. A score is recorded before it counts, so the judge *evaluate* then asks nothing
+twice and says the same. Publish counts the first verdict alone.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,85 +17,69 @@ from combee.evaluation.evaluator import Evaluator
 from combee.history import History
 from combee.ports import NO_TRACING, Clock, Log, PoisonError, Tracing, TransientError
 from combee_schemas import topics
+from combee_schemas.gate import Judge, Verdict
 from combee_schemas.playbook import Label, Playbook
 
 logger = structlog.get_logger()
 
-Spoken = tuple[str, int, int, int]
-"""Playbook, candidate, production version, and when that became it."""
+OnAnswer = Callable[[], None]
+AskJudge = Callable[[Gate, Playbook, Playbook, OnAnswer], Awaitable[Verdict | None]]
+"""Returns the verdict on a gate's candidate beside the production version; None: not yet. Raises PoisonError if there
+can be none, TransientError if it is to be asked again."""
+Spoken = tuple[Judge, str, int, int, int]
+"""Judge, playbook, candidate, production version, and when that became it."""
 
 
-class EvaluationJudge:
-    """Judges the candidates that wait for it, one after the other."""
+class Judges:
+    """Asks judges about the candidates that wait for them, one after the other."""
 
-    def __init__(
-        self,
-        log: Log,
-        evaluator: Evaluator,
-        questions: Sequence[Question],
-        clock: Clock,
-        *,
-        margin: float,
-        judged_by: str,
-        tracing: Tracing = NO_TRACING,
-    ) -> None:
+    def __init__(self, log: Log, asked: Mapping[Judge, AskJudge], tracing: Tracing = NO_TRACING) -> None:
         self._log = log
-        self._evaluator = evaluator
-        self._questions = questions
-        self._clock = clock
-        self._margin = margin
-        self._judged_by = judged_by
+        self._asked = asked
         self._tracing = tracing
         self._history = History(log)
         self._spoken: set[Spoken] = set()
         """What was said and may not show in the labels yet."""
 
-    async def judge(
-        self, labels: Callable[[], Iterable[Label]], on_answer: Callable[[], None] = lambda: None
-    ) -> None:
+    async def judge(self, labels: Callable[[], Iterable[Label]], on_answer: OnAnswer = lambda: None) -> None:
         """Judge all candidates that wait, by the labels as they are when each one's turn comes.
 
         Raises
         ------
         TransientError
-            If an answer does not come; what was answered is recorded.
+            If an answer does not come, once the other judges were asked; what was answered is recorded.
         """
-        waiting = [name for name, gate in gates_of(labels()).items() if gate.waits_for("evaluate")]
-        for name in waiting:
-            gate = gates_of(labels()).get(name)
-            if gate is not None and gate.waits_for("evaluate") and _key(gate) not in self._spoken:
-                with self._tracing.span("judge candidate", {"combee.playbook": name}):
-                    await self._judge(gate, on_answer)
+        trouble: TransientError | None = None
+        for judge in self._asked:
+            try:
+                for name in [name for name, gate in gates_of(labels()).items() if gate.waits_for(judge)]:
+                    gate = gates_of(labels()).get(name)
+                    if gate is not None and gate.waits_for(judge) and _key(judge, gate) not in self._spoken:
+                        with self._tracing.span("judge candidate", {"combee.playbook": name}):
+                            await self._ask(judge, gate, on_answer)
+            except TransientError as error:
+                trouble = error
+        if trouble is not None:
+            raise trouble
 
-    async def _judge(self, gate: Gate, on_answer: Callable[[], None]) -> None:
-        assert gate.candidate is not None  # noqa: S101 - it waits for us
-        name = gate.candidate.playbook
-        versions = [await self._version(name, label.version) for label in (gate.candidate, gate.production)]
+    async def _ask(self, judge: Judge, gate: Gate, on_answer: OnAnswer) -> None:
+        assert gate.candidate is not None  # noqa: S101 - it waits
+        name, number = gate.candidate.playbook, gate.candidate.version
+        candidate, production = [
+            await self._version(name, label.version) for label in (gate.candidate, gate.production)
+        ]
         try:
-            results = [
-                await self._evaluator.evaluate(version, self._questions, lambda _done, _all: on_answer())
-                for version in versions
-            ]
+            said = await self._asked[judge](gate, candidate, production, on_answer)
         except PoisonError as error:
             # Nothing can be said of the candidate: it waits, and the reason is told.
-            logger.error("no_verdict", playbook=name, candidate=gate.candidate.version, reason=str(error))
+            logger.error("no_verdict", playbook=name, candidate=number, judge=judge, reason=str(error))
             return
-        if stopped := next((result.stopped for result in results if result.unasked), ""):
-            logger.warning("no_verdict_yet", playbook=name, candidate=gate.candidate.version, reason=stopped)
+        if said is None:
             return
-        candidate, production = (result.points for result in results)
-        said = verdict(
-            gate,
-            candidate,
-            production,
-            margin=self._margin,
-            judged_by=self._judged_by,
-            now_ms=self._clock.now_ms(),
-        )
         await self._log.produce(topics.VERDICTS.record(said))
-        self._spoken.add(_key(gate))
+        self._spoken.add(_key(judge, gate))
         logger.info(
-            "verdict", playbook=name, candidate=said.candidate, accepts=said.accepts, reason=said.reason
+            "verdict", playbook=name, candidate=number, judge=judge, accepts=said.accepts, reason=said.reason
         )
 
     async def _version(self, name: str, number: int) -> Playbook:
@@ -111,7 +96,47 @@ class EvaluationJudge:
         return version
 
 
-def _key(gate: Gate) -> Spoken:
+def _key(judge: Judge, gate: Gate) -> Spoken:
     candidate, production = gate.candidate, gate.production
     number = candidate.version if candidate else 0
-    return production.playbook, number, production.version, production.moved_at_ms
+    return judge, production.playbook, number, production.version, production.moved_at_ms
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationJudge:
+    """The judge *evaluate*: it scores both versions on the same held-out questions."""
+
+    evaluator: Evaluator
+    questions: Sequence[Question]
+    clock: Clock
+    margin: float
+    judged_by: str
+
+    async def __call__(
+        self, gate: Gate, candidate: Playbook, production: Playbook, on_answer: OnAnswer
+    ) -> Verdict | None:
+        """Return the verdict on a candidate; None: a cap keeps questions unasked.
+
+        Raises
+        ------
+        PoisonError, TransientError
+            If an answer cannot be scored, or does not come.
+        """
+        results = [
+            await self.evaluator.evaluate(version, self.questions, lambda _done, _all: on_answer())
+            for version in (candidate, production)
+        ]
+        if stopped := next((result.stopped for result in results if result.unasked), ""):
+            logger.warning(
+                "no_verdict_yet", playbook=candidate.name, candidate=candidate.version, reason=stopped
+            )
+            return None
+        ours, theirs = (result.points for result in results)
+        return verdict(
+            gate,
+            ours,
+            theirs,
+            margin=self.margin,
+            judged_by=self.judged_by,
+            now_ms=self.clock.now_ms(),
+        )

@@ -8,9 +8,9 @@ from typing import TypeVar
 from combee.core.formats.intake import Item, Sample
 from combee.core.formats.items import learned_id, own_id
 from combee.core.identity import fingerprint
+from combee.core.playbook.fates import reflection_fates
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import counts
-from combee.core.playbook.versions import became
 from combee.core.sources import Signer
 from combee.evidence import with_revoked
 from combee.history import messages, partition_of
@@ -156,7 +156,7 @@ async def fates(
     )
     for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
-        for counted_as, fate in (became(before, made_by, after) if made_by else {}).items():
+        for counted_as, fate in (reflection_fates(before, made_by, after) if made_by else {}).items():
             reflection_id = today(counted_as)
             if reflection_id in new:
                 counts[fate.fate] += 1

@@ -7,6 +7,7 @@ reads that and asks again. Then it writes the decision and remembers it.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 import structlog
@@ -30,16 +31,15 @@ from combee.ports import (
     Transaction,
     Transactor,
 )
-from combee.publish.decide.basis import Basis
+from combee.publish.decide.basis import Basis, UnreadError
 from combee.publish.decide.decision import SKIP, Decision, Lost, Rules, Waiting
-from combee.publish.decide.facts import HasCome, UnreadError
 from combee.publish.decide.gate import completed, decide_start
 from combee.publish.decide.record import decide
 from combee.publish.partition import PartitionState
 from combee.publish.reading import Reader, open_partition
-from combee.publish.unseen import UnseenManifests
+from combee.worker import manifest_cache
 from combee.worker.dead_letters import dead_letter, log_dead_letter
-from combee.worker.manifest_cache import ManifestCache
+from combee.worker.manifest_cache import ManifestCache, Place
 from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
@@ -55,6 +55,8 @@ T = TypeVar("T")
 GROUP = "publish"
 INPUTS = (topics.UPDATES.name, topics.COMMANDS.name, topics.VERDICTS.name)
 POLL_S = 0.5
+TAKEN_AT_ONCE = 20
+"""Maximum number of updates per turn whose wait for a manifest ends: they must not hold up what is in order."""
 UNUSABLE = (CodecError, PoisonError, RefusedError, InapplicableError)
 """Errors of one record: it is dead-lettered, and the next one is taken."""
 OnGate = Callable[[Gate], None]
@@ -63,11 +65,16 @@ OnGate = Callable[[Gate], None]
 
 @dataclass(slots=True, kw_only=True)
 class _Partition:
-    """A partition that is ours: its state, its writer and the updates that wait for their manifest."""
+    """A partition that is ours.
+
+    What waits is not committed. An update that no manifest planned would hold up the commit for ever, so its wait
+    ends.
+    """
 
     state: PartitionState
     transactor: Transactor
-    unseen: UnseenManifests = field(default_factory=UnseenManifests)
+    unseen: dict[int, tuple[Place, float]] = field(default_factory=dict)
+    """Updates that wait for their manifest, by offset: its place, and since when they wait (monotonic seconds)."""
 
 
 class Publisher:
@@ -159,7 +166,14 @@ class Publisher:
     async def _take_seen(self, ours: _Partition) -> None:
         """Go on with the updates whose manifest can be seen by now, or has not come in time."""
         source = TopicPartition(topic=topics.UPDATES.name, partition=ours.state.number)
-        for offset in ours.unseen.take(self._manifests, self._clock.monotonic()):
+        now = self._clock.monotonic()
+        due = (
+            offset
+            for offset, (place, since) in ours.unseen.items()
+            if self._manifests.has_come(place) or now - since >= manifest_cache.ARRIVES_S
+        )
+        for offset in list(islice(due, TAKEN_AT_ONCE)):
+            del ours.unseen[offset]
             await self._take(ours, await self._reader.record(source, offset), is_seen=True)
 
     async def _take(self, ours: _Partition, record: Record, *, is_seen: bool = False) -> None:
@@ -179,10 +193,7 @@ class Publisher:
         """Write what becomes of a record; return the versions that it made."""
         with self._tracing.processing(GROUP, record):
             try:
-                message, basis = await self._read(record), self._basis(ours)
-                if is_seen and isinstance(message, Update):
-                    has_come = HasCome(message.plan.playbook, message.manifest_offset)
-                    basis.facts.add(has_come, True)  # noqa: FBT003
+                message, basis = await self._read(record), self._basis(ours, may_wait=not is_seen)
                 outcome = await self._read_for(basis, lambda: decide(basis, message, record.offset))
                 if isinstance(outcome, Decision):
                     made = outcome
@@ -208,8 +219,8 @@ class Publisher:
             raise PoisonError(f"this {message.type} does not belong on partition {record.partition}")
         return message
 
-    def _basis(self, ours: _Partition) -> Basis:
-        return Basis(state=ours.state, rules=self._rules, now_ms=self._clock.now_ms())
+    def _basis(self, ours: _Partition, *, may_wait: bool = True) -> Basis:
+        return Basis(state=ours.state, rules=self._rules, now_ms=self._clock.now_ms(), may_wait=may_wait)
 
     async def _read_for(self, basis: Basis, ask: Callable[[], T]) -> T:
         """Return what is decided on a basis; what the decision rests on besides is read before it is asked again."""
@@ -217,8 +228,7 @@ class Publisher:
             try:
                 return ask()
             except UnreadError as missing:
-                answer = await self._reader.answer(missing.request, basis.state)
-                basis.facts.add(missing.request, answer)
+                basis.answers[missing.request] = await self._reader.answer(missing.request, basis.state)
 
     async def _wait(self, ours: _Partition, message: object, offset: int, waits_for: Waiting) -> None:
         """Remember where an update stands that cannot be applied yet; it is not committed."""
@@ -226,8 +236,8 @@ class Publisher:
         if waits_for == "predecessor":
             ours.state.early[message.plan.playbook, message.plan.sequence] = offset
         else:
-            place = await self._manifests.place_of(message)
-            ours.unseen.add(offset, place, self._clock.monotonic())
+            place = ours.state.number, message.manifest_offset
+            ours.unseen[offset] = place, self._clock.monotonic()
 
     # ---- writing
 

@@ -2,19 +2,18 @@
 
 from typing import Any, TypeVar
 
-from combee.core.playbook.versions import retained_from
+from combee.core.playbook.executing import retained_from
 from combee.core.watermark import Watermark
 from combee.evidence import adoption_of, recomputed, updates_between, with_evidence_left, with_revoked
 from combee.history import History
 from combee.ports import Log, Record, TopicPartition
-from combee.publish.decide.facts import (
+from combee.publish.decide.basis import (
     AdoptionOf,
     AllRevoked,
     Bodies,
     EntriesBetween,
     EvidenceLeft,
     FirstReflection,
-    HasCome,
     ManifestAt,
     OldVersion,
     Remainder,
@@ -71,10 +70,11 @@ class Reader:
             If reading it takes too long.
         """
         match request:
-            case HasCome(playbook=name, offset=offset):
-                return self._manifests.has_come(await self._manifests.place(name, offset))
-            case ManifestAt(playbook=name, offset=offset):
-                return await self._manifests.find(await self._manifests.place(name, offset))
+            case ManifestAt(partition=partition, offset=offset, may_come=may_come):
+                place = partition, offset
+                if may_come and not self._manifests.has_come(place):
+                    return "to come"
+                return await self._manifests.find(place)
             case OldVersion(name=name, number=number):
                 return await self._history.exactly(name, number, state.current(name))
             case AllRevoked(version=version):

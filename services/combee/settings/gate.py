@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from combee.core.gate.judges import JUDGES
 from combee.core.gate.policy import CanaryPolicy, GatePolicy, judges_in
 from combee.settings.group import Group
 
@@ -13,6 +14,7 @@ def _checked(text: str) -> str:
     return text
 
 
+_NAMES = ", ".join(f"`{name}`" for name in JUDGES)
 JudgesText = Annotated[str, AfterValidator(_checked)]
 
 
@@ -21,7 +23,7 @@ class GateSettings(Group):
 
     gate: JudgesText | None = Field(
         None,
-        description="who must accept a new version before agents read it: `off`, or `evaluate`, `canary`, `approve`,"
+        description=f"who must accept a new version before agents read it: `off`, or {_NAMES},"
         " several with commas; one setting for all services; unset: no new gate, and those that are there stay",
     )
     gates: dict[str, JudgesText] = Field(

@@ -1,6 +1,7 @@
 """Cutting a batch: it is planned; its manifest, its groups and the offsets are written in one transaction."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import structlog
@@ -30,27 +31,26 @@ Bodies = Mapping[int, Reflection]
 NO_BODIES: Bodies = MappingProxyType({})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cutter:
     """Writes batches; what it knows of a partition is in its ``PartitionState``."""
 
-    def __init__(
-        self,
-        log: Log,
-        clock: Clock,
-        rules: BatchRules,
-        gates: Gates,
-        playbooks: Playbooks,
-        *,
-        provenance: Provenance,
-        tracing: Tracing,
-    ) -> None:
-        self._log = log
-        self._clock = clock
-        self._rules = rules
-        self._gates = gates
-        self._playbooks = playbooks
-        self._provenance = provenance
-        self._tracing = tracing
+    log: Log
+    clock: Clock
+    rules: BatchRules
+    gates: Gates
+    playbooks: Playbooks
+    provenance: Provenance
+    tracing: Tracing
+
+    async def close(self, state: PartitionState, line: str, close: Close) -> None:
+        """Cut a batch of the first reflections in a line's window."""
+        taken, dropped = state.window(line).take(close.count)
+        bodies = await self.bodies(state, taken)
+        batch = self.planned(state, line, close, taken, bodies, dropped)
+        # First: the offsets written with the manifest say that these no longer wait.
+        state.release(line, taken)
+        await self.cut(state, batch, bodies, taken)
 
     def planned(
         self,
@@ -68,10 +68,10 @@ class Cutter:
             state.manifests.sequences.get(line, 0) + 1,
             [plan.with_run(item.member, bodies[item.member.offset]) for item in taken],
             [item.size - needless_bytes(bodies[item.member.offset], line) for item in taken],
-            settings=self._rules.settings_of(state.branches.get(line)),
-            base=base_of(self._playbooks.latest(line)),
+            settings=self.rules.settings_of(state.branches.get(line)),
+            base=base_of(self.playbooks.latest(line)),
             reason=close.reason,
-            batch_size=self._rules.batch_size(state, line),
+            batch_size=self.rules.batch_size(state, line),
             through_offset=state.through(line),
             dropped=dropped,
             waiting=len(window),
@@ -81,12 +81,12 @@ class Cutter:
             reflect_usage=NOTHING_SPENT
             if line in state.branches or close.reason == "revoke"
             else total(self._usages([bodies[item.member.offset] for item in taken])),
-            closed_at_ms=self._clock.now_ms(),
+            closed_at_ms=self.clock.now_ms(),
         )
 
     def _usages(self, reflections: Sequence[Reflection]) -> list[Usage]:
         """Return what reflections took, as far as that is believed; what is not is logged."""
-        most = self._gates.spend.policy.reflection_tokens
+        most = self.gates.spend.policy.reflection_tokens
         usages = [bounded(reflection.usage, most) for reflection in reflections]
         beyond = [
             reflection.reflection_id
@@ -108,17 +108,17 @@ class Cutter:
             update={
                 "oldest_unpublished_offset": state.manifests.oldest_unpublished,
                 "oldest_beyond_offset": state.manifests.oldest_beyond,
-                "max_inflight_batches": self._rules.settings.max_inflight_batches,
+                "max_inflight_batches": self.rules.settings.max_inflight_batches,
             }
         )
-        with self._tracing.gathered("batch", self._origins(taken), _named(batch)):
+        with self.tracing.gathered("batch", self._origins(taken), _named(batch)):
             async with state.transactor.transaction() as transaction:
                 (offset,) = await transaction.send(topics.BATCHES.record(batch, partition=state.number))
                 await transaction.send(*await self._groups(batch, offset, bodies))
                 await self._commit(state, transaction)
         state.written()
-        state.manifests.add(batch, offset, self._clock.monotonic())
-        self._gates.tenant.cut(batch.plan.playbook, len(batch.members))
+        state.manifests.add(batch, offset, self.clock.monotonic())
+        self.gates.tenant.cut(batch.plan.playbook, len(batch.members))
         logger.info(
             "batch",
             playbook=batch.plan.playbook,
@@ -131,7 +131,7 @@ class Cutter:
         )
 
     def _origins(self, taken: Sequence[Waiting]) -> list[Origin]:
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         return [
             Origin(context=item.context, waited_s=now - item.seen_at)
             for item in taken
@@ -166,21 +166,21 @@ class Cutter:
         )
 
     async def _emit(self, state: PartitionState, in_flight: InFlight, outgoing: Sequence[Outgoing]) -> None:
-        with self._tracing.gathered(
+        with self.tracing.gathered(
             "batch again", await self._cut_in(state, in_flight), _named(in_flight.batch)
         ):
             async with state.transactor.transaction() as transaction:
                 await transaction.send(*outgoing)
-        in_flight.since = self._clock.monotonic()
+        in_flight.since = self.clock.monotonic()
         in_flight.emissions += 1
 
     async def _cut_in(self, state: PartitionState, in_flight: InFlight) -> list[Origin]:
         """Return the span that a batch was cut in, as its manifest's headers name it: whoever cut it."""
-        if self._tracing is NO_TRACING:
+        if self.tracing is NO_TRACING:
             return []
         source = TopicPartition(topic=topics.BATCHES.name, partition=state.number)
-        records = await self._log.read_at(source, [in_flight.offset])
-        contexts = map(self._tracing.context_of, records.values())
+        records = await self.log.read_at(source, [in_flight.offset])
+        contexts = map(self.tracing.context_of, records.values())
         return [Origin(context=context) for context in contexts if context is not None]
 
     async def bodies(self, state: PartitionState, taken: Sequence[Waiting]) -> Bodies:
@@ -191,13 +191,13 @@ class Cutter:
 
     async def _read(self, number: int, offsets: Sequence[int]) -> dict[int, Reflection]:
         source = TopicPartition(topic=REFLECTIONS, partition=number)
-        records = await self._log.read_at(source, offsets)
-        return {offset: self._provenance.reflection(record, again=True) for offset, record in records.items()}
+        records = await self.log.read_at(source, offsets)
+        return {offset: self.provenance.reflection(record, again=True) for offset, record in records.items()}
 
     async def _groups(self, batch: Batch, offset: int, bodies: Bodies) -> Sequence[Outgoing]:
         if batch.plan.branch is not None:
             return [without_result(batch, offset, "empty", "a fork asks no model")]
-        count = await self._log.partitions(topics.GROUPS.name)
+        count = await self.log.partitions(topics.GROUPS.name)
         needed = {at: without_needless(body, batch.plan.playbook) for at, body in bodies.items()}
         groups = plan.make_groups(batch, offset, needed)
         return [topics.GROUPS.record(group, partition=topics.GROUPS.place(group, count)) for group in groups]

@@ -17,29 +17,9 @@ from combee.settings.methods import configured_method
 from combee.shuffle.partition import PartitionState
 from combee.shuffle.rules import BatchRules
 from combee.worker.views import Playbooks
-from combee_schemas.base import Holds, playbook_of
+from combee_schemas.base import playbook_of
 
 logger = structlog.get_logger()
-
-
-class MethodGate:
-    """Blocks playbooks that the configured method would destroy."""
-
-    def __init__(self, holds: Holds, method: str, playbooks: Playbooks) -> None:
-        self._holds = holds
-        self._method = method
-        self._playbooks = playbooks
-        self._logged: set[str] = set()
-
-    def blocks(self, playbook: str) -> bool:
-        """Return whether the next batch must wait for another method or another content."""
-        reason = misfit(self._playbooks.latest(playbook), self._holds, self._method)
-        if reason is None:
-            self._logged.discard(playbook)
-        elif playbook not in self._logged:
-            self._logged.add(playbook)
-            logger.error("method_misfit", playbook=playbook, reason=reason)
-        return reason is not None
 
 
 class SpendGate:
@@ -88,6 +68,7 @@ class SpendGate:
             self._paused[playbook] = pause
             if known is None:
                 logger.warning("paused", playbook=playbook, reason=pause.reason, until_ms=pause.until_ms)
+            self._log_waiting_flushes(state, playbook, pause)
         elif known is not None:
             logger.info("resumed", playbook=playbook)
         return pause is not None
@@ -100,16 +81,13 @@ class SpendGate:
         playbook = playbook_of(line)
         return {playbook, *self._branches.get(playbook, ())} - {line}
 
-    def log_waiting_flushes(self, state: PartitionState) -> None:
+    @staticmethod
+    def _log_waiting_flushes(state: PartitionState, playbook: str, pause: Pause) -> None:
         """Log each flush of a paused playbook once: it waits, for it overrides no cap."""
         for offset in state.flushes.keys() - state.logged_flushes:
-            flush = state.flushes[offset]
-            pause = self._paused.get(flush.playbook)
-            if pause is not None:
+            if state.flushes[offset].playbook == playbook:
                 state.logged_flushes.add(offset)
-                logger.warning(
-                    "flush_waits", playbook=flush.playbook, reason=pause.reason, until_ms=pause.until_ms
-                )
+                logger.warning("flush_waits", playbook=playbook, reason=pause.reason, until_ms=pause.until_ms)
 
 
 class TenantGate:
@@ -150,10 +128,12 @@ class Gates:
     def __init__(
         self, policy: SpendPolicy, tenants: Tenants, rules: BatchRules, playbooks: Playbooks, clock: Clock
     ) -> None:
-        self.method = MethodGate(configured_method(rules.settings).HOLDS, rules.settings.method, playbooks)
         self.spend = SpendGate(policy, playbooks, clock)
         self.tenant = TenantGate(tenants, clock)
         self._rules = rules
+        self._playbooks = playbooks
+        self._holds = configured_method(rules.settings).HOLDS
+        self._misfits: set[str] = set()
 
     def may_go(self, state: PartitionState, line: str) -> bool:
         """Return whether a line may have another batch now."""
@@ -168,7 +148,17 @@ class Gates:
         """Return whether a line's next batch, which is due, must wait for something else than batches in flight."""
         return (
             state.is_forking(line)
-            or self.method.blocks(line)
+            or self._is_misfit(line)
             or self.spend.blocks(state, line, partial(self._rules.batch_size, state))
             or self.tenant.blocks(line)
         )
+
+    def _is_misfit(self, line: str) -> bool:
+        """Return whether the configured method would destroy what a line holds."""
+        reason = misfit(self._playbooks.latest(line), self._holds, self._rules.settings.method)
+        if reason is None:
+            self._misfits.discard(line)
+        elif line not in self._misfits:
+            self._misfits.add(line)
+            logger.error("method_misfit", playbook=line, reason=reason)
+        return reason is not None

@@ -1,14 +1,16 @@
 """Batches that no window makes: consolidations, branches, and reflections that are asked about again."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 from combee.core.batching import plan
-from combee.core.batching.window import Close
+from combee.core.batching.window import Close, Waiting
 from combee.core.commands import consolidation
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters, has_grown
-from combee.ports import Clock, Log
-from combee.shuffle.again import read_again
+from combee.ports import Clock, Log, TopicPartition
 from combee.shuffle.cutting import Cutter, base_of
 from combee.shuffle.gates import Gates
 from combee.shuffle.neighbours import NOTHING, Neighbours
@@ -16,39 +18,30 @@ from combee.shuffle.partition import PartitionState
 from combee.shuffle.rules import BatchRules
 from combee.worker.provenance import Provenance
 from combee.worker.views import Playbooks
+from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.plan import Branch, BranchSettings
+from combee_schemas.playbook import Asked
 
 ASKED_TOKENS = 32_000
 """Of entries that one consolidation asks about, where no bound is set."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     """Cuts what commands and versions ask for.
 
     Everything that decides is in the log: who takes a partition over decides the same, and nothing twice.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        clock: Clock,
-        rules: BatchRules,
-        gates: Gates,
-        cutter: Cutter,
-        playbooks: Playbooks,
-        neighbours: Neighbours,
-        *,
-        provenance: Provenance,
-    ) -> None:
-        self._log = log
-        self._clock = clock
-        self._rules = rules
-        self._gates = gates
-        self._cutter = cutter
-        self._playbooks = playbooks
-        self._neighbours = neighbours
-        self._provenance = provenance
+    log: Log
+    clock: Clock
+    rules: BatchRules
+    gates: Gates
+    cutter: Cutter
+    playbooks: Playbooks
+    neighbours: Neighbours
+    provenance: Provenance
 
     async def cut(self, state: PartitionState) -> None:
         """Cut every batch that is asked for and may go; the others wait for their turn."""
@@ -63,7 +56,7 @@ class Orders:
 
     async def _consolidate_grown(self, state: PartitionState, line: str) -> None:
         """Cut a batch that nobody asked for, if the playbook has grown so far; then look again when it changes."""
-        base, rules = self._playbooks.latest(line), self._rules
+        base, rules = self.playbooks.latest(line), self.rules
         is_due = not _has_in_flight(state, line, "consolidate") and has_grown(
             base, rules.settings.consolidate_above, rules.planned.playbook_tokens
         )
@@ -73,24 +66,24 @@ class Orders:
     async def _consolidate(self, state: PartitionState, command: Command, *, automatic: bool = False) -> bool:
         """Cut a batch without reflections; return whether it is over, or else waits for its turn."""
         line = command.playbook
-        base = self._playbooks.latest(line)
+        base = self.playbooks.latest(line)
         if self._is_done(state, line, command) or not base.entries or base.holds != "entries":
             return True
-        if not self._gates.may_go(state, line):
+        if not self.gates.may_go(state, line):
             return False
         entries = probation.shown(base).entries
-        neighbours = NOTHING if command.clusters is not None else self._neighbours.of(line, entries)
+        neighbours = NOTHING if command.clusters is not None else self.neighbours.of(line, entries)
         if neighbours is None:
             return False
         asked = command.clusters
         if asked is None:
-            budget = self._rules.settings.aggregate_tokens or ASKED_TOKENS
+            budget = self.rules.settings.aggregate_tokens or ASKED_TOKENS
             asked = clusters(entries, budget, neighbours.pairs)
         batch = plan.plan_consolidation(
             line,
             state.manifests.sequences.get(line, 0) + 1,
             asked,
-            settings=self._rules.settings_of(state.branches.get(line)),
+            settings=self.rules.settings_of(state.branches.get(line)),
             base=base_of(base),
             command_id=command.command_id,
             automatic=automatic,
@@ -98,33 +91,33 @@ class Orders:
             usage=neighbours.usage,
             through_offset=state.through(line),
             waiting=len(state.windows.get(line, ())),
-            closed_at_ms=self._clock.now_ms(),
+            closed_at_ms=self.clock.now_ms(),
         )
         # First: the offsets written with the manifest say that it is over.
         state.settle_order(command)
-        await self._cutter.cut(state, batch)
+        await self.cutter.cut(state, batch)
         return True
 
     async def _ask_again(self, state: PartitionState, line: str) -> None:
         """Cut a batch of reflections that a version wants to be asked about again; the rest waits for its version."""
-        wanted = self._playbooks.latest(line).again
+        wanted = self.playbooks.latest(line).again
         if not wanted or _has_in_flight(state, line, "revoke"):
             state.again.discard(line)
-        elif self._gates.may_go(state, line):
+        elif self.gates.may_go(state, line):
             is_known = partial(state.manifests.knows, line)
-            taken = await read_again(self._log, state.number, wanted, is_known, self._provenance)
+            taken = await _read_again(self.log, state.number, wanted, is_known, self.provenance)
             state.again.discard(line)
             if taken:
-                bodies = await self._cutter.bodies(state, taken)
+                bodies = await self.cutter.bodies(state, taken)
                 close = Close(count=len(taken), reason="revoke")
-                await self._cutter.cut(state, self._cutter.planned(state, line, close, taken, bodies), bodies)
+                await self.cutter.cut(state, self.cutter.planned(state, line, close, taken, bodies), bodies)
 
     async def _fork(self, state: PartitionState, command: Command) -> bool:
         """Begin a branch between two batches of its playbook; return whether it is over, or else waits for that.
 
         Then every reflection of the playbook is in the version that the branch begins with, or in its window.
         """
-        line, playbook = command.line, self._playbooks.latest(command.playbook)
+        line, playbook = command.line, self.playbooks.latest(command.playbook)
         is_there = playbook.version > 0 and playbook.origin != "delete"
         if self._is_done(state, line, command) or line in state.branches or not is_there:
             return True
@@ -140,24 +133,58 @@ class Orders:
             line,
             state.manifests.sequences.get(line, 0) + 1,
             branch,
-            settings=self._rules.settings_of(branch),
-            base=base_of(self._playbooks.latest(line)),
+            settings=self.rules.settings_of(branch),
+            base=base_of(self.playbooks.latest(line)),
             command_id=command.command_id,
             through_offset=state.through(playbook.name),
-            closed_at_ms=self._clock.now_ms(),
+            closed_at_ms=self.clock.now_ms(),
         )
         # First: the offsets written with the manifest say that it is over, and that its window waits.
         state.settle_order(command)
         state.fork(line, branch)
-        await self._cutter.cut(state, batch)
+        await self.cutter.cut(state, batch)
         return True
 
     def _is_done(self, state: PartitionState, line: str, command: Command) -> bool:
         """Return whether a command has had its batch."""
         executed = (line, command.command_id) in state.manifests.executed
-        return executed or command.command_id in self._playbooks.latest(line).commands
+        return executed or command.command_id in self.playbooks.latest(line).commands
 
 
 def _has_in_flight(state: PartitionState, line: str, reason: str) -> bool:
     in_flight = state.manifests.in_flight.get(line, {}).values()
     return any(batch.batch.plan.reason == reason for batch in in_flight)
+
+
+async def _read_again(
+    log: Log,
+    partition: int,
+    wanted: Sequence[Asked],
+    is_known: Callable[[str, int], bool],
+    provenance: Provenance,
+) -> list[Waiting]:
+    """Return those that make the next batch, each as its next attempt; expired ones are none.
+
+    ``is_known``: whether an attempt of an id is in a batch already, as after a rollback to before that batch.
+    """
+    source = TopicPartition(topic=topics.REFLECTIONS.name, partition=partition)
+    first = (await log.beginnings(source.topic))[partition]
+    retained = sorted({asked.offset for asked in wanted if asked.offset >= first})
+    places = sorted({asked.manifest_offset for asked in wanted})
+    manifests = await log.read_at(TopicPartition(topic=topics.BATCHES.name, partition=partition), places)
+    members = {
+        member.offset: member
+        for _, record in sorted(manifests.items())
+        if (batch := topics.BATCHES.read_or_none(record)) is not None
+        for member in batch.members
+    }
+    waiting: list[Waiting] = []
+    for offset, record in sorted((await log.read_at(source, retained)).items()):
+        if offset in members:
+            member = members[offset]
+            later = count(member.attempt + 1)
+            attempt = next(attempt for attempt in later if not is_known(member.reflection_id, attempt))
+            member = member.model_copy(update={"attempt": attempt})
+            body = provenance.reflection(record, again=True)
+            waiting.append(Waiting(member=member, size=len(record.value or b""), seen_at=0.0, body=body))
+    return waiting[: plan.go_together([item.size for item in waiting])]

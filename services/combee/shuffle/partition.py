@@ -10,15 +10,14 @@ from combee.ports import Outgoing, PoisonError, Record, Transactor
 from combee.shuffle.manifests import Manifests
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
-from combee_schemas.batch import Member
 from combee_schemas.command import Command
 from combee_schemas.plan import Branch
-from combee_schemas.reflection import Reflection
-from combee_schemas.trace_context import TraceContext
 
 GROUP = "shuffle"
 REFLECTIONS = topics.REFLECTIONS.name
 COMMANDS = topics.COMMANDS.name
+RECHECK_S = 1.0
+"""Seconds between checks whether a gate has opened or a batch is overdue: no event says so."""
 WINDOW_KEPT = 100
 """Reflections of one playbook kept in memory, or a whole batch; of the others only their offsets."""
 LETTERS_AT_ONCE = 500
@@ -58,13 +57,13 @@ class PartitionState:
     """Dead letters that go out with the next transaction."""
     outbox_bytes: int = 0
     body_bytes: int = 0
-    looked_at: float = 0.0
-    """Monotonic seconds of the last look at what nothing tells."""
+    rechecked_at: float = 0.0
+    """Monotonic seconds of the last check of gates and overdue batches."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     changed: set[str] = field(default_factory=set)
     """Lines of which something changed that may make a batch of their window."""
     held: set[str] = field(default_factory=set)
-    """Lines with a batch that a gate holds back: nothing says when it opens."""
+    """Lines with a batch that a gate holds back: no event says when it opens."""
     _oldest: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
     """By line, the offset of the first reflection that waits."""
     _due_by_offset: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
@@ -92,6 +91,16 @@ class PartitionState:
     def window(self, playbook: str) -> Window:
         """Return a playbook's window."""
         return self.windows.setdefault(playbook, Window())
+
+    def recheck(self, now: float) -> float:
+        """Return the seconds since the last check if another one is due, which looks at held lines, too; else 0."""
+        passed = now - self.rechecked_at
+        if passed < RECHECK_S:
+            return 0.0
+        self.rechecked_at = now
+        self.changed |= self.held
+        self.held.clear()
+        return passed
 
     def note(self, line: str) -> None:
         """Take note that a line's window has changed."""
@@ -130,10 +139,7 @@ class PartitionState:
         held = {source: offsets[:] for source, offsets in waits.held.items()}
         window = self.windows[line] = Window(beyond=waits.beyond[:], held=held)
         for item in waits.waiting:
-            keep = item.body is not None and self.body_bytes + item.size <= self.memory_bytes
-            self.body_bytes += item.size if keep else 0
-            window.add(item if keep else replace(item, body=None))
-            self._waiting.add((line, item.member.reflection_id))
+            self._add(line, window, item)
         self.note(line)
 
     def is_forking(self, line: str) -> bool:
@@ -143,7 +149,7 @@ class PartitionState:
 
     def end_branches(self) -> None:
         """Drop what waits for branches that were deleted."""
-        for line in self.ended & self.branches.keys() - self.manifests.forks().keys():
+        for line in self.ended and self.ended & self.branches.keys() - self.manifests.forks().keys():
             del self.branches[line]
             self.release(line, self.windows.pop(line, EMPTY).waiting)
         self.ended.clear()
@@ -151,22 +157,18 @@ class PartitionState:
     def wait(
         self,
         line: str,
-        reflection: Reflection,
-        member: Member,
-        size: int,
-        now: float,
+        item: Waiting,
         *,
-        batch_size: int = WINDOW_KEPT,
-        source: str = "",
+        batch_size: int,
         share: Share | None = None,
         again: bool = False,
-        context: TraceContext | None = None,
     ) -> None:
         """Put a reflection into a line's window, or note it as a repeat; if the window is full, note its offset only.
 
-        ``again``: it was noted so before, and now there is room. With a ``share``, what its ``source`` has in the
-        window beyond that is held over.
+        ``again``: it was noted so before, and now there is room. With a ``share``, what its source has in the window
+        beyond that is held over.
         """
+        member = item.member
         if self.manifests.covers(line, member.offset):
             return
         window = self.window(line)
@@ -178,17 +180,20 @@ class PartitionState:
         if self._is_repeat(line, member.reflection_id, member.attempt):
             window.add_repeat(member)
             return
-        self._waiting.add((line, member.reflection_id))
-        keep = self.body_bytes + size <= self.memory_bytes
-        self.body_bytes += size if keep else 0
-        body = reflection if keep else None
-        window.add(Waiting(member=member, size=size, seen_at=now, body=body, source=source, context=context))
+        self._add(line, window, item)
         if share is not None:
             self._let_go(line, window.hold_over(share))
         if len(window.waiting) == 1:
             self.note(line)
         else:
             self.changed.add(line)
+
+    def _add(self, line: str, window: Window, item: Waiting) -> None:
+        """Put a reflection into a window, without its body where that has no room in memory."""
+        keep = item.body is not None and self.body_bytes + item.size <= self.memory_bytes
+        self.body_bytes += item.size if keep else 0
+        window.add(item if keep else replace(item, body=None))
+        self._waiting.add((line, item.member.reflection_id))
 
     def _is_repeat(self, line: str, reflection_id: str, attempt: int) -> bool:
         branch = self.branches.get(line)
@@ -224,10 +229,6 @@ class PartitionState:
         """Return the offset up to which every reflection of a playbook is in a batch once its window is cut."""
         oldest = self.window(playbook).oldest
         return self.seen[REFLECTIONS] if oldest is None else oldest - 1
-
-    def order_flush(self, record: Record, command: Command) -> None:
-        """Remember a flush until everything it names is in a batch."""
-        self.flushes[record.offset] = command
 
     def order_batch(self, record: Record, command: Command) -> None:
         """Remember a command until it has its batch.

@@ -1,9 +1,13 @@
-"""What batches of a line are like: how many reflections make one, and which settings its manifest says."""
+"""What batches of a line are like: when a window closes, how many reflections make one, which settings it has."""
 
-from combee.core.batching.window import Share, WindowPolicy
+import math
+
+from combee.core.batching.limits import SPAN
+from combee.core.batching.window import Close, Share, Window, WindowPolicy, due
+from combee.ports import Clock
 from combee.settings.batch import BatchSettings
 from combee.settings.methods import plan_settings
-from combee.shuffle.partition import PartitionState
+from combee.shuffle.partition import REFLECTIONS, PartitionState
 from combee.worker.views import Playbooks, View
 from combee_schemas.control import BatchSize
 from combee_schemas.plan import Branch, PlanSettings
@@ -13,9 +17,16 @@ class BatchRules:
     """The settings, the controller's decisions, and what a branch has of its own, taken together."""
 
     def __init__(
-        self, settings: BatchSettings, *, budget_tokens: int, playbooks: Playbooks, sizes: View[BatchSize]
+        self,
+        clock: Clock,
+        settings: BatchSettings,
+        *,
+        budget_tokens: int,
+        playbooks: Playbooks,
+        sizes: View[BatchSize],
     ) -> None:
         self.settings = settings
+        self._clock = clock
         self.planned = plan_settings(settings, budget_tokens)
         """What manifests of playbooks say of their settings; branches may have others."""
         self._playbooks = playbooks
@@ -36,12 +47,27 @@ class BatchRules:
         decided = self._sizes.get(line)
         return decided.batch_size if decided else self.settings.batch_size
 
-    def window_policy(self, state: PartitionState, line: str) -> WindowPolicy:
-        """Return when a line's window is due."""
-        return WindowPolicy(
+    def close(self, state: PartitionState, line: str, window: Window) -> Close | None:
+        """Return the batch that a line's window should close with now; None: it stays open."""
+        policy = WindowPolicy(
             batch_size=self.batch_size(state, line),
             max_wait_s=self.settings.max_wait_s,
         )
+        return due(window, policy, now=self._clock.monotonic(), newest_offset=state.seen[REFLECTIONS])
+
+    def lines_to_look_at(self, state: PartitionState) -> list[str]:
+        """Return the lines that have changed or whose first reflection is old, the oldest first."""
+        return state.take_changed(
+            seen_by=self._clock.monotonic() - self.settings.max_wait_s,
+            before=state.seen[REFLECTIONS] - SPAN,
+        )
+
+    def due_in(self, state: PartitionState) -> float:
+        """Return in how many seconds a window may be due by time alone."""
+        since = state.waiting_since
+        if since is None:
+            return math.inf
+        return max(0.0, since + self.settings.max_wait_s - self._clock.monotonic())
 
     def share(self, state: PartitionState, line: str) -> Share | None:
         """Return how much of a batch one source may fill; None: all of it."""

@@ -3,17 +3,28 @@
 A delivery by the stream processor says only that records exist. The log decides what comes next: if a record does
 not follow the last one, the shuffler reads the gap itself. So a lost, repeated or reordered delivery neither loses
 nor repeats a reflection.
+
+The path of a record to its batch:
+
+1. ``deliver`` notes it; ``turn`` takes what was delivered, or read, in the order of the log (``_work_in``).
+2. ``_take`` reads it. A reflection waits in the window of each line that learns from it (``PartitionState.wait``); a
+   command is remembered there until it is carried out.
+3. ``Closer`` closes each window that is due (``BatchRules``) and that nothing holds back (``Gates``); ``Orders`` has
+   the batches that no window makes.
+4. ``Cutter`` plans the batch (``core/batching/plan.py``) and writes manifest, groups and offsets in one transaction.
+   ``Overdue`` writes the groups again if no version comes of them.
 """
 
 import asyncio
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from combee.core.batching.limits import SHUFFLE_LIMITS, ShuffleLimits
+from combee.core.batching.window import Waiting
 from combee.core.formats.intake import nothing_said
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.sources import counted_name
@@ -139,24 +150,30 @@ class Shuffler:
         self._provenance = provenance or Provenance()
         self._tracing = tracing
         self._rules = rules = BatchRules(
-            settings, budget_tokens=budget_tokens, playbooks=self.playbooks, sizes=self.sizes
+            clock, settings, budget_tokens=budget_tokens, playbooks=self.playbooks, sizes=self.sizes
         )
         self._gates = gates = Gates(spending, self._tenants, rules, self.playbooks, clock)
         self._cutter = cutter = Cutter(
-            log, clock, rules, gates, self.playbooks, provenance=self._provenance, tracing=tracing
+            log=log,
+            clock=clock,
+            rules=rules,
+            gates=gates,
+            playbooks=self.playbooks,
+            provenance=self._provenance,
+            tracing=tracing,
         )
-        orders = Orders(
-            log,
-            clock,
-            rules,
-            gates,
-            cutter,
-            self.playbooks,
-            self.neighbours,
+        self._orders = Orders(
+            log=log,
+            clock=clock,
+            rules=rules,
+            gates=gates,
+            cutter=cutter,
+            playbooks=self.playbooks,
+            neighbours=self.neighbours,
             provenance=self._provenance,
         )
         self._overdue = Overdue(clock, settings, cutter, limits.retries)
-        self._closer = Closer(clock, rules, gates, cutter, orders, self._overdue)
+        self._closer = Closer(rules, gates, cutter)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
@@ -236,7 +253,7 @@ class Shuffler:
 
     def due_in(self) -> float:
         """Return in how many seconds a turn is due though nothing is delivered or published."""
-        return min(map(self._closer.due_in, self._states.values()), default=math.inf)
+        return min(map(self._rules.due_in, self._states.values()), default=math.inf)
 
     async def turn(self) -> None:
         """Restore what is not loaded, read what was missed, close what is due; for every partition.
@@ -283,12 +300,12 @@ class Shuffler:
             for names in (state.grown, state.again):
                 names &= {name for name in names if await self._partition(name) == number}
             # First: a command waits for the end of a batch, and the next one must not take its turn.
-            await self._close_due(state)
+            await self._cut_due(state)
             await self._work_in_all(state, news)
             for topic, newest in list(news.newest.items()):
                 if newest > state.seen[topic]:
                     await self._catch_up(state, topic)
-            await self._close_due(state)
+            await self._cut_due(state)
 
     async def _restore(self, number: int, news: _News) -> None:
         appeared = self._appeared = set[str]()
@@ -302,10 +319,19 @@ class Shuffler:
             loaded.manifests.published(playbook.name, playbook.batch_sequence)
             self._look_at(loaded, playbook)
 
-    async def _close_due(self, state: PartitionState) -> None:
-        lines = await self._closer.close_due(state)
-        while await self._refill(state, lines):
+    async def _cut_due(self, state: PartitionState) -> None:
+        """Cut every batch that is due; emit again what is overdue; commit what only needs committing."""
+        is_refilled = True
+        while is_refilled:
+            if passed := state.recheck(self._clock.monotonic()):
+                await self._overdue.look_after(state, passed)
+            state.settle_flushes()
+            state.end_branches()
+            await self._orders.cut(state)
             lines = await self._closer.close_due(state)
+            state.settle_flushes()
+            await self._cutter.commit(state)
+            is_refilled = await self._refill(state, lines)
 
     async def _work_in_all(self, state: PartitionState, news: _News) -> None:
         """Work in what was delivered, as far as each record follows the one before; the log has the others."""
@@ -349,7 +375,7 @@ class Shuffler:
             seen={topic: offset - 1 for topic, offset in committed.items()},
             committed=committed,
             memory_bytes=self._limits.window_memory_bytes,
-            looked_at=self._clock.monotonic(),
+            rechecked_at=self._clock.monotonic(),
             branches={p.name: p.branch for p in mine if p.branch is not None} | manifests.forks(),
         )
         for snapshot in mine:
@@ -415,7 +441,7 @@ class Shuffler:
                 elif command.kind == "flush":
                     last = (await self._log.ends(REFLECTIONS))[state.number] - 1
                     through = {"through_offset": min(command.through_offset, last)}
-                    state.order_flush(record, command.model_copy(update=through))
+                    state.flushes[record.offset] = command.model_copy(update=through)
                     # What it names may not have been delivered yet: batches are cut from all of it, not from a part.
                     await self._catch_up(state, REFLECTIONS)
             else:
@@ -448,19 +474,23 @@ class Shuffler:
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
         if lack := nothing_said(reflection):
             raise PoisonError(lack)
+        item = Waiting(
+            member=member,
+            size=len(record.value or b""),
+            seen_at=self._clock.monotonic(),
+            body=reflection,
+            context=self._tracing.context_of(record),
+        )
         lines = state.lines(reflection.playbook)
         for line in lines if again is None else [again]:
             if failed_on in {None, line}:
                 share = self._rules.share(state, line)
+                if share:
+                    item = replace(item, source=counted_name(reflection.source, self._settings.sources))
                 state.wait(
                     line,
-                    reflection,
-                    member,
-                    len(record.value or b""),
-                    self._clock.monotonic(),
+                    item,
                     batch_size=self._rules.batch_size(state, line),
-                    source=counted_name(reflection.source, self._settings.sources) if share else "",
                     share=share,
                     again=again is not None,
-                    context=self._tracing.context_of(record),
                 )

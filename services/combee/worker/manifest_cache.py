@@ -66,12 +66,8 @@ class ManifestCache:
 
     async def place_of(self, record: Planned) -> Place:
         """Return where a record says that its manifest stands."""
-        return await self.place(record.plan.playbook, record.manifest_offset)
-
-    async def place(self, playbook: str, offset: int) -> Place:
-        """Return the place of a playbook's manifest."""
-        source = await partition_of(self._log, topics.BATCHES, playbook)
-        return source.partition, offset
+        source = await partition_of(self._log, topics.BATCHES, record.plan.playbook)
+        return source.partition, record.manifest_offset
 
     def has_come(self, place: Place) -> bool:
         """Return whether a manifest is there by now, if it will ever be."""

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from combee.core.flags import flags
 from combee.core.methods import ace, gepa
 from combee.core.playbook.cleaning import clean_command, clean_operations
+from combee.core.playbook.executing import after_command
 from combee.core.playbook.operations import normalise, read_operations
 from combee.core.playbook.sections import section_key
-from combee.core.playbook.versions import after_command
 from combee.core.replaying.selection import Selection
 from combee.core.similarity.lessons import same_lesson
 from combee.core.text import MOST_MARKS, clean, clean_line, comparable, comparable_spans

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from combee.core import identity
-from combee.core.playbook import evidence
+from combee.core.playbook import executing
 from combee.core.playbook import versions as versions_module
 from combee.evidence import with_evidence
 from combee.ports import FencedError, Outgoing
@@ -182,7 +182,7 @@ async def test_a_bug_of_ours_ends_the_publisher_and_no_record_is_blamed_for_it(
             return begun(current, message, *args, **options)
         raise ValueError("a bug of ours")
 
-    monkeypatch.setattr(versions_module, at, broken)
+    monkeypatch.setattr(versions_module if sent else executing, at, broken)
     async with deployment.running(["publish"]):
         messages: list[Update | Command] = [update(number, add("a")) for number in sent]
         await deployment.log.produce(*map(outgoing, messages or [command("i", "import")]))
@@ -445,7 +445,7 @@ async def test_counts_after_a_revocation_are_those_of_a_playbook_that_forgets_no
 ) -> None:
     found = []
     for kept in (10**9, 2):
-        monkeypatch.setattr(evidence, "EVIDENCE_KEPT", kept)
+        monkeypatch.setattr(versions_module, "EVIDENCE_KEPT", kept)
         found.append(await published_and_revoked(seed))
     assert found[0] == found[1]
 

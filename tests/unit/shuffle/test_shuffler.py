@@ -23,7 +23,7 @@ from combee.ports import (
     Transactor,
     TransientError,
 )
-from combee.shuffle import closing, shuffler
+from combee.shuffle import rules, shuffler
 from combee.shuffle.partition import LETTER_BYTES, LETTERS_AT_ONCE
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
@@ -313,7 +313,7 @@ async def test_a_turn_looks_only_at_windows_that_changed_or_have_waited(
         looked.append(window)
         return window_due(window, *given, **named)
 
-    monkeypatch.setattr(closing, "due", due)
+    monkeypatch.setattr(rules, "due", due)
     async with shuffling(log, clock, max_wait_s=30) as rig:
         await publish(log, *(reflection(0, f"p/{n}") for n in range(100)))
         await rig.step()

@@ -92,16 +92,8 @@ def opened(
         update={"gate": judges, "decided_through": version, "moved_at_ms": now_ms}
     )
     reason = "the gate was turned on: agents go on reading what they read" if version else "a new playbook"
-    decision = Decision(
-        playbook=name,
-        decided="opened",
-        before=version,
-        version=version,
-        judges=judges,
-        reason=reason,
-        decided_at_ms=now_ms,
-    )
-    return Gate(production=production), decision
+    gate = Gate(production=production)
+    return gate, _decision(gate, "opened", version=version, reason=reason, decided_at_ms=now_ms)
 
 
 def with_judges(gate: Gate, judges: Judges) -> Gate:

@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import get_args
 
+from combee.core.gate.judges import JUDGES
 from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.digests import digest
 from combee_schemas.gate import Judge
 
 Judges = tuple[Judge, ...]
-JUDGES: Judges = get_args(Judge)
 OFF = "off"
 
 

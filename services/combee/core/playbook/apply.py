@@ -3,20 +3,24 @@
 Pure, so that history replayed gives the same snapshots.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from combee.core.playbook import components, entries, probation
-from combee.core.playbook.draft import Draft
+from combee.core.playbook.draft import NO_IDS, Draft
+from combee.core.playbook.operations import union
 from combee.core.playbook.rejections import admitted
-from combee.core.playbook.screening import Screen, with_sources
-from combee.core.sources import names_of
+from combee.core.playbook.screening import OPEN, Screen, barred_sources, with_sources
+from combee.core.sources import counted_name, names_of
 from combee_schemas.base import Holds
-from combee_schemas.plan import PlanSettings, Probation
+from combee_schemas.plan import Plan, Probation
 from combee_schemas.playbook import Entry, EntryState, Playbook
-from combee_schemas.scan import Echo, Known, Operation, Seen
+from combee_schemas.scan import NodeResult, Operation, Update
 
 Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 """The draft with its changes, and the sections and entries of the next version."""
+NO_BUDGET = 10**9
+"""Tokens that no playbook has: entries that were evicted are taken from the version's changes instead."""
 
 
 def holds_after(base: Playbook, holds: Holds) -> Holds:
@@ -36,67 +40,113 @@ def misfit(playbook: Playbook, holds: Holds, method: str) -> str | None:
     )
 
 
-def applied(
-    base: Playbook,
-    operations: Sequence[Operation],
-    seen: Iterable[Seen],
-    *,
-    holds: Holds,
-    budget_tokens: int,
-    revoked: Sequence[str] = (),
-    echoes: Iterable[Echo] = (),
-    known: Iterable[Known] = (),
-    policy: Probation | None = None,
-    settings: PlanSettings | None = None,
-) -> Changed:
-    """Apply operations made for a playbook that ``holds`` this; on another kind they are dropped, and recorded.
+def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
+    """Return the reflections that never count: those that were revoked, and of a batch those of a revoked source."""
+    sources = barred_sources(playbook)
+    later = (
+        seen.reflection_id
+        for seen in update.result.seen
+        if counted_name(seen.source, update.plan.settings.sources) in sources
+    )
+    return union(playbook.revoked, later) if sources else playbook.revoked
 
-    ``policy`` is that of a batch's plan; None: a person's change, which is active at once. ``settings`` are the
-    plan's, None: a person's change, of which everything counts. Components are never on probation.
+
+def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: int) -> Changed:
+    """Apply what a person does: all of it counts, and is active at once."""
+    result = NodeResult(status="ok", operations=tuple(operations))
+    draft = _drafted(base, result, OPEN, base.holds, base.revoked, budget_tokens=budget_tokens)
+    return _finished(base, draft, base.holds, budget_tokens)
+
+
+def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
+    """Apply the operations of a batch; those made for another kind of playbook are dropped, and recorded."""
+    settings, policy = update.plan.settings, _policy(update.plan)
+    kind, gone = holds_after(base, settings.holds), barred(base, update)
+    screen = _screen(base, update, kind, gone)
+    draft = _batch_drafted(base, update, screen, kind, gone, budget_tokens=budget_tokens)
+    names = names_of(update.result.seen, settings.sources)
+    if kind == "entries" and policy is not None:
+        _review(base, draft, names, policy, screen)
+    for entry in with_sources(draft.entries.values(), names, draft.support.by_entry()):
+        draft.put(entry)
+    for operation in update.result.operations if kind != settings.holds else ():
+        text = f"{operation.kind}: made for {settings.holds}, and the playbook holds {kind}"
+        draft.note("dropped", "", text)
+    return _finished(base, draft, kind, budget_tokens)
+
+
+def drafted(
+    base: Playbook,
+    update: Update,
+    kind: Holds,
+    gone: Sequence[str],
+    *,
+    budget_tokens: int = NO_BUDGET,
+    ids: Mapping[str, str] = NO_IDS,
+    free_from: int = 0,
+) -> Draft:
+    """Return what a batch makes of a version without ``gone`` reflections, before probation and evictions.
+
+    ``kind`` is what the playbook holds then. ``ids``: under which ids entries are added, by their content.
+    ``free_from``: the number from which ids were free when the batch was applied first; 0: those of ``base``.
     """
-    seen = tuple(seen)
-    kind = holds_after(base, holds)
-    usable = operations if kind == holds else ()
-    screen = Screen.of(base, seen, settings if kind == "entries" else None, revoked)
-    names = names_of(seen, settings.sources) if settings else {}
-    seen = screen.heard(seen)
-    usable, refused = admitted(base, usable, screen)
+    screen = _screen(base, update, kind, gone)
+    return _batch_drafted(
+        base, update, screen, kind, gone, budget_tokens=budget_tokens, ids=ids, free_from=free_from
+    )
+
+
+def _policy(plan: Plan) -> Probation | None:
+    """Return the probation of a batch; a consolidation brings no reflections, so no entry waits longer for it."""
+    return None if plan.reason == "consolidate" else plan.settings.probation or probation.OFF
+
+
+def _screen(base: Playbook, update: Update, kind: Holds, gone: Sequence[str]) -> Screen:
+    """Return the rules of a batch; components are never on probation, and all that is said of them counts."""
+    return Screen.of(base, update.result.seen, update.plan.settings if kind == "entries" else None, gone)
+
+
+def _batch_drafted(
+    base: Playbook, update: Update, screen: Screen, kind: Holds, gone: Sequence[str], **more: Any
+) -> Draft:
+    policy, result = _policy(update.plan), update.result
+    if kind != update.plan.settings.holds:
+        result = result.model_copy(update={"operations": ()})
+    waits = policy is not None and (screen.proposes or not probation.is_off(policy))
+    return _drafted(base, result, screen, kind, gone, born=probation.PROPOSED if waits else "active", **more)
+
+
+def _drafted(
+    base: Playbook,
+    result: NodeResult,
+    screen: Screen,
+    kind: Holds,
+    gone: Sequence[str],
+    *,
+    budget_tokens: int,
+    born: EntryState = "active",
+    ids: Mapping[str, str] = NO_IDS,
+    free_from: int = 0,
+) -> Draft:
+    usable, refused = admitted(base, result.operations, screen)
+    given: dict[str, Any] = {"revoked": gone, "echoes": result.echoes, "known": result.known, "ids": ids}
+    seen = screen.heard(result.seen)
     if kind == "components":
-        draft = components.apply_operations(
-            base, usable, seen, budget_tokens=budget_tokens, revoked=revoked, echoes=echoes, known=known
-        )
-        _name_sources(draft, names)
-        sections, remaining = components.finish(draft)
+        draft = components.apply_operations(base, usable, seen, budget_tokens=budget_tokens, **given)
     else:
-        waits = policy is not None and (screen.proposes or not probation.is_off(policy))
-        born: EntryState = probation.PROPOSED if waits else "active"
+        person = screen.is_person
         draft = entries.apply_operations(
-            base,
-            usable,
-            seen,
-            revoked=revoked,
-            echoes=echoes,
-            known=known,
-            born=born,
-            by_hand=settings is None,
-            names=screen.names,
+            base, usable, seen, born=born, by_hand=person, names=screen.names, free_from=free_from, **given
         )
-        if policy is not None:
-            _review(base, draft, names, policy, screen)
-        _name_sources(draft, names)
-        sections, remaining = entries.finish(base, draft, budget_tokens)
     for refusal in refused:
         text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
         draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
-    if kind != holds:
-        for operation in operations:
-            draft.note("dropped", "", f"{operation.kind}: made for {holds}, and the playbook holds {kind}")
-    return draft, sections, remaining
+    return draft
 
 
-def _name_sources(draft: Draft, names: Mapping[str, str]) -> None:
-    for entry in with_sources(draft.entries.values(), names, draft.support.by_entry()):
-        draft.put(entry)
+def _finished(base: Playbook, draft: Draft, kind: Holds, budget_tokens: int) -> Changed:
+    finish = components.finish(draft) if kind == "components" else entries.finish(base, draft, budget_tokens)
+    return draft, *finish
 
 
 def _review(

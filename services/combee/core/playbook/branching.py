@@ -15,7 +15,7 @@ def learns(line: Playbook) -> bool:
     return not branch_in(line.name) or line.branch is not None
 
 
-def barred_by(playbook: Playbook, other: Playbook) -> Playbook:
+def with_revocations_of(playbook: Playbook, other: Playbook) -> Playbook:
     """Return a line with what is revoked on another line of its playbook, too.
 
     Both name all of it. Its next version names what is new here, and says by which rules.
@@ -59,6 +59,11 @@ class Adoption:
             remedy = f"let its window close, or flush {line} over HTTP, then adopt its newest version"
             return f"{lacks} {self.forked.name} has learned from: {remedy}"
         return None
+
+    def prepared(self, current: Playbook) -> Playbook:
+        """Return the playbook as it takes the content over: what the branch revoked is revoked, next ids are free."""
+        next_id = max(current.next_id, self.line.next_id)
+        return with_revocations_of(current, self.line).model_copy(update={"next_id": next_id})
 
     def ids(self, current: Playbook, entries: Sequence[Entry], next_id: int) -> dict[str, str]:
         """Return the ids of a branch's entries in the playbook: ids there → ids here, new ones from ``next_id`` on.

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from combee.core.derived import once_per_version
 from combee.core.playbook.operations import union
-from combee.core.playbook.probation import is_active
 from combee.core.similarity.lessons import Index
 from combee_schemas.base import Shown
-from combee_schemas.playbook import RETIRED_KEPT, Entry, Playbook, Retired
+from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Echo, Operation, OperationKind
 
@@ -51,19 +50,6 @@ def _known_by(base: Playbook) -> "_Known":
 def was_shown(entry_id: str, since: int, shown: Shown | None) -> bool:
     """Return whether an agent was shown an entry that is there ``since`` a version; version 0 is an unknown one."""
     return shown is not None and entry_id in shown.entry_ids and not 0 < shown.version < since
-
-
-def retired(before: Playbook, entries: Iterable[Entry]) -> tuple[Retired, ...]:
-    """Return the last entries that left, when ``entries`` are what follows ``before``.
-
-    However they left: removed, merged away, evicted, revoked, rolled back or replaced by an import. What is
-    in the playbook, because a rollback brought it back, say, is not retired; nor is what agents were never shown.
-    """
-    live = {entry.id for entry in entries}
-    earlier = (entry for entry in before.retired if entry.entry_id not in live)
-    left = (entry for entry in before.entries if entry.id not in live and is_active(entry))
-    now = (Retired(entry_id=entry.id, content=entry.content) for entry in left)
-    return (*earlier, *now)[-RETIRED_KEPT:]
 
 
 class _Known:

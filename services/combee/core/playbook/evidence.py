@@ -6,15 +6,11 @@ Of each entry a snapshot keeps the last 20 ids, of what was revoked the rules.
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from combee.core.playbook.apply import applied
+from combee.core.playbook.apply import barred, drafted, holds_after
 from combee.core.playbook.operations import union
-from combee.core.playbook.screening import barred_sources
-from combee.core.sources import counted_name
-from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook, Revocation
+from combee_schemas.playbook import Entry, Playbook, Revocation
 from combee_schemas.scan import Update
 
-NO_BUDGET = 10**9
-"""Tokens that no playbook has: entries that were evicted are taken from the version's changes instead."""
 RESTORED = "to version {version}"
 """What a rollback says of itself as a change."""
 Place = tuple[str, int]
@@ -95,16 +91,8 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     merged = any(change.kind == "merge" for change in version.changes)
     hiding = (entry for entry in version.entries if entry.id in touched and not _has_all(entry))
     if update is not None and any(merged or not _shows_news(entry, known.get(entry.id)) for entry in hiding):
-        draft, _, _ = applied(
-            before,
-            update.result.operations,
-            update.result.seen,
-            holds=update.plan.settings.holds,
-            budget_tokens=NO_BUDGET,
-            revoked=barred(before, update),
-            known=update.result.known,
-            settings=update.plan.settings,
-        )
+        kind = holds_after(before, update.plan.settings.holds)
+        draft = drafted(before, update, kind, barred(before, update))
         # An entry that this version did not change has not got what was refused for size.
         known |= {entry_id: entry for entry_id, entry in draft.entries.items() if entry_id in touched}
     elif version.origin == "reject":
@@ -136,24 +124,6 @@ def rules_for(
     return tuple(Revocation(rule=rule, retained_from=retained_from, version=version) for rule in rules)
 
 
-def naming_news(version: Playbook, before: Collection[str]) -> Playbook:
-    """Return a version that names what it took back itself; ``before``: all that was revoked already."""
-    known = frozenset(before)
-    news = tuple(reflection_id for reflection_id in version.revoked if reflection_id not in known)
-    return version.model_copy(update={"revoked": news})
-
-
-def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
-    """Return the reflections that never count: those that were revoked, and of a batch those of a revoked source."""
-    sources = barred_sources(playbook)
-    later = (
-        seen.reflection_id
-        for seen in update.result.seen
-        if counted_name(seen.source, update.plan.settings.sources) in sources
-    )
-    return union(playbook.revoked, later) if sources else playbook.revoked
-
-
 def resting_on(entries: Iterable[Entry], revoked: Collection[str]) -> list[Entry]:
     """Return the entries that rest on nothing but ``revoked``; what rests on nothing at all is none."""
     left = ((entry, without(entry, revoked)) for entry in entries if entry.evidence)
@@ -180,16 +150,6 @@ def without(entry: Entry, revoked: Collection[str], sources: Collection[str] = (
         "support": supporting,
     }
     return entry.model_copy(update=update)
-
-
-def kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return entries as a snapshot keeps them: with the last ids."""
-    return tuple(
-        entry.model_copy(update={"evidence": entry.evidence[-EVIDENCE_KEPT:]})
-        if len(entry.evidence) > EVIDENCE_KEPT
-        else entry
-        for entry in entries
-    )
 
 
 def _has_all(entry: Entry) -> bool:

@@ -13,19 +13,17 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from combee.core.playbook import components, evidence, probation
-from combee.core.playbook.apply import holds_after
+from combee.core.playbook import evidence, probation
+from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after
 from combee.core.playbook.branching import learns
 from combee.core.playbook.draft import Draft
-from combee.core.playbook.entries import apply_operations, evictions
+from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import Place, here, ids_here
 from combee.core.playbook.rejecting import allowed
-from combee.core.playbook.rejections import admitted
-from combee.core.playbook.screening import Screen, barred_sources, with_sources
+from combee.core.playbook.screening import barred_sources, with_sources
 from combee.core.sources import names_of
-from combee_schemas.base import Holds
 from combee_schemas.plan import PlanSettings
-from combee_schemas.playbook import Asked, Change, Entry, EntryState, Playbook
+from combee_schemas.playbook import Asked, Change, Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Update
 
 ALONE = "all of its evidence is revoked"
@@ -280,20 +278,28 @@ class Recomputation:
             yield entry.model_copy(update={"id": given}) if is_other else entry
 
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
-        gone = frozenset(evidence.barred(self.barred, update))
-        known = evidence.barred(before, update)
+        gone = frozenset(barred(self.barred, update))
+        known = barred(before, update)
         if not self._is_touched(before, update, gone.difference(known)):
             return {entry.id: entry for entry in after.entries}
         if _is_wholly(update, gone) and not _is_wholly(update, frozenset(known)):
             return self.entries
         holds = holds_after(before, update.plan.settings.holds)
-        recorded = _drafted(before, update, holds, known)
+        budget = update.plan.settings.playbook_tokens or NO_BUDGET
+        recorded = drafted(before, update, holds, known, budget_tokens=budget)
         prepared = _Prepared(self, before, update, gone, recorded.placed)
         base = before.model_copy(
             update={"entries": tuple(prepared.entries.values()), "next_id": self.next_id}
         )
-        ids = {**recorded.placed, **prepared.ids}
-        draft = _drafted(base, prepared.update, holds, tuple(gone), ids=ids, free_from=before.next_id)
+        draft = drafted(
+            base,
+            prepared.update,
+            holds,
+            tuple(gone),
+            budget_tokens=budget,
+            ids={**recorded.placed, **prepared.ids},
+            free_from=before.next_id,
+        )
         self.next_id = max(self.next_id, draft.next_id)
         contents = {entry.content: entry.id for entry in draft.entries.values()}
         self._mixed += prepared.mixed(contents)
@@ -509,47 +515,6 @@ class _Prepared:
         }
         self.entries[claim.entry_id] = was.model_copy(update=bare)
         self.known.append(claim)
-
-
-def _drafted(
-    base: Playbook,
-    update: Update,
-    holds: Holds,
-    gone: tuple[str, ...],
-    ids: Mapping[str, str] | None = None,
-    free_from: int = 0,
-) -> Draft:
-    """Return what an update makes of a version, before evictions and probation, which are as they were recorded."""
-    settings, result = update.plan.settings, update.result
-    operations = result.operations if holds == settings.holds else ()
-    if holds == "components":
-        return components.apply_operations(
-            base,
-            operations,
-            result.seen,
-            budget_tokens=settings.playbook_tokens or evidence.NO_BUDGET,
-            revoked=gone,
-            echoes=result.echoes,
-            known=result.known,
-            ids=ids or {},
-        )
-    policy = settings.probation if update.plan.reason != "consolidate" else None
-    screen = Screen.of(base, result.seen, settings, gone)
-    counting, _ = admitted(base, operations, screen)
-    waits = policy is not None and (screen.proposes or not probation.is_off(policy))
-    born: EntryState = probation.PROPOSED if waits else "active"
-    return apply_operations(
-        base,
-        counting,
-        screen.heard(result.seen),
-        revoked=gone,
-        echoes=result.echoes,
-        known=result.known,
-        born=born,
-        ids=ids or {},
-        names=screen.names,
-        free_from=free_from,
-    )
 
 
 def _is_wholly(update: Update, gone: frozenset[str]) -> bool:

@@ -116,12 +116,13 @@ def recent(before: Sequence[float], newest: float | None) -> tuple[float, ...]:
     return (*before, *(() if newest is None else (newest,)))[-RECENT_KEPT:]
 
 
-def lost(current: Playbook, levels: Sequence[LevelAudit]) -> dict[str, Any]:
-    """Return what a playbook says of losses after a batch; one without reflections changes nothing."""
+def recent_shares(current: Playbook, kept: Sequence[float], levels: Sequence[LevelAudit]) -> dict[str, Any]:
+    """Return what a playbook says of its last batches after one more; one without reflections changes nothing."""
+    news: dict[str, Any] = {"retention_recent": recent(current.retention_recent, kept[-1] if kept else None)}
     share = lost_share(levels)
-    if share is None:
-        return {}
-    return {"lost_recent": recent(current.lost_recent, share), "lost_count": levels[-1].lost}
+    if share is not None:
+        news |= {"lost_recent": recent(current.lost_recent, share), "lost_count": levels[-1].lost}
+    return news
 
 
 def is_losing(playbook: Playbook) -> bool:

@@ -1,17 +1,130 @@
-"""What a decision starts from: the partition, what was read, the settings and the time; pure."""
+"""What a decision starts from: the partition, the settings, the time, and what was read for it; pure.
 
+Where something is still to be read, the publisher reads it and asks for the decision again.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
+from combee.core.batching.planned import Manifest
 from combee.core.commands import no_version
+from combee.core.playbook.branching import Adoption
 from combee.core.playbook.recomputing import Recomputed
-from combee.ports import PoisonError
+from combee.ports import PoisonError, Record
 from combee.publish.decide.decision import Rules
-from combee.publish.decide.facts import AllRevoked, Facts, OldVersion, Remainder, Request
 from combee.publish.partition import PartitionState
 from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Update
 
 T = TypeVar("T")
+
+
+# ---- what can be read
+
+
+class Request(Generic[T]):
+    """One thing to be read; ``T`` is what the answer is."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldVersion(Request[Playbook | None]):
+    """A version by its number; None: it is not retained."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllRevoked(Request[tuple[str, ...]]):
+    """All reflections that a version's rules take back; snapshots name a part."""
+
+    name: str
+    number: int
+    version: Playbook = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLeft(Request[Playbook]):
+    """A version whose entries have all of their evidence, but for what is revoked."""
+
+    name: str
+    version: Playbook = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder(Request[Recomputed]):
+    """What is left of a version without what ``barred`` says is revoked, from all that made it."""
+
+    name: str
+    number: int
+    version: Playbook = field(compare=False)
+    barred: Playbook = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptionOf(Request[Adoption]):
+    """What decides whether a version of a branch, ``target``, may be adopted."""
+
+    name: str
+    number: int
+    current: Playbook = field(compare=False)
+    line: Playbook = field(compare=False)
+    target: Playbook = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatesBetween(Request[list[Update]]):
+    """The updates of a line's batches after one, up to another."""
+
+    name: str
+    after: int
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesBetween(Request[Sequence[Playbook]]):
+    """A line's versions between two places in ``history``, each with the entries of these ids alone."""
+
+    name: str
+    start: int
+    end: int
+    entry_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestAt(Request[Manifest | Literal["to come"] | None]):
+    """The manifest at an offset; None: there is none. ``may_come``: one that cannot be seen yet is waited for."""
+
+    partition: int
+    offset: int
+    may_come: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies(Request[Mapping[int, Record]]):
+    """The records of reflections, by offset; those that are not retained are missing."""
+
+    partition: int
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstReflection(Request[int]):
+    """The offset of a partition's oldest retained reflection."""
+
+    partition: int
+
+
+class UnreadError(Exception):
+    """A decision rests on something that has not been read for it."""
+
+    def __init__(self, request: Request[Any]) -> None:
+        super().__init__(f"not read: {request}")
+        self.request = request
+
+
+# ---- what a decision starts from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +134,10 @@ class Basis:
     state: PartitionState
     rules: Rules
     now_ms: int
-    facts: Facts = field(default_factory=Facts)
+    may_wait: bool = True
+    """Whether an update may wait for its manifest."""
+    answers: dict[Request[Any], object] = field(default_factory=dict)
+    """What was read so far."""
 
     def read(self, request: Request[T]) -> T:
         """Return what was read.
@@ -31,7 +147,9 @@ class Basis:
         UnreadError
             If it is still to be read.
         """
-        return self.facts.of(request)
+        if request not in self.answers:
+            raise UnreadError(request)
+        return cast("T", self.answers[request])
 
     def current(self, name: str) -> Playbook:
         """Return the newest version of a line, with all that is revoked on it."""

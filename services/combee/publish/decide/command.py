@@ -1,13 +1,12 @@
 """The next versions of a playbook and its branches from a command; pure."""
 
 from combee.core.commands import check_branch, has_branches
-from combee.core.playbook import versions
-from combee.core.playbook.branching import Adoption, barred_by
+from combee.core.playbook import executing
+from combee.core.playbook.branching import Adoption, with_revocations_of
 from combee.core.playbook.recomputing import Recomputed
 from combee.ports import PoisonError
-from combee.publish.decide.basis import Basis
+from combee.publish.decide.basis import AdoptionOf, Basis
 from combee.publish.decide.decision import Decision
-from combee.publish.decide.facts import AdoptionOf
 from combee.publish.partition import PartitionState
 from combee_schemas.base import playbook_of
 from combee_schemas.command import Command
@@ -38,13 +37,13 @@ def versions_after(basis: Basis, command: Command, offset: int | None = None) ->
 
 def _after(basis: Basis, command: Command, line: str, offset: int | None) -> Playbook:
     # Of a branch that was deleted: what was revoked since stays out when it comes back.
-    playbook = barred_by(basis.current(line), basis.current(playbook_of(line)))
+    playbook = with_revocations_of(basis.current(line), basis.current(playbook_of(line)))
     target = _target(basis, command, playbook)
     adoption = _adoption(basis, command, playbook)
     recomputed = _recomputed(basis, command, playbook, target, adoption)
     if command.kind == "delete":
         playbook = _with_label_commands(basis.state, playbook)
-    return versions.after_command(
+    return executing.after_command(
         playbook,
         command,
         playbook.command_offset if offset is None else offset,
@@ -85,11 +84,11 @@ def _recomputed(
 ) -> Recomputed | None:
     """Return what is left of the version that a command is about, if something is revoked that it may rest on."""
     if command.kind == "revoke":
-        return basis.remainder(playbook, versions.barring(playbook, command))
+        return basis.remainder(playbook, executing.with_revocation(playbook, command))
     if command.kind == "rollback" and target is not None:
         return basis.remainder(target, playbook)
     if adoption is not None:
-        return basis.remainder(adoption.target, versions.adopting(playbook, adoption))
+        return basis.remainder(adoption.target, adoption.prepared(playbook))
     return None
 
 

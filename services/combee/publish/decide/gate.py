@@ -8,17 +8,16 @@ from dataclasses import replace
 from combee.core.gate import gate as gates
 from combee.core.gate.canary import with_canary
 from combee.core.gate.gate import Gate
+from combee.core.gate.judges import JUDGES
 from combee.core.identity import content_id
-from combee.core.playbook import evidence, rejecting, versions
+from combee.core.playbook import executing, rejecting, versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.operations import union
 from combee.core.playbook.versions import empty
 from combee.ports import PoisonError
-from combee.publish.decide.basis import Basis
+from combee.publish.decide.basis import Basis, EntriesBetween, FirstReflection, UpdatesBetween
 from combee.publish.decide.command import versions_after
-from combee.publish.decide.decision import SKIP, Decision, Rules
-from combee.publish.decide.facts import EntriesBetween, FirstReflection, UpdatesBetween
-from combee.publish.partition import PartitionState
+from combee.publish.decide.decision import SKIP, Decision
 from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Playbook, label_key
@@ -48,17 +47,18 @@ def completed(basis: Basis, decision: Decision) -> Decision:
         If it rests on something that is still to be read.
     """
     state, rules = basis.state, basis.rules
-    news = [
-        evidence.naming_news(version, basis.current(version.name).revoked) for version in decision.versions
-    ]
-    newest = {version.name: version for version in news}
-    for name, version in newest.items():
+    newest, written = dict[str, Playbook](), list[Playbook]()
+    for version in decision.versions:
+        name, gate = version.name, state.gate(version.name)
+        has_judges = bool(rules.gates.judges_of(name))
+        newest[name] = versions.naming_news(version, basis.current(name).revoked)
+        marked = newest[name].model_copy(update={"gated": has_judges or gate is not None})
+        written.append(versions.fitted(marked))
         if version.origin == "delete" or name in decision.gates:
             continue
-        gate = state.gate(name)
         if gate is not None:
             decision = decision.with_gate(name, gate)
-        elif rules.gates.judges_of(name):
+        elif has_judges:
             decision = _opened(basis, name, decision)
     judged = {
         name: with_canary(
@@ -70,7 +70,7 @@ def completed(basis: Basis, decision: Decision) -> Decision:
     }
     return replace(
         decision,
-        versions=tuple(_marked(state, versions.fitted(version), rules) for version in news),
+        versions=tuple(written),
         revoked={version.name: version.revoked for version in decision.versions},
         gates=judged,
     )
@@ -92,12 +92,6 @@ def _with_candidate(basis: Basis, gate: Gate, newest: Playbook) -> Gate:
     return gates.with_candidate(gate, newest, production, now_ms=basis.now_ms)
 
 
-def _marked(state: PartitionState, version: Playbook, rules: Rules) -> Playbook:
-    """Return a version that says whether its playbook has a gate."""
-    gated = bool(rules.gates.judges_of(version.name)) or state.gate(version.name) is not None
-    return version if version.gated == gated else version.model_copy(update={"gated": gated})
-
-
 # ---- verdicts
 
 
@@ -109,8 +103,10 @@ def decide_verdict(basis: Basis, verdict: Verdict) -> Decision:
     UnreadError
         If the decision rests on something that is still to be read.
     PoisonError
-        If it claims to be a person's.
+        If it claims to be a person's, or a judge's that there is not.
     """
+    if verdict.judge not in JUDGES:
+        raise PoisonError(f"there is no judge {verdict.judge}")
     if verdict.judge == "approve":
         raise PoisonError("what a person says of a candidate comes as a command, not as a verdict")
     verdict = verdict.model_copy(update={"entry_ids": (), "sources": ()})  # only people reject in part
@@ -134,7 +130,7 @@ def decide_review(basis: Basis, command: Command, offset: int) -> Decision:
     name, gate = command.playbook, basis.state.gate(command.playbook)
     if gate is None:
         raise PoisonError(f"{name} has no gate: there is no candidate to {command.kind}")
-    if versions.is_executed(gate.production, command, offset):
+    if executing.is_executed(gate.production, command, offset):
         return SKIP
     verdict = Verdict(
         playbook=name,
@@ -167,13 +163,13 @@ def decide_promotion(basis: Basis, command: Command, offset: int) -> Decision:
     state = basis.state
     newest = state.current(command.playbook)
     known = state.labels.get(label_key(command.playbook, command.label))
-    if known is not None and versions.is_executed(known, command, offset):
+    if known is not None and executing.is_executed(known, command, offset):
         return SKIP
     if state.playbooks.get(command.playbook) is None:
         raise PoisonError(f"there is no playbook {command.playbook} to label")
     if not command.label or not 1 <= command.version <= newest.version:
         raise PoisonError(f"{command.playbook} has no version {command.version} to label")
-    label = versions.after_promotion(known, command, offset, now_ms=basis.now_ms)
+    label = executing.after_promotion(known, command, offset, now_ms=basis.now_ms)
     gate = state.gate(label.playbook)
     if gate is None or label.label not in {PRODUCTION, CANDIDATE}:
         return Decision(labels=(label,))
@@ -261,7 +257,7 @@ def _without_entries(basis: Basis, gate: Gate, command: Command) -> Playbook:
     updates = _updates(basis, production, candidate)
     start, end = max(0, production.history_offset), candidate.history_offset
     between = basis.read(EntriesBetween(candidate.name, start, end, command.entry_ids))
-    return versions.after_rejection(
+    return executing.after_rejection(
         basis.current(command.playbook),
         command,
         candidate=candidate,

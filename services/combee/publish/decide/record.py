@@ -1,6 +1,6 @@
 """The decision about one record of publish, by what it is; pure."""
 
-from combee.core.playbook.versions import is_executed
+from combee.core.playbook.executing import is_executed
 from combee.publish.decide.basis import Basis
 from combee.publish.decide.command import decide_command
 from combee.publish.decide.decision import SKIP, Decision, Waiting

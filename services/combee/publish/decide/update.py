@@ -1,12 +1,12 @@
 """The next version of a playbook from the update of a batch; pure."""
 
 from combee.core.batching.planned import Manifest, forgery
-from combee.core.playbook import versions
+from combee.core.playbook import executing, versions
+from combee.core.playbook.branching import with_revocations_of
 from combee.ports import PoisonError
-from combee.publish.decide.basis import Basis
+from combee.publish.decide.basis import Basis, Bodies, EvidenceLeft, ManifestAt
 from combee.publish.decide.decision import SKIP, Decision, Lost, Waiting
-from combee.publish.decide.facts import Bodies, EvidenceLeft, HasCome, ManifestAt
-from combee.publish.decide.fork import decide_fork
+from combee_schemas.plan import Branch
 from combee_schemas.scan import Update
 
 
@@ -18,15 +18,15 @@ def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
     UnreadError
         If the decision rests on something that is still to be read.
     PoisonError, InapplicableError
-        If its manifest did not plan it, or it cannot be applied.
+        If its manifest did not plan it, or it cannot be applied: a fork, because there is no such version.
     """
     name, sequence, state = update.plan.playbook, update.plan.sequence, basis.state
     after = sequence - state.current(name).batch_sequence
     if after <= 0:
         return SKIP
-    if not basis.read(HasCome(name, update.manifest_offset)):
+    manifest = basis.read(ManifestAt(state.number, update.manifest_offset, basis.may_wait))
+    if manifest == "to come":
         return "manifest"
-    manifest = basis.read(ManifestAt(name, update.manifest_offset))
     if forged := forgery(update, manifest):
         raise PoisonError(forged)
     if (name, sequence) in state.early:
@@ -39,7 +39,7 @@ def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
 def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> Decision:
     """Return the version that an update makes, whose turn it is."""
     if update.plan.branch is not None:
-        return decide_fork(basis, update, update.plan.branch)
+        return _fork(basis, update, update.plan.branch)
     playbook = basis.current(update.plan.playbook)
     if update.plan.reason == "revoke":
         # What an entry rests on already must not be counted once more, however much that is.
@@ -53,6 +53,24 @@ def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> Dec
         spending=basis.rules.spending,
     )
     return Decision(versions=(version,), lost=lost)
+
+
+def _fork(basis: Basis, update: Update, branch: Branch) -> Decision:
+    """Return the version with which a branch begins, made of one of its playbook's."""
+    line, playbook = basis.current(update.plan.playbook), basis.current(branch.of)
+    forked = basis.with_revoked(basis.retained_version(playbook, branch.version))
+    barred = with_revocations_of(playbook, line)
+    is_clean = set(barred.revoked) <= set(forked.revoked)
+    version = executing.after_fork(
+        line,
+        update,
+        forked,
+        playbook=playbook,
+        recomputed=None if is_clean else basis.remainder(forked, barred),
+        budget_tokens=basis.rules.budget_tokens,
+        now_ms=basis.now_ms,
+    )
+    return Decision(versions=(version,))
 
 
 def _lost(basis: Basis, update: Update, manifest: Manifest | None) -> tuple[Lost, ...]:

@@ -6,7 +6,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from combee.core.gate import gate as rules
 from combee.core.gate.gate import Gate
-from combee.core.gate.policy import JUDGES, GatePolicy, Judges, judges_in
+from combee.core.gate.judges import JUDGES
+from combee.core.gate.policy import GatePolicy, Judges, judges_in
 from combee.core.playbook.versions import empty
 from combee_schemas.gate import Decision, Judge, Verdict
 from combee_schemas.playbook import LATEST, NO_LABEL, PRODUCTION, Entry, Label, Playbook
@@ -199,7 +200,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(
         candidate=st.integers(1, 12),
         production=st.integers(0, 12),
-        judge=st.sampled_from(JUDGES),
+        judge=st.sampled_from(list(JUDGES)),
         accepts=st.booleans(),
     )
     def say_anything(self, candidate: int, production: int, judge: Judge, accepts: bool) -> None:  # noqa: FBT001

@@ -7,7 +7,7 @@ import pytest
 
 from combee.core import commands
 from combee.core.formats.files import write_playbook
-from combee.core.playbook import versions
+from combee.core.playbook import executing, versions
 from combee.core.playbook.clusters import HARMFUL_FROM, clusters
 from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import evictions
@@ -242,7 +242,7 @@ def test_people_s_entries_go_last_and_only_where_they_alone_exceed_the_budget() 
 def test_what_a_person_adds_to_a_full_playbook_stays() -> None:
     book = learned(empty("p"), [op(ADD, RULE, evidence=("r-1",))], [seen(1, "shop")])
     edit = command("edit", operations=(op(ADD, OTHER[: len(RULE)]),))
-    made = versions.after_command(
+    made = executing.after_command(
         book, edit, 12, target=None, budget_tokens=entry_tokens(only(book)), now_ms=0
     )
     assert contents(made) == [OTHER[: len(RULE)]]
@@ -410,7 +410,7 @@ def test_what_a_rejection_restores_does_not_rest_on_who_taught_the_rejected_word
     many = tuple(f"r-{n}" for n in range(30))
     v1 = learned(empty("p"), [op(ADD, RULE, evidence=many)], [seen(n, "shop") for n in range(30)])
     v2 = learned(v1, [op(UPDATE, POISON, ID, evidence=("r-30",))], [seen(30, "mallory")])
-    v3 = versions.after_rejection(
+    v3 = executing.after_rejection(
         v2,
         command("reject", entry_ids=(ID,)),
         candidate=v2,

@@ -15,18 +15,20 @@ from combee.core.formats.files import (
     write_playbook,
 )
 from combee.core.formats.intake import read_line
-from combee.core.playbook import versions
-from combee.core.playbook.apply import applied
+from combee.core.playbook import executing
+from combee.core.playbook.apply import applied, edited
 from combee.core.playbook.versions import empty
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind, Seen
+from support.playbooks import update_of
 from support.rows import each_row
 
 ADD, UPDATE, MERGE, REMOVE = OperationKind
 PLENTY = 10_000
+EMPTY = empty("p").model_copy(update={"holds": "components"})
 TEXT = "Answer briefly.\n\n- one\n  - two\n\n## not a header\n[id-00001] no entry\n```\ncode\n```"
 
 
@@ -55,7 +57,7 @@ def after(
     *operations: Operation, base: Playbook = BASE, budget: int = PLENTY
 ) -> tuple[dict[str, str], list[str]]:
     """Return the texts by component, and the kinds of the changes."""
-    draft, _, entries = applied(base, operations, (), holds="components", budget_tokens=budget)
+    draft, _, entries = edited(base, operations, budget_tokens=budget)
     return {one.section: one.content for one in entries}, [change.kind for change in draft.changes]
 
 
@@ -74,9 +76,7 @@ def test_a_text_in_nearly_the_same_words_is_taken_as_it_is() -> None:
 
 
 def test_the_first_text_makes_a_component_and_no_empty_sections_stay() -> None:
-    draft, sections, (entry,) = applied(
-        empty("p"), [op(ADD, TEXT, section="instruction")], (), holds="components", budget_tokens=PLENTY
-    )
+    draft, sections, (entry,) = edited(EMPTY, [op(ADD, TEXT, section="instruction")], budget_tokens=PLENTY)
     assert (sections, entry.id, entry.content, draft.next_id) == (("instruction",), "i-00001", TEXT, 2)
 
 
@@ -88,7 +88,7 @@ def test_adding_a_component_that_is_there_by_now_rewrites_it() -> None:
 def test_of_two_texts_for_one_component_the_one_with_the_newest_evidence_wins() -> None:
     texts = (op(UPDATE, "New.", "plan-1", evidence=("r-2",)), op(UPDATE, "Old.", "plan-1", evidence=("r-1",)))
     seen = [Seen(reflection_id=f"r-{n}", offset=n) for n in (1, 2)]
-    draft, _, entries = applied(BASE, texts, seen, holds="components", budget_tokens=PLENTY)
+    draft, _, entries = applied(BASE, update_of(BASE, texts, seen, holds="components"), budget_tokens=PLENTY)
     assert entries[0].content == "New."
     assert [change.kind for change in draft.changes] == ["superseded", "update"]
 
@@ -114,7 +114,7 @@ def test_an_operator_may_remove_a_component() -> None:
     edit = Command(
         command_id="e", playbook="p", kind="edit", operations=(op(REMOVE, "", "tone-1", evidence=()),)
     )
-    changed = versions.after_command(BASE, edit, 1, target=None, budget_tokens=PLENTY, now_ms=0)
+    changed = executing.after_command(BASE, edit, 1, target=None, budget_tokens=PLENTY, now_ms=0)
     assert ([one.section for one in changed.entries], changed.sections, changed.holds) == (
         ["plan"],
         ("plan",),
@@ -125,14 +125,12 @@ def test_an_operator_may_remove_a_component() -> None:
 def test_a_rollback_brings_back_what_a_playbook_held() -> None:
     now = BASE.model_copy(update={"holds": "entries", "version": 9})
     back = Command(command_id="b", playbook="p", kind="rollback", version=4)
-    assert versions.after_command(now, back, 1, target=BASE, budget_tokens=1, now_ms=0).holds == "components"
+    assert executing.after_command(now, back, 1, target=BASE, budget_tokens=1, now_ms=0).holds == "components"
 
 
 def test_the_longest_text_of_the_widest_letters_fits_a_record() -> None:
     text = "\U0001f41d" * 95_000
-    draft, sections, entries = applied(
-        empty("p"), [op(ADD, text, section="instruction")], (), holds="components", budget_tokens=24_000
-    )
+    draft, sections, entries = edited(EMPTY, [op(ADD, text, section="instruction")], budget_tokens=24_000)
     version = BASE.model_copy(
         update={"entries": entries, "sections": sections, "changes": tuple(draft.changes)}
     )
@@ -146,7 +144,7 @@ def test_an_import_of_two_texts_for_one_component_is_refused() -> None:
     entries = (part("plan", "a"), Entry(id="x", section="plan", content="b"))
     command = Command(command_id="i", playbook="p", kind="import", entries=entries, holds="components")
     with pytest.raises(ValueError, match="several for plan"):
-        versions.after_command(BASE, command, 1, target=None, budget_tokens=1, now_ms=0)
+        executing.after_command(BASE, command, 1, target=None, budget_tokens=1, now_ms=0)
 
 
 def with_text(content: str) -> Playbook:
@@ -205,7 +203,7 @@ def test_importing_a_candidate_sets_the_components_and_keeps_the_ids_there_are()
     given = read_playbook('{"tone": "Be kind.", "plan": "Think.\\n\\nThen act."}', "gepa", name="p")
     command = commands.import_(BASE, given, "gepa", None)
     assert command
-    changed = versions.after_command(BASE, command, 1, target=None, budget_tokens=PLENTY, now_ms=0)
+    changed = executing.after_command(BASE, command, 1, target=None, budget_tokens=PLENTY, now_ms=0)
     assert (changed.holds, changed.sections) == ("components", ("tone", "plan"))
     assert [(one.id, one.content) for one in changed.entries] == [
         ("tone-1", "Be kind."),

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from combee.core.playbook import versions
 from combee.core.playbook.entries import evictions
+from combee.core.playbook.fates import reflection_fates
 from combee.core.playbook.recomputing import Recomputation
-from combee.core.playbook.versions import became, empty
+from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
 from combee.core.sources import UNPROVEN
 from combee_schemas.base import Source
@@ -255,4 +256,4 @@ def test_what_comes_back_by_a_revocation_makes_room_by_the_same_rule() -> None:
     left = book.result(budget_tokens=PLENTY)
     assert removed.content in {known.content for known in left.entries}
     assert greeting not in {known.content for known in left.entries}
-    assert set(became(without, later, full)) == {one.reflection_id for one in later.result.seen}
+    assert set(reflection_fates(without, later, full)) == {one.reflection_id for one in later.result.seen}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.playbook import evidence, versions
+from combee.core.playbook import apply, executing, versions
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
@@ -138,8 +138,8 @@ def test_a_source_is_barred_by_the_name_under_which_it_counts() -> None:
     proven = PlanSettings(sources="proven")
     counted = claims.model_copy(update={"plan": claims.plan.model_copy(update={"settings": proven})})
     barred = barring(base, rule="source:shop-2")
-    assert evidence.barred(barred, claims) == ("r-2",)
-    assert evidence.barred(barred, counted) == (), "nothing proves that it is the shop's"
+    assert apply.barred(barred, claims) == ("r-2",)
+    assert apply.barred(barred, counted) == (), "nothing proves that it is the shop's"
 
 
 def test_the_owner_of_what_a_revocation_brings_back_does_not_pay_for_its_room() -> None:
@@ -173,7 +173,7 @@ def test_what_a_revocation_brought_back_keeps_its_id_when_something_else_is_revo
     book.follow(full, first)
     revoke = command("revoke", reflection_ids=("r-1",))
     left = book.result(budget_tokens=PLENTY)
-    back = versions.after_command(
+    back = executing.after_command(
         full, revoke, 12, target=None, recomputed=left, budget_tokens=PLENTY, now_ms=0
     )
     assert [entry.content for entry in back.entries] == [RULE, "Be kind"]
@@ -228,8 +228,8 @@ def test_what_was_recorded_after_a_revocation_is_recomputed_the_same(
         if n == 0:
             ids = tuple(one.reflection_id for one in reflections[:2])
             revoke = command("revoke", reflection_ids=ids, rules=("source:lab",))
-            left = _recomputed(history, versions.barring(current, revoke), budget)
-            current = versions.after_command(
+            left = _recomputed(history, executing.with_revocation(current, revoke), budget)
+            current = executing.after_command(
                 current, revoke, 12, target=None, recomputed=left, budget_tokens=budget, now_ms=0
             )
             history.append((current, None))
@@ -255,8 +255,8 @@ def test_a_batch_of_a_source_that_was_barred_already_is_recomputed_as_it_was_rec
     first = update_of(empty("p"), [added(RULE, "r-2")], reflections[:2], probation=waits)
     held = versions.after_update(empty("p"), first, budget_tokens=PLENTY, now_ms=0)
     revoke = command("revoke", reflection_ids=("r-1",), rules=("source:lab",))
-    left = _recomputed([(held, first)], versions.barring(held, revoke), PLENTY)
-    revoked = versions.after_command(
+    left = _recomputed([(held, first)], executing.with_revocation(held, revoke), PLENTY)
+    revoked = executing.after_command(
         held, revoke, 12, target=None, recomputed=left, budget_tokens=PLENTY, now_ms=0
     )
     last = update_of(revoked, [], reflections[2:])

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from combee.cli.learn.learning import Learning
 from combee.cli.status import log_status
+from combee.core.playbook.executing import after_command
 from combee.core.playbook.spend import (
     MOST,
     UNCAPPED,
@@ -22,7 +23,6 @@ from combee.core.playbook.spend import (
     today,
     total,
 )
-from combee.core.playbook.versions import after_command
 from combee.inspection.audit import audit
 from combee.inspection.tracker import PausedError
 from combee.ports import Outgoing

@@ -1,12 +1,14 @@
 """Versions from updates and commands: bookkeeping, size, what left, whole histories."""
 
+import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.playbook import versions
+from combee.core.playbook import executing, versions
 from combee_schemas.base import Usage
 from combee_schemas.codec import decode, encode
 from combee_schemas.command import Command
@@ -124,9 +126,9 @@ def test_a_command_makes_the_next_version_and_touches_no_bookkeeping_of_batches(
 def test_a_command_is_known_again_by_place_and_by_id(issued: Command) -> None:
     after = after_command(issued, RUN, BASE)
     again = issued.model_copy(update={"command_id": "c-2"})
-    assert versions.is_executed(after, issued, 13)
-    assert versions.is_executed(after, again, 12)
-    assert not versions.is_executed(after, again, 13)
+    assert executing.is_executed(after, issued, 13)
+    assert executing.is_executed(after, again, 12)
+    assert not executing.is_executed(after, again, 13)
 
 
 def test_only_the_last_command_ids_are_remembered() -> None:
@@ -300,7 +302,7 @@ def history(taken: list[Any]) -> list[Playbook]:
     for step in taken:
         if isinstance(step, Command):
             made.append(
-                versions.after_command(made[-1], step, 12, target=BASE, budget_tokens=BUDGET, now_ms=99)
+                executing.after_command(made[-1], step, 12, target=BASE, budget_tokens=BUDGET, now_ms=99)
             )
         else:
             update = an_update(*step[0], seen_=step[1])
@@ -330,3 +332,16 @@ def test_no_id_is_ever_given_twice(taken: list[Any]) -> None:
         assert len(set(added)) == len(added)
         assert not given_ids & set(added)
         given_ids |= set(added) | {e.id for e in after.entries}
+
+
+def test_one_function_stamps_every_version() -> None:
+    """Whatever makes a version, its place in the line and what made it are written in one place."""
+    core = Path(versions.__file__).parent
+    stamps = [
+        (path.name, node.lineno)
+        for folder in (core, core.parents[1] / "publish")
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value == "manifest_offset"
+    ]
+    assert [name for name, _ in stamps] == ["versions.py"], stamps

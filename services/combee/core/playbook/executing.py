@@ -1,0 +1,318 @@
+"""What a command makes of a playbook: its next version, the first one of a branch, or a label; pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import ValidationError
+
+from combee.core.formats.render import section_order
+from combee.core.playbook import evidence, probation
+from combee.core.playbook.apply import edited
+from combee.core.playbook.branching import Adoption, taken_over, with_revocations_of
+from combee.core.playbook.cleaning import clean_command
+from combee.core.playbook.components import clash
+from combee.core.playbook.operations import union
+from combee.core.playbook.recomputing import Recomputation, Recomputed
+from combee.core.playbook.rejecting import without_entries, without_rejected
+from combee.core.playbook.sections import number_of
+from combee.core.playbook.versions import InapplicableError, empty, next_version, remembered
+from combee_schemas.base import is_branch_of
+from combee_schemas.command import Command
+from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, Playbook
+from combee_schemas.scan import Operation, Update
+
+CONTENT = ("entries", "sections", "counters", "holds", "counted_offset", "again")
+"""What a version says, which reflections its tags are from, and which it lacks; the rest is bookkeeping."""
+
+
+def is_executed(current: Playbook | Label, command: Command, offset: int) -> bool:
+    """Return whether a command had its effect already: a repeat, by place or by id."""
+    return offset <= current.command_offset or command.command_id in current.commands
+
+
+def after_command(
+    current: Playbook,
+    command: Command,
+    offset: int,
+    *,
+    target: Playbook | None,
+    budget_tokens: int,
+    now_ms: int,
+    adoption: Adoption | None = None,
+    recomputed: Recomputed | None = None,
+) -> Playbook:
+    """Return the version that ``command`` makes of ``current``.
+
+    ``target`` is a rollback's old version, or the one that an edit was made on if that is not ``current``.
+    ``recomputed`` is what a revocation leaves of ``current``, and a rollback of ``target``, or an adoption of its, if
+    something is revoked; None: nothing is known of what made it.
+
+    Raises
+    ------
+    InapplicableError
+        If the command does not make a version or lacks what it needs.
+    """
+    command = clean_command(command)
+    match command.kind:
+        case "import":
+            changed = _imported(current, command)
+        case "edit":
+            _refuse_stale(current, command.operations, target)
+            changed = _edited(current, command, budget_tokens)
+        case "revoke":
+            changed = _recomputed(with_revocation(current, command), recomputed, budget_tokens)
+        case "rollback" if target is not None:
+            changed = _with_content_of(current, target, recomputed, budget_tokens, rejected_by=current)
+            change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
+            changed = changed.model_copy(update={"changes": (change, *changed.changes)})
+        case "adopt" if adoption is not None:
+            if reason := adoption.refusal():
+                raise InapplicableError(reason)
+            content = _with_content_of(
+                adoption.prepared(current), adoption.target, recomputed, budget_tokens, rejected_by=current
+            )
+            changed = taken_over(adoption, current, content)
+        case "delete" if current.version:
+            changed = _deleted(current)
+        case _:
+            raise InapplicableError(f"{command.kind} of {command.playbook} does not make a version")
+    return next_version(current, changed, command, offset=offset, now_ms=now_ms)
+
+
+def _imported(current: Playbook, command: Command) -> Playbook:
+    if len({entry.id for entry in command.entries}) < len(command.entries):
+        raise InapplicableError("two entries of the import have one id")
+    if command.holds == "components" and (reason := clash(command.entries)):
+        raise InapplicableError(reason)
+    version = current.version + 1
+    since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
+    entries = tuple(
+        entry.model_copy(
+            update={
+                "created_version": since.get((entry.id, entry.content), version),
+                "updated_version": version,
+            }
+        )
+        for entry in command.entries
+    )
+    return current.model_copy(
+        update={
+            "entries": entries,
+            "sections": command.sections or empty(current.name).sections,
+            "again": (),
+            "counters": command.counters,
+            "holds": command.holds,
+            "next_id": max([current.next_id, *(number_of(e.id) + 1 for e in entries)]),
+            "changes": tuple(Change(kind="import", entry_id=e.id) for e in entries),
+        }
+    )
+
+
+def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Playbook | None) -> None:
+    """Raise InapplicableError if an entry that an edit names is not as it was in ``base``; None: nothing changed."""
+    if base is None:
+        return
+    then, now = (
+        {entry.id: (entry.section, entry.content) for entry in book.entries} for book in (base, current)
+    )
+    named = {entry_id for operation in operations for entry_id in operation.entry_ids}
+    changed = sorted(entry_id for entry_id in named if then.get(entry_id) != now.get(entry_id))
+    if changed:
+        raise InapplicableError(
+            f"{', '.join(changed)} changed since version {base.version}: the newest is {current.version}"
+        )
+
+
+def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook:
+    draft, sections, entries = edited(current, command.operations, budget_tokens=budget_tokens)
+    touched = tuple(entry for entry in entries if entry.updated_version == draft.version)
+    theirs = {entry.id: probation.activated(entry) for entry in touched}
+    was = {entry.id: entry for entry in current.entries if entry.id in theirs}
+    says = {entry_id: e.content for entry_id, e in was.items() if e.content == theirs[entry_id].content}
+    # That it says what it said is no change; that a person stands behind it is one.
+    done = (change for change in draft.changes if says.get(change.entry_id) != change.detail)
+    kept = (
+        entry_id
+        for entry_id, entry in theirs.items()
+        if entry_id in was and (not probation.is_active(was[entry_id]) or _is_kept(was[entry_id], entry))
+    )
+    changes = (Change(kind="promote", entry_id=entry_id, detail="by hand") for entry_id in kept)
+    return current.model_copy(
+        update={
+            "sections": sections,
+            "entries": tuple(theirs.get(entry.id, entry) for entry in entries),
+            "next_id": draft.next_id,
+            "changes": (*done, *changes),
+        }
+    )
+
+
+def _is_kept(before: Entry, after: Entry) -> bool:
+    return after.by_hand and not before.by_hand and after.content == before.content
+
+
+def _deleted(current: Playbook) -> Playbook:
+    """Return what remains: the bookkeeping, and what keeps poison and echoes out if the name lives again."""
+    bare = {"entries": (), "sections": empty(current.name).sections, "counters": True, "holds": "entries"}
+    change = Change(kind="delete", detail=f"{len(current.entries)} entries")
+    return current.model_copy(
+        update={
+            **bare,
+            "again": (),
+            "branch": None,
+            "retention_recent": (),
+            "lost_recent": (),
+            "lost_count": 0,
+            "changes": (change,),
+        }
+    )
+
+
+def after_rejection(
+    current: Playbook,
+    command: Command,
+    *,
+    candidate: Playbook,
+    production: Playbook,
+    behind: Mapping[str, tuple[str, ...]],
+    between: Iterable[Playbook],
+    budget_tokens: int,
+    now_ms: int,
+) -> Playbook:
+    """Return the version without what a person rejected of entries of ``candidate``; see ``without_entries``."""
+    changed = without_entries(
+        current, candidate, production, behind, between=between, budget_tokens=budget_tokens
+    )
+    if changed.holds == "components":
+        changed = changed.model_copy(update={"sections": section_order(changed.sections, changed.entries)})
+    return next_version(current, changed, command, offset=current.command_offset, now_ms=now_ms)
+
+
+def after_fork(
+    current: Playbook,
+    update: Update,
+    forked: Playbook,
+    *,
+    playbook: Playbook,
+    budget_tokens: int,
+    now_ms: int,
+    recomputed: Recomputed | None = None,
+) -> Playbook:
+    """Return the version with which a branch begins: what ``forked``, a version of its playbook, says.
+
+    ``playbook`` is the newest one: what is revoked there does not come along. ``recomputed`` is what that leaves.
+
+    Raises
+    ------
+    InapplicableError
+        If it is no branch of that playbook.
+    """
+    plan, branch = update.plan, update.plan.branch
+    if branch is None or forked.name != branch.of or not is_branch_of(plan.playbook, branch.of):
+        raise InapplicableError(f"{plan.playbook} is no branch of {forked.name}")
+    begun = with_revocations_of(current, playbook).model_copy(
+        update={"branch": branch, "rejected": playbook.rejected}
+    )
+    content = _with_content_of(begun, forked, recomputed, budget_tokens, rejected_by=playbook)
+    version = current.version + 1
+    began = {"created_version": version, "updated_version": version}
+    change = Change(kind="import", detail=f"version {forked.version} of {forked.name}")
+    changed = content.model_copy(
+        update={
+            "entries": tuple(entry.model_copy(update=began) for entry in content.entries),
+            "method": forked.method,
+            "next_id": max(content.next_id, forked.next_id),
+            "changes": (change, *content.changes),
+            "retired": forked.retired,
+            "taught_by": forked.taught_by,
+            "retention_recent": (),
+            "lost_recent": (),
+            # What a batch takes is known; what was spent is its playbook's.
+            "spend": current.spend.model_copy(
+                update={"tokens_each": forked.spend.tokens_each, "cost_each": forked.spend.cost_each}
+            ),
+            "consolidated_version": version if forked.consolidated_version else 0,
+        }
+    )
+    batch = AppliedBatch(plan=plan, usage=update.result.usage)
+    return next_version(current, changed, batch, offset=update.manifest_offset, now_ms=now_ms)
+
+
+def after_promotion(label: Label | None, command: Command, offset: int, *, now_ms: int) -> Label:
+    """Return the label that ``command`` moves, given what it was.
+
+    Raises
+    ------
+    InapplicableError
+        If the command names no possible label.
+    """
+    try:
+        return Label(
+            playbook=command.playbook,
+            label=command.label,
+            version=command.version,
+            command_offset=offset,
+            commands=remembered(label.commands if label else (), command.command_id),
+            moved_at_ms=now_ms,
+            issued_by=command.issued_by,
+        )
+    except ValidationError as error:
+        raise InapplicableError(f"{command.label[:80]!r} cannot be a label") from error
+
+
+# ---- what is revoked
+
+
+def with_revocation(current: Playbook, command: Command) -> Playbook:
+    """Return the playbook with what a revocation takes back and its rules.
+
+    A rule that was given before is given anew: by now it may mean more.
+    """
+    new = evidence.rules_for(
+        command.rules,
+        command.reflection_ids,
+        version=current.version + 1,
+        retained_from=command.retained_from,
+    )
+    return current.model_copy(
+        update={
+            "revoked": union(current.revoked, command.reflection_ids),
+            "revocations": (*current.revocations, *new),
+        }
+    )
+
+
+def retained_from(playbook: Playbook) -> int:
+    """Return the first reflection that calls could read again when something was last revoked."""
+    return max((revocation.retained_from for revocation in playbook.revocations), default=0)
+
+
+def _recomputed(playbook: Playbook, recomputed: Recomputed | None, budget_tokens: int) -> Playbook:
+    """Return the playbook as it is recomputed."""
+    recomputed = recomputed or Recomputation(playbook, playbook).result(budget_tokens=budget_tokens)
+    changed = {change.entry_id for change in recomputed.changes}
+    entries = tuple(
+        entry.model_copy(update={"updated_version": playbook.version + 1}) if entry.id in changed else entry
+        for entry in recomputed.entries
+    )
+    return playbook.model_copy(
+        update={
+            "entries": entries,
+            "next_id": max(playbook.next_id, recomputed.next_id),
+            "changes": recomputed.changes,
+            "again": recomputed.again,
+            "sections": playbook.sections if playbook.holds == "entries" else section_order((), entries),
+        }
+    )
+
+
+def _with_content_of(
+    current: Playbook,
+    target: Playbook,
+    recomputed: Recomputed | None,
+    budget_tokens: int,
+    *,
+    rejected_by: Playbook,
+) -> Playbook:
+    """Return a playbook with the content of another version, without what is revoked or was rejected since."""
+    content = current.model_copy(update={name: getattr(target, name) for name in CONTENT})
+    return without_rejected(_recomputed(content, recomputed, budget_tokens), rejected_by)
