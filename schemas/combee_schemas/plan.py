@@ -5,8 +5,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from combee_schemas.base import (
+    DerivedId,
     Holds,
-    Id,
     LineName,
     PlaybookName,
     Score,
@@ -16,6 +16,7 @@ from combee_schemas.base import (
     Usage,
     Value,
 )
+from combee_schemas.texts import Name, Word
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
@@ -48,7 +49,7 @@ class PlanSettings(Sparse):
         *("sources", "source_share", "source_operations", "new_source_batches", "propose_flagged"),
     )
 
-    method: str = "ace"
+    method: Word = "ace"
     templates: Sha256 = ""
     """SHA-256 of what the method's prompt templates make of a fixed input."""
     holds: Holds = "entries"
@@ -70,7 +71,7 @@ class PlanSettings(Sparse):
     stragglers: bool = False
     """The root's combine may leave out what is late, and slow calls may be asked a second time."""
     small_batches: SmallBatches = "paper"
-    salt: str = ""
+    salt: Word = ""
     """Goes into the seed of the shuffle and the mark of the playbook in prompts; empty: they follow from the members
     and the playbook's name alone."""
     prompts: Prompts = "full"
@@ -132,7 +133,7 @@ class Plan(Sparse):
 
     UNWRITTEN = ("command_id", "branch")
 
-    batch_id: Id
+    batch_id: DerivedId
     playbook: LineName
     sequence: int
     """1, 2, 3 … per playbook, without gaps."""
@@ -152,7 +153,7 @@ class Plan(Sparse):
     waiting: int = 0
     """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
     reason: CloseReason = "size"
-    command_id: str = ""
+    command_id: Name = ""
     """Of a consolidation: the command that asked for it, or would have; of a fork: the one that did."""
     branch: Branch | None = None
     """Of a fork, the first batch of a branch: it has no members."""
