@@ -197,6 +197,11 @@ class Message(Value):
         return next(_at(self, self.PLAYBOOK), "") if self.PLAYBOOK else ""
 
     @property
+    def lack(self) -> str:
+        """What it lacks to be of any use; empty: nothing."""
+        return ""
+
+    @property
     def run_ids(self) -> tuple[str, ...]:
         """All ids under which the runs are known that it tells of."""
         return tuple(chain.from_iterable(_at(self, path) for path in self.RUN_IDS))

@@ -78,6 +78,13 @@ class Reflection(Message):
     created_at_ms: int = 0
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no lesson field says anything: neither ACE's nor what other methods take along."""
-        return is_blank((*(getattr(self, name) for name in LESSON_FIELDS), *self.side_info.values()))
+    def run_id(self) -> str | None:
+        """The id of its run."""
+        return self.trace_id
+
+    @property
+    def lack(self) -> str:
+        """What it lacks to teach anything: ACE's fields, or what other methods take along; empty: nothing."""
+        if not is_blank((*(getattr(self, name) for name in LESSON_FIELDS), *self.side_info.values())):
+            return ""
+        return f"the lesson is empty: fill in at least one of {', '.join((*reversed(LESSON_FIELDS), 'side_info'))}"

@@ -69,7 +69,8 @@ def _walk(annotation: Any, kind: TextKind | None = None) -> _Walk | None:
     if origin is Annotated:
         return _walk(inner[0], _kind_in(inner[1:]) or kind)
     if origin in (Union, UnionType):
-        walk = _walk(*inner, kind)
+        (part,) = inner
+        walk = _walk(part, kind)
         return walk and (lambda value, kinds, rewrite: None if value is None else walk(value, kinds, rewrite))
     if origin is tuple:
         return _walk_tuple(inner, kind)

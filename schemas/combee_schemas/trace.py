@@ -40,6 +40,12 @@ class Trace(Message):
     metadata: dict[Name, Text] = Field(default_factory=dict)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether it tells of nothing that could be reflected on."""
-        return is_blank(getattr(self, name) for name in RUN_FIELDS)
+    def run_id(self) -> str:
+        """The id of its run."""
+        return self.trace_id
+
+    @property
+    def lack(self) -> str:
+        """What it lacks to be reflected on; empty: nothing."""
+        blank = is_blank(getattr(self, name) for name in RUN_FIELDS)
+        return f"the trace is empty: fill in at least one of {', '.join(RUN_FIELDS)}" if blank else ""

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from combee.core.formats.intake import nothing_said
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.sources import counted_name
 from combee.core.tenants import Tenants
@@ -443,7 +442,7 @@ class Shuffler:
             self._overdue.model_heartbeat()
         attempt, failed_on = await self._attempts.attempt_of(record, reflection)
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
-        if lack := nothing_said(reflection):
+        if lack := reflection.lack:
             raise PoisonError(lack)
         lines = state.lines(reflection.playbook)
         for line in lines if again is None else [again]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from combee.core.erasure.runs import Runs
 from combee.core.erasure.selector import Selector
-from combee_schemas.base import Holds, branch_in, playbook_of
+from combee_schemas.base import Holds, Message, branch_in, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.errors import FatalError
 from combee_schemas.playbook import Entry, Playbook
@@ -40,7 +40,7 @@ class Lessons:
     _doubtful: list[tuple[str, Entry]] = field(default_factory=list)
     _heads: set[str] = field(default_factory=set)
 
-    def take(self, message: Playbook | Update | Batch) -> None:
+    def take(self, message: Message) -> None:
         """Take in a version, what made it, or a manifest."""
         match message:
             case Playbook():
