@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from combee_schemas.base import Message, OnErasure, RequestHash, Usage
-from combee_schemas.texts import Text
+from combee_schemas.marks import Text
 
 
 class Answer(Message):

@@ -15,8 +15,8 @@ from pydantic import Field
 from combee_schemas.base import KIB, Message, Value
 from combee_schemas.codec import CodecError
 from combee_schemas.errors import FatalError
+from combee_schemas.marks import Hash, Name, Word
 from combee_schemas.records import Record
-from combee_schemas.texts import Hash, Name, Word
 
 MAGIC = b"combee-archive\n"
 HEADER, RECORD, TOTALS, DIGEST = b"H", b"R", b"T", b"D"

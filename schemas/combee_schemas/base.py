@@ -17,7 +17,7 @@ from pydantic import (
     model_serializer,
 )
 
-from combee_schemas.texts import Hash, Name
+from combee_schemas.marks import Hash, Name
 
 KIB = 1024
 DAY_MS = 24 * 3600 * 1000

@@ -5,14 +5,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from combee_schemas.base import Id, Message, Score, Source, Sparse, Value
+from combee_schemas.marks import Name, ReflectionOffset, Text
 from combee_schemas.plan import Plan
-from combee_schemas.texts import Name, Text
 
 
 class Member(Value):
     """A reflection of the batch: its offset in ``reflections``, its id, its dead-letter attempt, and its run."""
 
-    offset: int
+    offset: ReflectionOffset
     reflection_id: Id
     attempt: int = 0
     score: Score = Field(default_factory=dict)

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from combee_schemas.base import Message, PlaybookName, Sparse, Value
-from combee_schemas.texts import Name, Word
+from combee_schemas.marks import Name, ThroughOutcomes, Word
 
 Count = Annotated[int, Field(ge=0)]
 CallerHash = Annotated[int, Field(ge=0, lt=1 << 64)]
@@ -91,6 +91,6 @@ class CanaryStatistics(Message):
     """Runs that were passed over because they were shown another version than their caller's arm is."""
     turned_away: Count = 0
     """Runs that were passed over because their callers are more than are kept."""
-    through_offset: int = -1
+    through_offset: ThroughOutcomes = -1
     """Of ``outcomes``: up to here all are counted."""
     updated_at_ms: int = 0

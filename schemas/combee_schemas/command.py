@@ -5,10 +5,10 @@ from typing import ClassVar, Literal
 from combee_schemas.base import BranchName, Holds, Id, LineName, Message, OnErasure
 from combee_schemas.batch import Cluster
 from combee_schemas.gate import Reason, RejectedNames
+from combee_schemas.marks import FromReflections, Name, Text, ThroughReflections
 from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
-from combee_schemas.texts import Name, Text
 
 CommandKind = Literal[
     "flush",
@@ -50,7 +50,7 @@ class Command(Message):
     command_id: Id
     playbook: LineName
     kind: CommandKind
-    through_offset: int = -1
+    through_offset: ThroughReflections = -1
     left_out: tuple[int, ...] | None = None
     """Of a replay's flush: the recorded coverage of the batch that it closes."""
     entries: tuple[Entry, ...] = ()
@@ -69,7 +69,7 @@ class Command(Message):
     reflection_ids: tuple[Name, ...] = ()
     rules: tuple[Text, ...] = ()
     """Of a revocation: what its reflections were chosen by; empty: by their ids."""
-    retained_from: int = 0
+    retained_from: FromReflections = 0
     """Of a revocation: reflections before this offset had expired when it was decided."""
     clusters: tuple[Cluster, ...] | None = None
     """Of a replay's consolidation: what the recorded one asked about."""

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from combee_schemas.base import LineName, Message, Value
-from combee_schemas.texts import Text, Word
+from combee_schemas.marks import Text, Word
 
 SizingKind = Literal["configured", "plateau", "keep-up"]
 Phase = Literal["configured", "profiling", "settled"]

@@ -4,8 +4,8 @@ import re
 from typing import ClassVar, Literal
 
 from combee_schemas.base import KIB, Message, Value
+from combee_schemas.marks import Hash, Name, Text, Word
 from combee_schemas.records import ATTEMPT_HEADER, LETTER_HEADER, Headers, header
-from combee_schemas.texts import Hash, Name, Text, Word
 
 HEAD_BYTES = 64 * KIB
 

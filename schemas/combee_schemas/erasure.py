@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from combee_schemas.base import Id, Message
-from combee_schemas.texts import Name, Word
+from combee_schemas.marks import Name, Word
 
 SelectorKind = Literal["subject", "trace", "filter"]
 

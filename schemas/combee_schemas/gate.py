@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StringConstraints
 
 from combee_schemas.base import KIB, Message, PlaybookName
-from combee_schemas.texts import Name, Text, Word
+from combee_schemas.marks import Name, Text, Word
 
 Judge = Literal["evaluate", "canary", "approve"]
 """evaluate: held-out questions; canary: the outcomes of a share of the callers; approve: a person."""

@@ -16,7 +16,7 @@ from combee_schemas.base import (
     Source,
     Sparse,
 )
-from combee_schemas.texts import Name, Text
+from combee_schemas.marks import Name, Text, ThroughOutcomes
 
 MOST_ID, MOST_USED, MOST_CALLER = 80, 200, 200
 EntryId = Annotated[Name, StringConstraints(min_length=1, max_length=MOST_ID)]
@@ -106,6 +106,6 @@ class OutcomeStatistics(Message):
     """The entries that were shown or used last, newest last."""
     unplaced: Count = 0
     """Runs that did not say which version they were shown."""
-    through_offset: int = -1
+    through_offset: ThroughOutcomes = -1
     """Of ``outcomes``: up to here all of this playbook's are counted."""
     updated_at_ms: int = 0

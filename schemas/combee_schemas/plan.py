@@ -16,7 +16,7 @@ from combee_schemas.base import (
     Usage,
     Value,
 )
-from combee_schemas.texts import Name, Word
+from combee_schemas.marks import Name, ThroughReflections, Word
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
@@ -145,7 +145,7 @@ class Plan(Sparse):
     base_version: int
     base_sequence: int = 0
     """The last batch that ``base_version`` contains."""
-    through_offset: int = -1
+    through_offset: ThroughReflections = -1
     """Every reflection of this playbook at or below this offset is in this batch or an earlier one."""
     reflections: int
     batch_size: int = 0

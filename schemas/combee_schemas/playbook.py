@@ -8,8 +8,18 @@ from pydantic import Field
 from combee_schemas.base import NOTHING_SPENT, Holds, Id, LineName, Message, Part, Usage, Value
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.gate import Judge, Verdict
+from combee_schemas.marks import (
+    FromReflections,
+    ManifestOffset,
+    Name,
+    ReflectionOffset,
+    Text,
+    ThroughCommands,
+    ThroughReflections,
+    VersionOffset,
+    Word,
+)
 from combee_schemas.plan import Branch, Plan
-from combee_schemas.texts import Name, Text, Word
 
 EVIDENCE_KEPT = 20
 """Evidence ids a snapshot keeps per entry; the full lineage is in ``updates``."""
@@ -178,7 +188,7 @@ class Revocation(Value):
     rule: Text
     """``source:NAME``, ``id:ID``, ``text:WORDS``, ``since:``, ``until:`` or ``between:``; ``ids:COUNT`` for more ids
     than a snapshot names."""
-    retained_from: int = 0
+    retained_from: FromReflections = 0
     """Of ``reflections``: bodies before this offset had expired, so that no call can be made with them again."""
     version: int = 0
     """The version that it made, which says who asked for it and when, and names what it meant (``revoked``)."""
@@ -187,8 +197,8 @@ class Revocation(Value):
 class Asked(Value):
     """A reflection that is to be asked about again: its place, and that of the manifest of its batch."""
 
-    offset: int
-    manifest_offset: int
+    offset: ReflectionOffset
+    manifest_offset: ManifestOffset
 
 
 class Adopted(Value):
@@ -251,17 +261,17 @@ class Playbook(Message):
     rejected: tuple[Rejected, ...] = ()
     """The last 200 entries that were rejected: no batch brings them back."""
     spend: Spend = Spend()
-    through_offset: int = -1
-    manifest_offset: int = -1
-    history_offset: int = -1
-    command_offset: int = -1
+    through_offset: ThroughReflections = -1
+    manifest_offset: ManifestOffset = -1
+    history_offset: VersionOffset = -1
+    command_offset: ThroughCommands = -1
     commands: tuple[Name, ...] = ()
     """The last command ids executed, newest last."""
     branch: Branch | None = None
     """Of a branch that learns: where it was forked."""
     adopted: Adopted | None = None
     """The branch whose content this version took over; None: something else made it."""
-    counted_offset: int = -1
+    counted_offset: ThroughReflections = -1
     """Tags of reflections up to this offset count already: the branch that was adopted had read them."""
     consolidated_version: int = 0
     """The version that the last consolidation asked about, also if it changed nothing; 0: there was none."""
@@ -314,7 +324,7 @@ class Label(Message):
     label: Id
     version: int
     """0, of ``production`` under a gate: no version was accepted yet, and agents read nothing."""
-    command_offset: int = -1
+    command_offset: ThroughCommands = -1
     """The command that moved it; one at or below this offset has had its effect."""
     commands: tuple[Name, ...] = ()
     """The last command ids that moved it, newest last."""

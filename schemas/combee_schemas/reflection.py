@@ -18,7 +18,7 @@ from combee_schemas.base import (
     Value,
     is_blank,
 )
-from combee_schemas.texts import Hash, Name, Text
+from combee_schemas.marks import Hash, Name, Text
 
 Tag = Literal["helpful", "harmful", "neutral"]
 

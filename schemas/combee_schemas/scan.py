@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 from combee_schemas.base import DerivedId, Id, Message, OnErasure, Part, Sha256, Source, Sparse, Usage, Value
 from combee_schemas.batch import Cluster
+from combee_schemas.marks import ManifestOffset, Name, ReflectionOffset, Text
 from combee_schemas.plan import Plan
 from combee_schemas.reflection import BulletTag, Reflection
-from combee_schemas.texts import Name, Text
 
 
 class OperationKind(StrEnum):
@@ -42,7 +42,7 @@ class Seen(Sparse):
     UNWRITTEN = ("ok", "survived", "dropped", "tags", "shown_version", "source")
 
     reflection_id: Id
-    offset: int
+    offset: ReflectionOffset
     ok: bool = True
     survived: int = 0
     """Levels after which an operation still rests on it: 0 none, 1 its group's, 2 the first combine's too …"""
@@ -74,7 +74,7 @@ class Known(Value):
 class GroupMember(Value):
     """A copy of a reflection in a group, with its offset in ``reflections``."""
 
-    offset: int
+    offset: ReflectionOffset
     reflection: Reflection
 
 
@@ -86,7 +86,7 @@ class Planned(Message):
     RUN_IDS: ClassVar[tuple[str, ...]] = ("result.seen.reflection_id",)
 
     plan: Plan
-    manifest_offset: int = -1
+    manifest_offset: ManifestOffset = -1
     """Where the batch's manifest stands in this playbook's partition of ``batches``."""
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from combee_schemas.base import Id, Message, OnErasure, PlaybookName, Score, Shown, Source, is_blank
-from combee_schemas.texts import Name, Text
+from combee_schemas.marks import Name, Text
 
 RUN_FIELDS = ("task", "trajectory", "answer", "feedback")
 """What there is to learn from."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from combee.core.redact import SECRETS
-from combee_schemas.texts import TextKind, rewritten
+from combee_schemas.marks import TextKind, rewritten
 from combee_schemas.topics import Published
 
 Redact = Callable[[str], str]
@@ -104,4 +104,4 @@ def chunks(text: str, size: int = CHUNK) -> Iterator[str]:
 
 def redacted(message: Published, redact: Redact) -> Published:
     """Return a message whose texts went through ``redact``; ids, names and tags stay."""
-    return rewritten(message, {TextKind.TEXT}, lambda text: redact(text) if text else text)
+    return rewritten(message, {TextKind.TEXT: lambda text: redact(text) if text else text})

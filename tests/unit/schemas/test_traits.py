@@ -13,10 +13,10 @@ from combee.core.erasure.selector import Marker, Selector, Subjects
 from combee_schemas import topics
 from combee_schemas.base import Message, Value
 from combee_schemas.codec import encode
+from combee_schemas.marks import Name, Text, TextKind, Word, rewritten
 from combee_schemas.records import Record
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Seen
-from combee_schemas.texts import Name, Text, TextKind, Word, rewritten
 from support.examples import KINDS, examples
 from support.rows import each_row
 
@@ -46,7 +46,7 @@ def values(value: Value) -> Iterator[Value]:
 @each_kind
 def test_every_text_of_every_message_says_whether_it_may_hold_what_users_wrote(kind: type[Message]) -> None:
     for message in newest(kind):
-        assert rewritten(message, (), str) is message
+        assert rewritten(message, {}) is message
 
 
 def test_a_text_that_does_not_say_it_is_named() -> None:
@@ -57,7 +57,7 @@ def test_a_text_that_does_not_say_it_is_named() -> None:
         inner: tuple[Inner, ...] = (Inner(),)
 
     with pytest.raises(TypeError, match=r"Inner\.said"):
-        rewritten(Outer(), (), str)
+        rewritten(Outer(), {})
 
 
 def test_only_texts_of_the_kinds_that_are_wanted_are_rewritten_wherever_they_stand() -> None:
@@ -78,10 +78,10 @@ def test_only_texts_of_the_kinds_that_are_wanted_are_rewritten_wherever_they_sta
         method: Word = "a"
         pair: tuple[int, float] = (1, 2.0)
 
-    assert rewritten(Outer(), {TextKind.TEXT}, str.upper) == Outer(
+    assert rewritten(Outer(), {TextKind.TEXT: str.upper}) == Outer(
         inner=Inner(told="A"), many=(Inner(told="A"),), metadata={"a": "A"}
     )
-    assert rewritten(Outer(), {TextKind.NAME, TextKind.WORD}, str.upper) == Outer(
+    assert rewritten(Outer(), dict.fromkeys((TextKind.NAME, TextKind.WORD), str.upper)) == Outer(
         inner=Inner(by="A", way="A"), many=(Inner(by="A", way="A"),), metadata={"A": "a"}, method="A"
     )
 
@@ -91,7 +91,7 @@ def test_of_a_message_that_names_the_subject_in_every_text_nothing_is_left_that_
     kind: type[Message],
 ) -> None:
     for message in newest(kind):
-        naming = rewritten(message, {TextKind.TEXT}, lambda _: f"write to {SUBJECT}")
+        naming = rewritten(message, {TextKind.TEXT: lambda _: f"write to {SUBJECT}"})
         topic = next(each for each in topics.TOPICS if kind in (each.message, *each.beside))
         record = Record(
             topic=topic.name, partition=0, offset=0, timestamp_ms=0, key=b"key", value=encode(naming)

@@ -25,10 +25,10 @@ from combee_schemas.canary import CanaryStatistics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution, origin_of
+from combee_schemas.marks import TextKind, rewritten
 from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, Playbook
 from combee_schemas.records import Record
 from combee_schemas.scan import Operation, Planned, Update
-from combee_schemas.texts import TextKind, rewritten
 from combee_schemas.topics import AnyTopic
 
 ERASED = "erased"
@@ -253,8 +253,8 @@ class Rewriter:
 
     def _scrubbed(self, message: M) -> M:
         """Return a message in which every text that names a subject is marked; no hash does."""
-        after = rewritten(message, {TextKind.TEXT, TextKind.NAME}, self._text)
-        if rewritten(message, {TextKind.WORD}, self._text) != message:
+        after = rewritten(message, dict.fromkeys((TextKind.TEXT, TextKind.NAME), self._text))
+        if rewritten(message, {TextKind.WORD: self._text}) != message:
             raise ErasureError(
                 f"a {message.type} cannot be read without the subject: it is part of words that the format needs; say"
                 " more of the subject"
