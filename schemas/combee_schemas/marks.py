@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
+from operator import is_
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -71,8 +72,9 @@ def rewritten(value: V, rewrites: Rewrites) -> V:
         If a text has no mark.
     """
     walks = _walks(type(value), frozenset(rewrites))
-    update = {name: walk(getattr(value, name), rewrites) for name, walk in walks.items()}
-    changed = {name: new for name, new in update.items() if new != getattr(value, name)}
+    fields = value.__dict__
+    update = {name: walk(fields[name], rewrites) for name, walk in walks.items()}
+    changed = {name: new for name, new in update.items() if new is not fields[name]}
     return value.model_copy(update=changed) if changed else value
 
 
@@ -109,27 +111,37 @@ def _walk(annotation: Any, wanted: frozenset[Mark], mark: Mark | None = None) ->
         return walk and (lambda value, rewrites: None if value is None else walk(value, rewrites))
     if origin in (tuple, dict):
         walks = [_walk(part, wanted, mark) for part in inner if part is not ...]
-        return (_walk_dict if origin is dict else _walk_tuple)(*walks) if any(walks) else None
+        if not any(walks):
+            return None
+        # A tuple of values of several kinds has numbers alone: a text needs a name.
+        return (_walk_dict if origin is dict else _walk_tuple)(*(walk or _unchanged for walk in walks))
     if origin is Literal or issubclass(annotation, Enum):
         mark = TextKind.WORD if isinstance(next(iter(inner or annotation)), str) else None
     elif issubclass(annotation, BaseModel):
         return rewritten if _walks(annotation, wanted) else None
     elif mark is None and issubclass(annotation, str):
         raise TypeError("a text that is neither Text nor Name, Word or Hash")
-    return (lambda value, rewrites: rewrites[mark](value)) if mark in wanted else None
+    return (lambda value, rewrites: _kept(value, rewrites[mark](value))) if mark in wanted else None
 
 
-def _walk_tuple(*walks: _Walk | None) -> _Walk:
-    (walk,) = walks  # values of several kinds in one tuple are numbers: a text needs a name
-    return lambda values, rewrites: tuple(_applied(walk, value, rewrites) for value in values)
+def _walk_tuple(walk: _Walk) -> _Walk:
+    def walk_all(values: tuple[Any, ...], rewrites: Rewrites) -> tuple[Any, ...]:
+        new = tuple(walk(value, rewrites) for value in values)
+        return values if all(map(is_, new, values)) else new
+
+    return walk_all
 
 
-def _walk_dict(of_name: _Walk | None, of_value: _Walk | None) -> _Walk:
-    return lambda values, rewrites: {
-        _applied(of_name, name, rewrites): _applied(of_value, value, rewrites)
-        for name, value in values.items()
-    }
+def _walk_dict(of_name: _Walk, of_value: _Walk) -> _Walk:
+    return lambda values, rewrites: _kept(
+        values, {of_name(name, rewrites): of_value(value, rewrites) for name, value in values.items()}
+    )
 
 
-def _applied(walk: _Walk | None, value: Any, rewrites: Rewrites) -> Any:
-    return value if walk is None else walk(value, rewrites)
+def _kept(old: Any, new: Any) -> Any:
+    """Return the old object where nothing changed, so that nothing that holds it is copied."""
+    return old if new == old else new
+
+
+def _unchanged(value: Any, _rewrites: Rewrites) -> Any:
+    return value
