@@ -154,17 +154,7 @@ class Cut:
             return True
         if topic in topics.SCAN or topic is topics.UPDATES:
             return topic is topics.GROUPS or bool(self._beyond)
-        return topic not in (
-            topics.TRACES,
-            topics.REFLECTIONS,
-            topics.BATCH_SIZES,
-            topics.ANSWERS,
-            topics.EVALUATIONS,
-            topics.VERDICTS,
-            topics.OUTCOMES,
-            topics.OUTCOME_STATISTICS,
-            topics.ERASURES,
-        )
+        return issubclass(topic.message, Playbook | Batch | DeadLetter | Command | Decision | Label)
 
     def _is_within(self, record: Record, message: Message | None) -> bool:
         match message:
