@@ -16,7 +16,7 @@ from typing import TypeVar
 from combee_schemas.base import ProvenBy, Source, SourceNames
 from combee_schemas.records import PROOF_HEADER, Headers, Outgoing, header
 from combee_schemas.scan import Seen
-from combee_schemas.topics import Published
+from combee_schemas.topics import Published, published
 
 UNPROVEN = "unproven"
 """The source of all that proves none, and of all that names none."""
@@ -146,6 +146,14 @@ class Signer:
             return outgoing
         proving = secret_proof(self.secret, outgoing.topic, self.name, outgoing.value or b"")
         return replace(outgoing, headers=(*outgoing.headers, proving))
+
+
+def declared(message: Published, signer: Signer | None) -> Outgoing:
+    """Return the record of what a producer publishes: with the source that it declares, and the proof of it."""
+    if signer is None:
+        return published(message)
+    message = signer.declared(message)
+    return signer.signed(published(message), message.source)
 
 
 # ---- which names count

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Protocol
 
-from combee.core.sources import Signer
+from combee.core.sources import Signer, declared
 from combee.history import History
-from combee.ports import FencedError, Log, Outgoing, PoisonError, Record, TransientError
+from combee.ports import FencedError, Log, PoisonError, Record, TransientError
 from combee.sdk.logs import logger
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.errors import OtherVersionError
 from combee_schemas.playbook import Label, Playbook
-from combee_schemas.topics import Published, Topic, key_of, published
+from combee_schemas.topics import Published, Topic, key_of
 from combee_schemas.trace_context import TraceContext, with_trace_context
 
 Contexts = Sequence[TraceContext | None]
@@ -93,18 +93,13 @@ class LogTransport:
     async def send(self, messages: Sequence[Published], contexts: Contexts = ()) -> None:
         pairs = zip_longest(messages, contexts)
         try:
-            await self._log.produce(*(with_trace_context(self._outgoing(m), context) for m, context in pairs))
+            records = (with_trace_context(declared(m, self._signer), context) for m, context in pairs)
+            await self._log.produce(*records)
         except CodecError as error:
             raise PoisonError(str(error)) from error
         except FencedError as error:
             await self._log.close()  # the next write begins with a producer of its own
             raise TransientError(str(error)) from error
-
-    def _outgoing(self, message: Published) -> Outgoing:
-        if self._signer is None:
-            return published(message)
-        message = self._signer.declared(message)
-        return self._signer.signed(published(message), message.source)
 
     async def follow(self, sink: Sink) -> None:
         behind = {topics.PLAYBOOKS.name, topics.LABELS.name}

@@ -171,16 +171,8 @@ class Rewriter:
                 self._component(version, entry) for entry in version.entries if entry.id not in gone
             ),
             "sections": tuple(section for section in version.sections if not self.subjects.named_in(section)),
-            "retired": tuple(
-                entry
-                for entry in version.retired
-                if not (self.subjects.named_in(entry.content) or self.lessons.quotes(entry.content))
-            ),
-            "rejected": tuple(
-                entry
-                for entry in version.rejected
-                if not (self.subjects.named_in(entry.content) or self.lessons.quotes(entry.content))
-            ),
+            "retired": tuple(entry for entry in version.retired if not self._tells(entry.content)),
+            "rejected": tuple(entry for entry in version.rejected if not self._tells(entry.content)),
             "changes": tuple(self._change(change, gone) for change in version.changes),
             "again": tuple(
                 asked for asked in version.again if (playbook, asked.offset) not in self.lessons.reflections
@@ -205,10 +197,12 @@ class Rewriter:
         return self._text("\n".join(map(self._text, text.split("\n"))))
 
     def _change(self, change: Change, gone: set[str]) -> Change:
-        quotes = self.lessons.quotes(change.detail) or self.subjects.named_in(change.detail)
-        if change.detail and (quotes or change.entry_id in gone):
+        if change.detail and (self._tells(change.detail) or change.entry_id in gone):
             return change.model_copy(update={"detail": ERASED})
         return change
+
+    def _tells(self, text: str) -> bool:
+        return self.subjects.named_in(text) or self.lessons.quotes(text)
 
     def _update(self, update: Update) -> Update:
         operations = tuple(self._operation(update, operation) for operation in update.result.operations)

@@ -67,9 +67,9 @@ class Runs:
         """Return the ids of a line's playbook."""
         return self.ids.get(playbook_of(line), NOBODY)
 
-    def has(self, line: str, ids: Iterable[str | None]) -> bool:
+    def has(self, line: str, ids: Iterable[str]) -> bool:
         """Return whether one of these ids is that of an erased run."""
-        return not self.of(line).isdisjoint(run_id for run_id in ids if run_id)
+        return not self.of(line).isdisjoint(ids)
 
     def take(self, record: Record, selector: Selector, identities: Identities) -> None:
         """Add the run that a record of an archive tells of, if it is meant; manifests come before reflections."""
@@ -79,10 +79,12 @@ class Runs:
         if isinstance(message, Batch):
             identities.take(message)
             self._take_members(message, selector)
-        elif isinstance(message, DeadLetter):
-            self._take_letter(message, record, selector)
-        elif isinstance(message, Published):
-            named = selector.subjects.named_in_bytes(record.value)
+        value = record.value
+        if isinstance(message, DeadLetter):
+            # One that names the subject only in its reason tells of no run.
+            value, message = message.value, identified_in(message, RUN_OF.get(message.origin_topic))
+        if isinstance(message, Published):
+            named = selector.subjects.named_in_bytes(value)
             self._take(message, selector, record.timestamp_ms, named=named)
 
     def _take(self, message: Published, selector: Selector, at_ms: int, *, named: bool) -> None:
@@ -128,10 +130,3 @@ class Runs:
             reflection_id=member.reflection_id, playbook=playbook_of(batch.plan.playbook), source=source
         )
         return bool(selector.rules) and selector.means_reflection(stands_for, batch.plan.closed_at_ms)
-
-    def _take_letter(self, letter: DeadLetter, record: Record, selector: Selector) -> None:
-        """Add the run in a dead letter; one that names the subject only in its reason tells of no run."""
-        message = identified_in(letter, RUN_OF.get(letter.origin_topic))
-        if isinstance(message, Published):
-            named = selector.subjects.named_in_bytes(letter.value)
-            self._take(message, selector, record.timestamp_ms, named=named)

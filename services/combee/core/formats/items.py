@@ -7,9 +7,7 @@ from combee.core.identity import derived_ids, identity_of
 from combee.core.sources import Signer
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError, encode
-from combee_schemas.records import Outgoing
 from combee_schemas.reflection import Reflection
-from combee_schemas.topics import Published, published
 
 
 def read_items(
@@ -65,10 +63,3 @@ def unvouched_ids(items: Iterable[Item], signer: Signer | None) -> dict[str, str
 
 def _owner(item: Item, signer: Signer | None) -> str:
     return signer.owner_of(None if isinstance(item, Sample) else item.source) if signer else ""
-
-
-def declared(item: Published, signer: Signer | None) -> Outgoing:
-    """Return the record of what a producer publishes: with the source that it declares, and the proof of it."""
-    item = signer.declared(item) if signer else item
-    record = published(item)
-    return signer.signed(record, item.source) if signer else record
