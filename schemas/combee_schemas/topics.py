@@ -420,7 +420,7 @@ Published = Trace | Reflection | Outcome
 """What agents send."""
 
 
-def published(message: Published) -> Outgoing:
+def outgoing(message: Published) -> Outgoing:
     """Return the record of what an agent sends."""
     return next(topic for topic in TOPICS if topic.message is type(message)).record(message)
 

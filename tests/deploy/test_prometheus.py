@@ -16,7 +16,7 @@ from combee.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.outcome import Outcome
-from combee_schemas.topics import published
+from combee_schemas.topics import outgoing
 from support import monitoring, prometheus
 from support.broker import Broker
 from support.kubernetes import CHART, rendered
@@ -110,7 +110,7 @@ def scraped(running: Running) -> list[str]:
 async def learn(running: Running) -> None:
     new = traces(COUNT, seed=3)
     async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
-        await running.log.produce(*map(published, new.values()), topics.OUTCOMES.record(SAID))
+        await running.log.produce(*map(outgoing, new.values()), topics.OUTCOMES.record(SAID))
         await running.learning().settle(tracker, new, stall_s=STALL_S)
 
 

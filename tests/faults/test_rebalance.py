@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from combee.inspection.audit import audit
-from combee_schemas.topics import published
+from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.faults.cluster import Cluster, Scenario, patched, running_cluster
 from support.faults.driver import PLAYBOOKS
@@ -39,7 +39,7 @@ Loop._reassigned = forget
 async def join_during_calls(cluster: Cluster, progress: Progress) -> int:
     """Return how many calls had been answered when a third worker was ready."""
     log = cluster.log()
-    await log.produce(*(published(reflection(n, NAME)) for n in range(GROUPS**2)))
+    await log.produce(*(outgoing(reflection(n, NAME)) for n in range(GROUPS**2)))
     await log.close()
     await progress.until(lambda: cluster.model_stats()["in_flight"] == GROUPS, 60, "not all groups are asked")
     await cluster.start("scan", 2)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from combee.clock import SystemClock
-from combee.core.formats.items import outgoing
 from combee.inspection.tracker import Tracker
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.cli import Ended, combee, start
 from support.running import running_stack

@@ -8,7 +8,6 @@ import pytest
 
 from combee.adapters.kafka import KafkaLog
 from combee.backends import connection
-from combee.core.formats.items import outgoing
 from combee.history import newest_playbooks
 from combee.inspection.audit import audit
 from combee.ports import Outgoing, TopicPartition
@@ -17,6 +16,7 @@ from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import NO_LABEL
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing
 from combee_schemas.trace import Trace
 from support.broker import Broker, segments
 from support.running import PLAYBOOK, SHORTEST_SESSION_S, Running, nothing_waits, running_stack

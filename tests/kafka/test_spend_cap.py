@@ -6,9 +6,9 @@ import pytest
 
 from combee.cli.status import log_status
 from combee.clock import SystemClock
-from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from combee.inspection.tracker import PausedError, Tracker
+from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.faults.kills import STALL_S
 from support.running import PLAYBOOK, running_stack, traces

@@ -25,7 +25,7 @@ from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.model import Prompt
 from combee_schemas.reflection import Reflection
-from combee_schemas.topics import published
+from combee_schemas.topics import outgoing
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment
@@ -53,7 +53,7 @@ def note(playbook: str = ONE, one: str = "note-1", text: str = "a note") -> Refl
 
 async def send(deployment: Deployment, *items: Trace | Reflection) -> None:
     for item in items:  # one after the other, so that offsets follow
-        await deployment.log.produce(published(item))
+        await deployment.log.produce(outgoing(item))
 
 
 async def settled(deployment: Deployment) -> None:
@@ -165,7 +165,7 @@ async def test_the_same_id_with_other_content_is_listed_as_a_conflict_and_the_fi
             command = flush.model_copy(
                 update={"kind": "rollback", "version": version, "issued_at_ms": version}
             )
-            await running.log.produce(ledger.published(command))
+            await running.log.produce(ledger.outgoing(command))
         await running.until(lambda: ledger.applied(running.log, ONE) == 2)
         await settled(running)
     assert lessons(running, ONE) <= {"learned: first", "first"}
@@ -293,7 +293,7 @@ async def passed(deployment: Deployment) -> None:
 async def test_a_trace_that_reflect_has_passed_and_nothing_came_of_is_lost_and_no_promise_kept() -> None:
     deployment = Deployment()
     await send(deployment, trace(ONE), trace(TWO), trace(TWO, "run-2"))
-    await deployment.log.produce(published(note(ONE, identity.reflection_id(ONE, "run-1"))))
+    await deployment.log.produce(outgoing(note(ONE, identity.reflection_id(ONE, "run-1"))))
     await passed(deployment)
     report = await judged(deployment)
     assert (report.good, report.traces.reflected, report.traces.lost) == (False, 1, 2)

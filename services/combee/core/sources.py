@@ -16,7 +16,7 @@ from typing import TypeVar
 from combee_schemas.base import ProvenBy, Source, SourceNames
 from combee_schemas.records import PROOF_HEADER, Headers, Outgoing, header
 from combee_schemas.scan import Seen
-from combee_schemas.topics import Published, published
+from combee_schemas.topics import Published, outgoing
 
 UNPROVEN = "unproven"
 """The source of all that proves none, and of all that names none."""
@@ -151,9 +151,9 @@ class Signer:
 def declared(message: Published, signer: Signer | None) -> Outgoing:
     """Return the record of what a producer publishes: with the source that it declares, and the proof of it."""
     if signer is None:
-        return published(message)
+        return outgoing(message)
     message = signer.declared(message)
-    return signer.signed(published(message), message.source)
+    return signer.signed(outgoing(message), message.source)
 
 
 # ---- which names count

@@ -10,7 +10,7 @@ from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook, Spend
 from combee_schemas.reflection import Reflection
-from combee_schemas.topics import published
+from combee_schemas.topics import outgoing as outgoing_item
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment
@@ -64,7 +64,7 @@ def test_why_finds_the_run_behind_a_reflection(monkeypatch: pytest.MonkeyPatch) 
     async def learn() -> None:
         async with deployment.running():
             reflection = ledger.reflection(1, trace_id="t-7", source={"name": "shop-b"})
-            await deployment.log.produce(published(run_line), published(reflection))
+            await deployment.log.produce(outgoing_item(run_line), outgoing_item(reflection))
             await deployment.until(lambda: bool(ledger.versions(deployment.log)))
 
     asyncio.run(learn())

@@ -31,7 +31,7 @@ from combee.local.stack import StackOptions, model_environment, stack
 from combee.ports import LanguageModel
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import configured_method
-from combee_schemas.topics import published
+from combee_schemas.topics import outgoing
 from combee_schemas.trace import Trace
 from combee_sim.family.family import Question, one_each
 from combee_sim.family.family import questions as draw_questions
@@ -149,7 +149,7 @@ async def _learn(options: DemoOptions, log: KafkaLog, model: LanguageModel, cons
 
             async def publish(trace: Trace) -> None:
                 traces[reflection_id(trace.playbook, trace.trace_id)] = trace
-                await log.produce(published(trace))
+                await log.produce(outgoing(trace))
 
             await run_fleet(
                 model,

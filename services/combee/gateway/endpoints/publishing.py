@@ -28,7 +28,7 @@ from combee_schemas.base import Usage, playbook_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.outcome import MOST_CALLER, Outcome
 from combee_schemas.reflection import Reflection
-from combee_schemas.topics import AnyTopic, Published, published
+from combee_schemas.topics import AnyTopic, Published, outgoing
 from combee_schemas.trace import Trace
 from combee_schemas.trace_context import TraceContext, with_trace_context
 
@@ -264,7 +264,7 @@ class Publishing:
 
     def _record(self, caller: Caller, message: Published) -> Outgoing:
         """Return the record of a message; it proves the key that the message came with."""
-        return self._provenance.vouched(published(message), message.source if caller.has_key else None)
+        return self._provenance.vouched(outgoing(message), message.source if caller.has_key else None)
 
     def _note(self, messages: Sequence[Published], offsets: Sequence[int]) -> None:
         """Let the live picture know at once what it will read in a moment: who asks next is told of it."""
