@@ -15,6 +15,7 @@ from pydantic import Field
 from combee_schemas.base import KIB, Message, Value
 from combee_schemas.codec import CodecError
 from combee_schemas.errors import FatalError
+from combee_schemas.marks import Hash, Name, Word
 from combee_schemas.records import Record
 
 MAGIC = b"combee-archive\n"
@@ -38,9 +39,9 @@ class ArchiveError(FatalError):
 class TopicContents(Value):
     """A topic as it was archived."""
 
-    name: str
+    name: Word
     partitions: int = Field(ge=1, le=10_000)
-    config: dict[str, str] = Field(default_factory=dict)
+    config: dict[Word, Word] = Field(default_factory=dict)
     """What Combee sets on the broker, as it stood there."""
     ends: tuple[int, ...]
     """By partition: no record at or beyond this offset is part of the archive."""
@@ -49,8 +50,8 @@ class TopicContents(Value):
 class GroupPositions(Value):
     """How far a consumer group had committed a topic, by partition."""
 
-    group: str
-    topic: str
+    group: Name
+    topic: Word
     offsets: tuple[int, ...]
 
 
@@ -60,15 +61,15 @@ class ArchiveHeader(Message):
     type: ClassVar[str] = "archive"
     version_number: ClassVar[int] = FORMAT
 
-    prefix: str
-    playbook: str = ""
+    prefix: Name
+    playbook: Name = ""
     """The only playbook in it; empty: all."""
     topics: tuple[TopicContents, ...]
     positions: tuple[GroupPositions, ...] = ()
-    messages: dict[str, int] = Field(default_factory=dict)
+    messages: dict[Word, int] = Field(default_factory=dict)
     """The newest version of each message type that its writer knew."""
     cut_at_ms: int
-    written_by: str = ""
+    written_by: Word = ""
     """The version of Combee."""
 
 
@@ -76,6 +77,7 @@ class ArchiveTotals(Message):
     """What only the end shows."""
 
     type: ClassVar[str] = "archive-totals"
+    PLAYBOOK: ClassVar[str] = ""
 
     records: tuple[int, ...]
     """By topic, in the header's order."""
@@ -90,14 +92,15 @@ class Restoring(Message):
     """
 
     type: ClassVar[str] = "restoring"
+    PLAYBOOK: ClassVar[str] = ""
 
-    archive: str
+    archive: Hash
     """The archive's SHA-256."""
     later_ms: int = 0
     """By how much records are dated later than in the archive."""
-    erased_from: str = ""
+    erased_from: Name = ""
     """The prefix whose contents these are, without what was forgotten."""
-    moved_to: str = ""
+    moved_to: Name = ""
     """The prefix where what is left of this one stands, whole; this one is being deleted."""
 
 

@@ -1,8 +1,9 @@
 """What every message shares: frozen values, a type and a version."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -16,13 +17,15 @@ from pydantic import (
     model_serializer,
 )
 
+from combee_schemas.marks import Hash, Name
+
 KIB = 1024
 DAY_MS = 24 * 3600 * 1000
 
 _PART = "[A-Za-z0-9][A-Za-z0-9._-]*"
 _NAME = f"{_PART}(/{_PART})*"
 MOST_NAME = 200
-PlaybookName = Annotated[str, StringConstraints(max_length=MOST_NAME, pattern=f"^{_NAME}$")]
+PlaybookName = Annotated[Name, StringConstraints(max_length=MOST_NAME, pattern=f"^{_NAME}$")]
 """A playbook's name, such as ``support/refunds``: at most 200 letters, digits, ``. _ - /``.
 
 Each part between slashes begins with a letter or a digit. So no part is empty, ``.`` or ``..``: whatever reads a name
@@ -30,7 +33,7 @@ as a path, such as a browser, a proxy or the rule of a key, reads the same name.
 """
 
 _BRANCH = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
-BranchName = Annotated[str, StringConstraints(pattern=rf"^({_BRANCH})?$")]
+BranchName = Annotated[Name, StringConstraints(pattern=rf"^({_BRANCH})?$")]
 """Of a branch, without its playbook; empty: none."""
 
 
@@ -46,7 +49,7 @@ def _of_a_playbook(line: str) -> str:
 
 
 LineName = Annotated[
-    str, StringConstraints(pattern=f"^{_NAME}(@{_BRANCH})?$"), AfterValidator(_of_a_playbook)
+    Name, StringConstraints(pattern=f"^{_NAME}(@{_BRANCH})?$"), AfterValidator(_of_a_playbook)
 ]
 """A playbook, or a branch of it: ``support/refunds``, ``support/refunds@short``."""
 
@@ -61,7 +64,9 @@ def branch_in(line: str) -> str:
     return line.partition("@")[2]
 
 
-Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Id = Annotated[Name, StringConstraints(min_length=1, max_length=200)]
+DerivedId = Annotated[Hash, StringConstraints(min_length=1, max_length=200)]
+"""Of a batch or a node: worked out from its playbook's name and its place."""
 
 
 Holds = Literal["entries", "components"]
@@ -77,9 +82,9 @@ def is_blank(texts: Iterable[str]) -> bool:
     return not any(map(SAYS_SOMETHING.search, texts))
 
 
-Sha256 = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]
+Sha256 = Annotated[Hash, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]
 """In hexadecimal; empty where it is unknown."""
-RequestHash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+RequestHash = Annotated[Hash, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 in hexadecimal of what a model, or another answerer, was asked."""
 
 
@@ -166,6 +171,11 @@ class Part:
     """Of so many, those read last, a reader remembers what they are."""
 
 
+OnErasure = Literal["rewritten", "dropped", "unneeded"]
+"""What an erasure leaves of a message. rewritten: all but what is erased; dropped: nothing, if it names the subject
+or tells of an erased run; unneeded: nothing, as it does not say whom it is about."""
+
+
 class Message(Value):
     """A record's body; the codec's envelope carries ``type`` and ``version``."""
 
@@ -175,6 +185,35 @@ class Message(Value):
     """Raw size above which a record is refused *before* it is decoded."""
     PARTS: ClassVar[Mapping[str, Part]] = {}
     """By field; see `codec`."""
+    PLAYBOOK: ClassVar[str] = "playbook"
+    """Path of the field that names the playbook, or branch, that it is of; empty: it is of none."""
+    RUN_IDS: ClassVar[tuple[str, ...]] = ()
+    """Paths of the ids under which the runs are known that it tells of, its own first."""
+    ON_ERASURE: ClassVar[OnErasure] = "rewritten"
+
+    @property
+    def playbook_name(self) -> str:
+        """The playbook, or branch, that it is of; empty: it is of none, or does not say."""
+        return next(_at(self, self.PLAYBOOK), "") if self.PLAYBOOK else ""
+
+    @property
+    def lack(self) -> str:
+        """What it lacks to be of any use; empty: nothing."""
+        return ""
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """All ids under which the runs are known that it tells of."""
+        return tuple(chain.from_iterable(_at(self, path) for path in self.RUN_IDS))
+
+
+def _at(value: Value, path: str) -> Iterator[str]:
+    """Yield the texts at a path of fields, several where a field on it has several values; none that is empty."""
+    name, _, rest = path.partition(".")
+    field = getattr(value, name)
+    for each in field if isinstance(field, tuple) else (field,):
+        if each:
+            yield from _at(each, rest) if rest else (each,)
 
 
 class Usage(Sparse):
@@ -217,7 +256,7 @@ class Usage(Sparse):
 NOTHING_SPENT = Usage()
 
 
-CanaryPlace = Annotated[str, StringConstraints(pattern=r"^([1-9][0-9]{0,9}-[0-9a-f]{16})?$")]
+CanaryPlace = Annotated[Hash, StringConstraints(pattern=r"^([1-9][0-9]{0,9}-[0-9a-f]{16})?$")]
 """The place of a caller in a canary: the version that is tried, and a hash of the caller's name; empty: none."""
 
 
@@ -227,10 +266,10 @@ class Shown(Sparse):
     UNWRITTEN = ("canary",)
 
     version: int = Field(ge=0)
-    entry_ids: tuple[str, ...] = ()
-    line: Annotated[str, StringConstraints(max_length=300)] = ""
+    entry_ids: tuple[Name, ...] = ()
+    line: Annotated[Name, StringConstraints(max_length=300)] = ""
     """Where that version is: a branch; empty: the playbook itself."""
-    digests: tuple[Annotated[str, StringConstraints(max_length=24)], ...] = ()
+    digests: tuple[Annotated[Hash, StringConstraints(max_length=24)], ...] = ()
     """Of what ``entry_ids`` said, in their order: on another line only entries that say the same are meant."""
     canary: CanaryPlace = ""
     """Empty: the agent did not name itself, or there was no canary."""
@@ -241,7 +280,7 @@ MOST_SCORES = 10
 
 Score = Annotated[
     dict[
-        Annotated[str, StringConstraints(min_length=1, max_length=40)],
+        Annotated[Name, StringConstraints(min_length=1, max_length=40)],
         Annotated[float, Field(ge=-1e15, le=1e15)],
     ],
     Field(max_length=MOST_SCORES),
@@ -267,8 +306,8 @@ class Source(Sparse):
 
     UNWRITTEN = ("proven",)
 
-    name: Annotated[str, StringConstraints(min_length=1, max_length=80)]
-    proof: Annotated[str, StringConstraints(max_length=200)] = ""
+    name: Annotated[Name, StringConstraints(min_length=1, max_length=80)]
+    proof: Annotated[Name, StringConstraints(max_length=200)] = ""
     """Whatever the producer adds; what proves a name stands in a header."""
     proven: ProvenBy = ""
     """What the service found that read the record. Of a producer it counts for nothing."""

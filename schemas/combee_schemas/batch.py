@@ -5,13 +5,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from combee_schemas.base import Id, Message, Score, Source, Sparse, Value
+from combee_schemas.marks import Name, ReflectionOffset, Text
 from combee_schemas.plan import Plan
 
 
 class Member(Value):
     """A reflection of the batch: its offset in ``reflections``, its id, its dead-letter attempt, and its run."""
 
-    offset: int
+    offset: ReflectionOffset
     reflection_id: Id
     attempt: int = 0
     score: Score = Field(default_factory=dict)
@@ -24,7 +25,7 @@ class Cluster(Value):
 
     why: Literal["alike", "harmful"]
     """alike: near-duplicates, to be merged; harmful: runs found it harmful far more often than helpful."""
-    entry_ids: tuple[str, ...]
+    entry_ids: tuple[Name, ...]
 
 
 class Batch(Sparse, Message):
@@ -36,19 +37,20 @@ class Batch(Sparse, Message):
     type: ClassVar[str] = "batch"
     version_number: ClassVar[int] = 2
     UNWRITTEN = ("clusters", "oldest_beyond_offset")
+    PLAYBOOK: ClassVar[str] = "plan.playbook"
 
     plan: Plan
     seed: int
     members: tuple[Member, ...]
     clusters: tuple[Cluster, ...] = ()
     """Of a consolidation, which has no members: what the model is asked about."""
-    embeddings: str = ""
+    embeddings: Text = ""
     """Of a consolidation: the model whose embeddings were compared, too, or why none were; empty: none is set."""
     dropped: tuple[Member, ...] = ()
     """Repeats that were recognised while this window was open: the first of them, up to 128 KiB."""
     copies: int
     """As they were made: 1 where the batch was too small for more."""
-    shape_reason: str = ""
+    shape_reason: Text = ""
     """Why this many groups and levels, in words."""
     oldest_unpublished_offset: int = -1
     """Where in ``batches`` the oldest batch of this partition stood that had no version yet; −1: none."""

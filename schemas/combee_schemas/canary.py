@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from combee_schemas.base import Message, PlaybookName, Sparse, Value
+from combee_schemas.marks import Name, ThroughOutcomes, Word
 
 Count = Annotated[int, Field(ge=0)]
 CallerHash = Annotated[int, Field(ge=0, lt=1 << 64)]
@@ -20,14 +21,14 @@ class CanaryTerms(Value):
     """The version that production is shown meanwhile."""
     share: Annotated[float, Field(gt=0, le=0.5)]
     """Of the callers: those that are shown the candidate."""
-    salt: str = ""
+    salt: Word = ""
     margin: Annotated[float, Field(gt=0, lt=1)]
     """A candidate that is worse by so much, or more, is not to be accepted."""
     alpha: Annotated[float, Field(gt=0, lt=1)]
     """How often a candidate may be accepted that is so much worse; and one rejected that is as good."""
     runs: Annotated[int, Field(ge=1)]
     """A caller counts once so many of its runs are scored, with their mean."""
-    score: str = ""
+    score: Name = ""
     """The score that counts where success is not said."""
     opened_at_ms: int = 0
     deadline_ms: int
@@ -90,6 +91,6 @@ class CanaryStatistics(Message):
     """Runs that were passed over because they were shown another version than their caller's arm is."""
     turned_away: Count = 0
     """Runs that were passed over because their callers are more than are kept."""
-    through_offset: int = -1
+    through_offset: ThroughOutcomes = -1
     """Of ``outcomes``: up to here all are counted."""
     updated_at_ms: int = 0

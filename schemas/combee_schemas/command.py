@@ -2,9 +2,10 @@
 
 from typing import ClassVar, Literal
 
-from combee_schemas.base import BranchName, Holds, Id, LineName, Message
+from combee_schemas.base import BranchName, Holds, Id, LineName, Message, OnErasure
 from combee_schemas.batch import Cluster
 from combee_schemas.gate import Reason, RejectedNames
+from combee_schemas.marks import FromReflections, Name, Text, ThroughReflections
 from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
@@ -44,37 +45,38 @@ class Command(Message):
 
     type: ClassVar[str] = "command"
     version_number: ClassVar[int] = 2
+    ON_ERASURE: ClassVar[OnErasure] = "dropped"
 
     command_id: Id
     playbook: LineName
     kind: CommandKind
-    through_offset: int = -1
+    through_offset: ThroughReflections = -1
     left_out: tuple[int, ...] | None = None
     """Of a replay's flush: the recorded coverage of the batch that it closes."""
     entries: tuple[Entry, ...] = ()
-    sections: tuple[str, ...] = ()
+    sections: tuple[Text, ...] = ()
     counters: bool = True
     holds: Holds = "entries"
     operations: tuple[Operation, ...] = ()
     version: int = 0
-    label: str = ""
+    label: Name = ""
     base_version: int = 0
     """What an edit was made on; 0: whatever there is."""
     reason: Reason = ""
     """Why a candidate is approved or rejected."""
     entry_ids: RejectedNames = ()
     sources: RejectedNames = ()
-    reflection_ids: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
+    reflection_ids: tuple[Name, ...] = ()
+    rules: tuple[Text, ...] = ()
     """Of a revocation: what its reflections were chosen by; empty: by their ids."""
-    retained_from: int = 0
+    retained_from: FromReflections = 0
     """Of a revocation: reflections before this offset had expired when it was decided."""
     clusters: tuple[Cluster, ...] | None = None
     """Of a replay's consolidation: what the recorded one asked about."""
     branch: BranchName = ""
     settings: BranchSettings | None = None
     issued_at_ms: int = 0
-    issued_by: str = ""
+    issued_by: Name = ""
     """Who says to have asked: ``key:NAME`` of the gateway, ``user:NAME@HOST`` of the command line."""
 
     @property

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from combee_schemas.base import LineName, Message, Value
+from combee_schemas.marks import Text, Word
 
 SizingKind = Literal["configured", "plateau", "keep-up"]
 Phase = Literal["configured", "profiling", "settled"]
@@ -24,8 +25,8 @@ class BatchSize(Message):
 
     playbook: LineName
     batch_size: int = Field(ge=1)
-    reason: str = ""
-    numbers: dict[str, float] = Field(default_factory=dict)
+    reason: Text = ""
+    numbers: dict[Word, float] = Field(default_factory=dict)
     """What the reason rests on, such as ``A``, ``alpha``, ``r_squared``, ``tau``, ``plateau``."""
     decided_at_ms: int = 0
     """When size or phase last changed."""

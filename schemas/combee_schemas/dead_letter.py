@@ -4,6 +4,7 @@ import re
 from typing import ClassVar, Literal
 
 from combee_schemas.base import KIB, Message, Value
+from combee_schemas.marks import Hash, Name, Text, Word
 from combee_schemas.records import ATTEMPT_HEADER, LETTER_HEADER, Headers, header
 
 HEAD_BYTES = 64 * KIB
@@ -17,26 +18,26 @@ class DeadLetter(Message):
 
     type: ClassVar[str] = "dead-letter"
 
-    origin_topic: str
+    origin_topic: Word
     origin_partition: int
     origin_offset: int
     key: bytes | None = None
     value: bytes | None = None
     size: int = 0
-    sha256: str = ""
+    sha256: Hash = ""
     truncated: bool = False
     unread: bool = False
     """Whether it is a batch of records that could not be read, such as one that is too large once decompressed."""
-    service: str
-    reason: str
+    service: Word
+    reason: Text
     attempts: int = 1
     """How often it has failed; sent again, the record is that attempt (they count from 0)."""
-    record_id: str = ""
+    record_id: Name = ""
     """The reflection or trace id inside, where it could be read."""
-    playbook: str = ""
+    playbook: Name = ""
     proof: bytes | None = None
     """The header that proves the record's source; sent again, it has it again."""
-    identity: str = ""
+    identity: Name = ""
     """Of a reflection that was copied for a replay, the id that it counted under; sent again, it says so again."""
     at_ms: int = 0
 
@@ -68,17 +69,17 @@ class Resolution(Message):
 
     letter: LetterId
     decision: Literal["retried", "dropped"]
-    origin_topic: str
+    origin_topic: Word
     origin_partition: int
     origin_offset: int
-    record_id: str = ""
-    playbook: str = ""
+    record_id: Name = ""
+    playbook: Name = ""
     attempt: int = 0
     """Of ``retried``: which attempt the record is now."""
     retry_partition: int = -1
     retry_offset: int = -1
     """Of ``retried``: where in ``origin_topic`` the record stands again."""
-    note: str = ""
+    note: Text = ""
     at_ms: int = 0
 
 
@@ -87,11 +88,16 @@ class HeldBack(Message):
 
     type: ClassVar[str] = "held-back"
 
-    service: str
-    playbook: str = ""
+    service: Word
+    playbook: Name = ""
     """Empty: records of which nobody can read whose they are."""
     until_ms: int = 0
     at_ms: int = 0
+
+
+def origin_of(said: DeadLetter | Resolution) -> tuple[str, int, int]:
+    """Return topic, partition and offset of the record that a dead letter, or a decision on one, is about."""
+    return said.origin_topic, said.origin_partition, said.origin_offset
 
 
 class Attempt(Value):

@@ -4,7 +4,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from combee_schemas.base import Id, LineName, Message, RequestHash, Usage
+from combee_schemas.base import Id, LineName, Message, OnErasure, RequestHash, Usage
+from combee_schemas.marks import Text
 
 MOST_ANSWER = 2_000
 
@@ -17,19 +18,20 @@ class Evaluation(Message):
     """
 
     type: ClassVar[str] = "evaluation"
+    ON_ERASURE: ClassVar[OnErasure] = "dropped"
 
     asked: RequestHash
     playbook: LineName
     version: int = Field(ge=0)
     """The first version that was asked about with this content."""
     question_id: Id
-    answered_by: str = Field("", max_length=300)
+    answered_by: Text = Field("", max_length=300)
     """Such as ``model openai/gpt-4.1-mini``."""
     right: float = Field(ge=0)
     places: int = Field(1, ge=1)
     """Out of so many: one, or one per label."""
-    answer: str = Field("", max_length=MOST_ANSWER)
-    trouble: str = Field("", max_length=300)
+    answer: Text = Field("", max_length=MOST_ANSWER)
+    trouble: Text = Field("", max_length=300)
     """Why there is no answer; it counts as wrong."""
     usage: Usage = Usage()
     cost: float = Field(0.0, ge=0)

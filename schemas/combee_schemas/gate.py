@@ -8,19 +8,20 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StringConstraints
 
 from combee_schemas.base import KIB, Message, PlaybookName
+from combee_schemas.marks import Name, Text, Word
 
 Judge = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 """Such as evaluate (held-out questions), canary (outcomes of a share of the callers) or approve (a person).
 
 Any name, so that readers of an older release read the labels of a gate that asks a newer judge."""
 Figures = Annotated[
-    dict[Annotated[str, StringConstraints(min_length=1, max_length=40)], float], Field(max_length=40)
+    dict[Annotated[Word, StringConstraints(min_length=1, max_length=40)], float], Field(max_length=40)
 ]
 """Named numbers that a verdict rests on, such as ``n``, ``difference``, ``low`` and ``high``."""
-Reason = Annotated[str, StringConstraints(max_length=2_000)]
+Reason = Annotated[Text, StringConstraints(max_length=2_000)]
 MAX_REJECTED = 200
 RejectedNames = Annotated[
-    tuple[Annotated[str, StringConstraints(max_length=200)], ...], Field(max_length=MAX_REJECTED)
+    tuple[Annotated[Name, StringConstraints(max_length=200)], ...], Field(max_length=MAX_REJECTED)
 ]
 """Entries or sources that a person rejects of a candidate."""
 
@@ -48,7 +49,7 @@ class Verdict(Message):
     """What alone a person rejects of the candidate: entries, or what sources taught; neither: all of it."""
     reason: Reason = ""
     figures: Figures = Field(default_factory=dict)
-    judged_by: Annotated[str, StringConstraints(max_length=300)] = ""
+    judged_by: Annotated[Text, StringConstraints(max_length=300)] = ""
     """Such as ``model openai/gpt-4.1-mini``, ``user:ada@desk``."""
     judged_at_ms: int = 0
 
@@ -83,7 +84,7 @@ class Decision(Message):
     """The version without them; 0: none was made."""
     since_ms: int = 0
     """Since when the candidate was judged."""
-    decided_by: Annotated[str, StringConstraints(max_length=300)] = ""
+    decided_by: Annotated[Text, StringConstraints(max_length=300)] = ""
     """Who moved the label, or spoke last."""
     decided_at_ms: int = 0
     """As the label's ``moved_at_ms``."""

@@ -4,10 +4,22 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StringConstraints
 
-from combee_schemas.base import KIB, Id, LineName, Message, PlaybookName, Score, Shown, Source, Sparse
+from combee_schemas.base import (
+    KIB,
+    Id,
+    LineName,
+    Message,
+    OnErasure,
+    PlaybookName,
+    Score,
+    Shown,
+    Source,
+    Sparse,
+)
+from combee_schemas.marks import Name, Text, ThroughOutcomes
 
 MOST_ID, MOST_USED, MOST_CALLER = 80, 200, 200
-EntryId = Annotated[str, StringConstraints(min_length=1, max_length=MOST_ID)]
+EntryId = Annotated[Name, StringConstraints(min_length=1, max_length=MOST_ID)]
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -16,18 +28,20 @@ class Outcome(Message):
 
     type: ClassVar[str] = "outcome"
     max_bytes: ClassVar[int] = 256 * KIB
+    RUN_IDS: ClassVar[tuple[str, ...]] = ("run_id",)
+    ON_ERASURE: ClassVar[OnErasure] = "dropped"
 
     run_id: Id
     """The trace's id, where there is a trace; else any name that no other run of the playbook has."""
     playbook: PlaybookName
     shown: Shown | None = None
     """The version that the run was shown, and on which line."""
-    bullet_ids: tuple[str, ...] = Field((), max_length=MOST_USED)
+    bullet_ids: tuple[Name, ...] = Field((), max_length=MOST_USED)
     """The entries that the agent says it used."""
     score: Score = Field(default_factory=dict)
     success: bool | None = None
     """Neither a score nor this: the run counts as unscored until another outcome says more."""
-    caller: Annotated[str, StringConstraints(max_length=MOST_CALLER)] = ""
+    caller: Annotated[Text, StringConstraints(max_length=MOST_CALLER)] = ""
     """Whose run it was, such as a user or an agent."""
     source: Source | None = None
     created_at_ms: int = 0
@@ -38,7 +52,7 @@ class Measure(Sparse):
 
     UNWRITTEN = ("m2",)
 
-    name: str
+    name: Name
     n: int = Field(ge=1)
     mean: float
     m2: float = 0.0
@@ -81,6 +95,7 @@ class OutcomeStatistics(Message):
     """All outcomes of a playbook, or of a branch, up to an offset; key: its name."""
 
     type: ClassVar[str] = "outcome-statistics"
+    PLAYBOOK: ClassVar[str] = "line"
 
     line: LineName
     versions: tuple[VersionOutcomes, ...] = ()
@@ -91,6 +106,6 @@ class OutcomeStatistics(Message):
     """The entries that were shown or used last, newest last."""
     unplaced: Count = 0
     """Runs that did not say which version they were shown."""
-    through_offset: int = -1
+    through_offset: ThroughOutcomes = -1
     """Of ``outcomes``: up to here all of this playbook's are counted."""
     updated_at_ms: int = 0

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from combee_schemas.base import (
+    DerivedId,
     Holds,
-    Id,
     LineName,
     PlaybookName,
     Score,
@@ -16,6 +16,7 @@ from combee_schemas.base import (
     Usage,
     Value,
 )
+from combee_schemas.marks import Name, ThroughReflections, Word
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
@@ -48,7 +49,7 @@ Scope = Annotated[int, Field(ge=0)]
 class BatchOptions(BaseModel):
     """How a batch is made: settings, manifests and variants of a replay have these fields, as they stand here."""
 
-    method: str = Field("ace", min_length=1, description="ace, gepa or one installed")
+    method: Word = Field("ace", min_length=1, description="ace, gepa or one installed")
     copies: Copies = Field(
         2, description="p: copies of each reflection, 1 to halve the calls; a batch of fewer than 4 has none"
     )
@@ -77,7 +78,7 @@ class BatchOptions(BaseModel):
         "one-call",
         description="of 4 to 8 reflections: `one-call`, or the `paper`'s two groups and their combine",
     )
-    salt: str = Field(
+    salt: Word = Field(
         "",
         max_length=80,
         description="any text: who does not know it foresees neither how batches are dealt nor ACE's marks",
@@ -185,7 +186,7 @@ class Plan(Sparse):
 
     UNWRITTEN = ("command_id", "branch")
 
-    batch_id: Id
+    batch_id: DerivedId
     playbook: LineName
     sequence: int
     """1, 2, 3 … per playbook, without gaps."""
@@ -197,7 +198,7 @@ class Plan(Sparse):
     base_version: int
     base_sequence: int = 0
     """The last batch that ``base_version`` contains."""
-    through_offset: int = -1
+    through_offset: ThroughReflections = -1
     """Every reflection of this playbook at or below this offset is in this batch or an earlier one."""
     reflections: int
     batch_size: int = 0
@@ -205,7 +206,7 @@ class Plan(Sparse):
     waiting: int = 0
     """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
     reason: CloseReason = "size"
-    command_id: str = ""
+    command_id: Name = ""
     """Of a consolidation: the command that asked for it, or would have; of a fork: the one that did."""
     branch: Branch | None = None
     """Of a fork, the first batch of a branch: it has no members."""

@@ -8,6 +8,17 @@ from pydantic import Field
 from combee_schemas.base import NOTHING_SPENT, Holds, Id, LineName, Message, Part, Usage, Value
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.gate import Judge, Verdict
+from combee_schemas.marks import (
+    FromReflections,
+    ManifestOffset,
+    Name,
+    ReflectionOffset,
+    Text,
+    ThroughCommands,
+    ThroughReflections,
+    VersionOffset,
+    Word,
+)
 from combee_schemas.plan import Branch, Plan
 
 EVIDENCE_KEPT = 20
@@ -36,21 +47,21 @@ class Entry(Value):
     """One line of knowledge with a stable id, counters and lineage (ACE: bullet)."""
 
     id: Id
-    section: str
-    content: str
+    section: Text
+    content: Text
     helpful: int = 0
     harmful: int = 0
     evidence_count: int = 0
     guessed_count: int = 0
     """Of ``evidence_count``: reflections that were named for it, and whose texts do not bear it out."""
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[Name, ...] = ()
     """The last 20 reflection ids it rests on."""
-    sources: tuple[str, ...] = ()
+    sources: tuple[Name, ...] = ()
     """The last names of sources (`Source`) whose reflections bear it out, newest last."""
     by_hand: bool = False
     """Whether a person wrote, kept or imported it as it stands: it takes three sources to change or remove it."""
     state: EntryState = "active"
-    support: tuple[str, ...] = ()
+    support: tuple[Name, ...] = ()
     """Of a proposed entry: the reflections that count for its promotion, those of ``evidence`` that are no guess."""
     unsupported_batches: int = 0
     """Of a proposed entry: the batches since the last one that supported it."""
@@ -86,8 +97,8 @@ class Change(Value):
     """One thing that this version did differently from the one before."""
 
     kind: ChangeKind
-    entry_id: str = ""
-    detail: str = ""
+    entry_id: Name = ""
+    detail: Text = ""
 
 
 RETIRED_KEPT = 50
@@ -96,8 +107,8 @@ RETIRED_KEPT = 50
 class Retired(Value):
     """An entry that left the playbook: said again by agents who were still shown it, it does not come back."""
 
-    entry_id: str
-    content: str
+    entry_id: Name
+    content: Text
 
 
 REJECTED_KEPT = 200
@@ -106,10 +117,10 @@ REJECTED_KEPT = 200
 class Rejected(Value):
     """What a person rejected of a candidate: an entry, what it said, and the last reflections that taught it."""
 
-    entry_id: str
-    content: str = ""
+    entry_id: Name
+    content: Text = ""
     """Empty: that the entry was removed is rejected."""
-    evidence: tuple[str, ...] = ()
+    evidence: tuple[Name, ...] = ()
 
 
 class Spend(Value):
@@ -155,7 +166,7 @@ class AppliedBatch(Value):
     """What became of them at each level, and in the playbook; empty: it had none."""
     carried: int = 0
     """Proposals that code passed on because no combine mentioned them."""
-    sources: dict[str, int] = Field(default_factory=dict)
+    sources: dict[Name, int] = Field(default_factory=dict)
     """Its reflections by source, of the 20 that have most."""
     usage: Usage = Usage()
     """What its scan cost; ``plan.reflect_usage`` is what its reflections had cost."""
@@ -167,17 +178,17 @@ SOURCES_COUNTED = 200
 class TaughtBy(Value):
     """A source, and in how many batches of this playbook it has taught."""
 
-    name: str
+    name: Name
     batches: int = Field(ge=1)
 
 
 class Revocation(Value):
     """Reflections that were taken back, by the rule that chose them."""
 
-    rule: str
+    rule: Text
     """``source:NAME``, ``id:ID``, ``text:WORDS``, ``since:``, ``until:`` or ``between:``; ``ids:COUNT`` for more ids
     than a snapshot names."""
-    retained_from: int = 0
+    retained_from: FromReflections = 0
     """Of ``reflections``: bodies before this offset had expired, so that no call can be made with them again."""
     version: int = 0
     """The version that it made, which says who asked for it and when, and names what it meant (``revoked``)."""
@@ -186,8 +197,8 @@ class Revocation(Value):
 class Asked(Value):
     """A reflection that is to be asked about again: its place, and that of the manifest of its batch."""
 
-    offset: int
-    manifest_offset: int
+    offset: ReflectionOffset
+    manifest_offset: ManifestOffset
 
 
 class Adopted(Value):
@@ -195,7 +206,7 @@ class Adopted(Value):
 
     line: LineName
     version: int
-    renamed: dict[str, str] = Field(default_factory=dict)
+    renamed: dict[Name, Name] = Field(default_factory=dict)
     """Ids of entries here → there, where they differ: the branch had given an id that was not free here."""
 
 
@@ -219,11 +230,12 @@ class Playbook(Message):
 
     type: ClassVar[str] = "playbook"
     version_number: ClassVar[int] = 2
+    PLAYBOOK: ClassVar[str] = "name"
     PARTS = MappingProxyType({"entries": Part(kind=Entry, many=True, remembered=16_384)})
 
     name: LineName
     version: int = Field(ge=0)
-    sections: tuple[str, ...] = ()
+    sections: tuple[Text, ...] = ()
     """Section headers in order; sections of entries that are not listed follow."""
     entries: tuple[Entry, ...] = ()
     counters: bool = True
@@ -231,7 +243,7 @@ class Playbook(Message):
     next_id: int = 1
     origin: Origin = "empty"
     changes: tuple[Change, ...] = ()
-    method: str = "ace"
+    method: Word = "ace"
     """Of the last batch."""
     holds: Holds = "entries"
     batch: AppliedBatch | None = None
@@ -249,23 +261,23 @@ class Playbook(Message):
     rejected: tuple[Rejected, ...] = ()
     """The last 200 entries that were rejected: no batch brings them back."""
     spend: Spend = Spend()
-    through_offset: int = -1
-    manifest_offset: int = -1
-    history_offset: int = -1
-    command_offset: int = -1
-    commands: tuple[str, ...] = ()
+    through_offset: ThroughReflections = -1
+    manifest_offset: ManifestOffset = -1
+    history_offset: VersionOffset = -1
+    command_offset: ThroughCommands = -1
+    commands: tuple[Name, ...] = ()
     """The last command ids executed, newest last."""
     branch: Branch | None = None
     """Of a branch that learns: where it was forked."""
     adopted: Adopted | None = None
     """The branch whose content this version took over; None: something else made it."""
-    counted_offset: int = -1
+    counted_offset: ThroughReflections = -1
     """Tags of reflections up to this offset count already: the branch that was adopted had read them."""
     consolidated_version: int = 0
     """The version that the last consolidation asked about, also if it changed nothing; 0: there was none."""
-    issued_by: str = ""
+    issued_by: Name = ""
     """Who asked for this version (``Command.issued_by``); empty: a batch."""
-    revoked: tuple[str, ...] = ()
+    revoked: tuple[Name, ...] = ()
     """The reflections that this version took back, as its rules chose them; later versions keep the rules alone."""
     revocations: tuple[Revocation, ...] = ()
     """All rules, oldest first; later reflections of a source that one names never count either."""
@@ -312,12 +324,12 @@ class Label(Message):
     label: Id
     version: int
     """0, of ``production`` under a gate: no version was accepted yet, and agents read nothing."""
-    command_offset: int = -1
+    command_offset: ThroughCommands = -1
     """The command that moved it; one at or below this offset has had its effect."""
-    commands: tuple[str, ...] = ()
+    commands: tuple[Name, ...] = ()
     """The last command ids that moved it, newest last."""
     moved_at_ms: int = 0
-    issued_by: str = ""
+    issued_by: Name = ""
     """Who moved it."""
     gate: tuple[Judge, ...] = ()
     """Of ``production``: the judges that must accept its next version; empty: there is no gate."""

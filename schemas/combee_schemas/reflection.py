@@ -8,6 +8,7 @@ from combee_schemas.base import (
     KIB,
     Id,
     Message,
+    OnErasure,
     PlaybookName,
     Score,
     Sha256,
@@ -17,6 +18,7 @@ from combee_schemas.base import (
     Value,
     is_blank,
 )
+from combee_schemas.marks import Hash, Name, Text
 
 Tag = Literal["helpful", "harmful", "neutral"]
 
@@ -36,7 +38,7 @@ MAX_EXCERPT_CHARS = 1_000
 class BulletTag(Value):
     """How one playbook entry did in one run (ACE: bullet tag)."""
 
-    id: str
+    id: Name
     tag: Tag
 
 
@@ -46,24 +48,26 @@ class Reflection(Message):
     type: ClassVar[str] = "reflection"
     version_number: ClassVar[int] = 2
     max_bytes: ClassVar[int] = 256 * KIB
+    RUN_IDS: ClassVar[tuple[str, ...]] = ("reflection_id", "trace_id")
+    ON_ERASURE: ClassVar[OnErasure] = "dropped"
 
     reflection_id: Id
     playbook: PlaybookName
-    reasoning: str = ""
-    error_identification: str = ""
-    root_cause_analysis: str = ""
-    correct_approach: str = ""
-    key_insight: str = ""
-    side_info: dict[str, str] = Field(default_factory=dict)
+    reasoning: Text = ""
+    error_identification: Text = ""
+    root_cause_analysis: Text = ""
+    correct_approach: Text = ""
+    key_insight: Text = ""
+    side_info: dict[Name, Text] = Field(default_factory=dict)
     """What a method other than ``ace`` needs of the run (GEPA: Inputs, Generated Outputs, Feedback)."""
     bullet_tags: tuple[BulletTag, ...] = ()
-    trace_id: str | None = None
-    task_excerpt: str = Field("", max_length=MAX_EXCERPT_CHARS)
+    trace_id: Name | None = None
+    task_excerpt: Text = Field("", max_length=MAX_EXCERPT_CHARS)
     """Of a reflection derived from a trace: what its run was asked, cut."""
-    trace_digest: str = ""
+    trace_digest: Hash = ""
     """Of a reflection derived from a trace: the trace's fingerprint; empty: unknown."""
     shown: Shown | None = None
-    bullet_ids: tuple[str, ...] = ()
+    bullet_ids: tuple[Name, ...] = ()
     """The entries that the agent says it used (ACE: bullet ids)."""
     score: Score = Field(default_factory=dict)
     success: bool | None = None
@@ -74,6 +78,13 @@ class Reflection(Message):
     created_at_ms: int = 0
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no lesson field says anything: neither ACE's nor what other methods take along."""
-        return is_blank((*(getattr(self, name) for name in LESSON_FIELDS), *self.side_info.values()))
+    def run_id(self) -> str | None:
+        """The id of its run."""
+        return self.trace_id
+
+    @property
+    def lack(self) -> str:
+        """What it lacks to teach anything: ACE's fields, or what other methods take along; empty: nothing."""
+        if not is_blank((*(getattr(self, name) for name in LESSON_FIELDS), *self.side_info.values())):
+            return ""
+        return f"the lesson is empty: fill in at least one of {', '.join((*reversed(LESSON_FIELDS), 'side_info'))}"

@@ -4,8 +4,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Id, Message, Part, Sha256, Source, Sparse, Usage, Value
+from combee_schemas.base import DerivedId, Id, Message, OnErasure, Part, Sha256, Source, Sparse, Usage, Value
 from combee_schemas.batch import Cluster
+from combee_schemas.marks import ManifestOffset, Name, ReflectionOffset, Text
 from combee_schemas.plan import Plan
 from combee_schemas.reflection import BulletTag, Reflection
 
@@ -27,11 +28,11 @@ class Operation(Value):
     """
 
     kind: OperationKind
-    section: str = ""
-    content: str = ""
-    entry_ids: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()
-    guessed: tuple[str, ...] = ()
+    section: Text = ""
+    content: Text = ""
+    entry_ids: tuple[Name, ...] = ()
+    evidence: tuple[Name, ...] = ()
+    guessed: tuple[Name, ...] = ()
     """Of ``evidence``: what no model named for this content."""
 
 
@@ -41,7 +42,7 @@ class Seen(Sparse):
     UNWRITTEN = ("ok", "survived", "dropped", "tags", "shown_version", "source")
 
     reflection_id: Id
-    offset: int
+    offset: ReflectionOffset
     ok: bool = True
     survived: int = 0
     """Levels after which an operation still rests on it: 0 none, 1 its group's, 2 the first combine's too …"""
@@ -57,23 +58,23 @@ class Seen(Sparse):
 class Echo(Value):
     """An entry that reflections said back although their agents had been shown it: no news."""
 
-    entry_id: str
-    evidence: tuple[str, ...] = ()
+    entry_id: Name
+    evidence: tuple[Name, ...] = ()
 
 
 class Known(Value):
     """An entry that says already what these reflections say, by the model's word: evidence for the entry."""
 
-    entry_id: str
-    evidence: tuple[str, ...] = ()
-    guessed: tuple[str, ...] = ()
+    entry_id: Name
+    evidence: tuple[Name, ...] = ()
+    guessed: tuple[Name, ...] = ()
     """Of ``evidence``, what the proposal that says the same rests on by a guess."""
 
 
 class GroupMember(Value):
     """A copy of a reflection in a group, with its offset in ``reflections``."""
 
-    offset: int
+    offset: ReflectionOffset
     reflection: Reflection
 
 
@@ -81,8 +82,11 @@ class Planned(Message):
     """A record of the scan: which batch it belongs to."""
 
     PARTS = MappingProxyType({"plan": Part(kind=Plan, remembered=256)})
+    PLAYBOOK: ClassVar[str] = "plan.playbook"
+    RUN_IDS: ClassVar[tuple[str, ...]] = ("result.seen.reflection_id",)
+
     plan: Plan
-    manifest_offset: int = -1
+    manifest_offset: ManifestOffset = -1
     """Where the batch's manifest stands in this playbook's partition of ``batches``."""
 
 
@@ -91,10 +95,12 @@ class Group(Planned):
 
     type: ClassVar[str] = "group"
     version_number: ClassVar[int] = 2
+    RUN_IDS: ClassVar[tuple[str, ...]] = ("members.reflection.reflection_id",)
+    ON_ERASURE: ClassVar[OnErasure] = "dropped"
     # The copies of a reflection are near each other in the log.
     PARTS = MappingProxyType({**Planned.PARTS, "members": Part(kind=GroupMember, many=True, remembered=256)})
 
-    node_id: Id
+    node_id: DerivedId
     index: int
     members: tuple[GroupMember, ...]
     clusters: tuple[Cluster, ...] = ()
@@ -110,7 +116,7 @@ class NodeResult(Value):
     """What a node passes on; ``seen``, ``echoes``, ``known``, ``carried`` and ``usage`` are of its whole sub-tree."""
 
     status: NodeStatus
-    reason: str = ""
+    reason: Text = ""
     operations: tuple[Operation, ...] = ()
     seen: tuple[Seen, ...] = ()
     echoes: tuple[Echo, ...] = ()
@@ -122,7 +128,7 @@ class NodeResult(Value):
     usage: Usage = Usage()
     requests: tuple[Sha256, ...] = ()
     """SHA-256 of each model request that this node's result rests on (model, messages, schema, options)."""
-    scope: tuple[str, ...] = ()
+    scope: tuple[Name, ...] = ()
     """The entries that this node's calls were shown, where those were not all of the playbook."""
 
 
@@ -131,9 +137,10 @@ class Partial(Planned):
 
     type: ClassVar[str] = "partial"
     version_number: ClassVar[int] = 2
+    ON_ERASURE: ClassVar[OnErasure] = "dropped"
 
-    node_id: Id
-    parent_id: Id
+    node_id: DerivedId
+    parent_id: DerivedId
     level: int
     index: int
     result: NodeResult
@@ -145,5 +152,5 @@ class Update(Planned):
     type: ClassVar[str] = "update"
     version_number: ClassVar[int] = 2
 
-    node_id: Id
+    node_id: DerivedId
     result: NodeResult

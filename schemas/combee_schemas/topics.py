@@ -416,6 +416,15 @@ TOPICS: tuple[AnyTopic, ...] = (
 )
 BY_NAME: Mapping[str, AnyTopic] = {topic.name: topic for topic in TOPICS}
 
+Published = Trace | Reflection | Outcome
+"""What agents send."""
+
+
+def outgoing(message: Published) -> Outgoing:
+    """Return the record of what an agent sends."""
+    return next(topic for topic in TOPICS if topic.message is type(message)).record(message)
+
+
 _BY_PLAYBOOK = frozenset(topic.name for topic in TOPICS if topic.spread == "playbooks")
 
 

@@ -4,7 +4,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from combee_schemas.base import Id, Message, PlaybookName, Score, Shown, Source, is_blank
+from combee_schemas.base import Id, Message, OnErasure, PlaybookName, Score, Shown, Source, is_blank
+from combee_schemas.marks import Name, Text
 
 RUN_FIELDS = ("task", "trajectory", "answer", "feedback")
 """What there is to learn from."""
@@ -15,18 +16,20 @@ class Trace(Message):
 
     type: ClassVar[str] = "trace"
     version_number: ClassVar[int] = 2
+    RUN_IDS: ClassVar[tuple[str, ...]] = ("trace_id",)
+    ON_ERASURE: ClassVar[OnErasure] = "dropped"
 
     trace_id: Id
     playbook: PlaybookName
-    task: str
-    trajectory: str = ""
-    answer: str = ""
-    feedback: str = ""
-    target: str | None = None
+    task: Text
+    trajectory: Text = ""
+    answer: Text = ""
+    feedback: Text = ""
+    target: Text | None = None
     """The right answer, where it is known."""
-    agent: str = ""
+    agent: Text = ""
     shown: Shown | None = None
-    bullet_ids: tuple[str, ...] = ()
+    bullet_ids: tuple[Name, ...] = ()
     """The entries that the agent says it used (ACE: bullet ids)."""
     score: Score = Field(default_factory=dict)
     success: bool | None = None
@@ -34,9 +37,15 @@ class Trace(Message):
     created_at_ms: int = 0
     original_bytes: int | None = None
     """Size before the trace was cut in the middle, if it was."""
-    metadata: dict[str, str] = Field(default_factory=dict)
+    metadata: dict[Name, Text] = Field(default_factory=dict)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether it tells of nothing that could be reflected on."""
-        return is_blank(getattr(self, name) for name in RUN_FIELDS)
+    def run_id(self) -> str:
+        """The id of its run."""
+        return self.trace_id
+
+    @property
+    def lack(self) -> str:
+        """What it lacks to be reflected on; empty: nothing."""
+        blank = is_blank(getattr(self, name) for name in RUN_FIELDS)
+        return f"the trace is empty: fill in at least one of {', '.join(RUN_FIELDS)}" if blank else ""

@@ -12,11 +12,11 @@ import yaml
 
 from combee import compose
 from combee.clock import SystemClock
-from combee.core.formats.items import outgoing
 from combee.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.outcome import Outcome
+from combee_schemas.topics import outgoing
 from support import monitoring, prometheus
 from support.broker import Broker
 from support.kubernetes import CHART, rendered

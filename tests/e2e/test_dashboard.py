@@ -17,7 +17,6 @@ from playwright.async_api import Page, expect
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.compose import FRONTS, ROLES
-from combee.core.formats.items import outgoing
 from combee.core.gate.policy import GatePolicy
 from combee.core.identity import batch_id
 from combee.dashboard import mount
@@ -42,7 +41,16 @@ from combee_schemas.playbook import (
     Playbook,
     Spend,
 )
-from combee_schemas.topics import BATCHES, HISTORY, LABELS, OUTCOME_STATISTICS, REFLECTIONS, UPDATES, VERDICTS
+from combee_schemas.topics import (
+    BATCHES,
+    HISTORY,
+    LABELS,
+    OUTCOME_STATISTICS,
+    REFLECTIONS,
+    UPDATES,
+    VERDICTS,
+    outgoing,
+)
 from support.broker import Broker
 from support.browser import CHROMIUM, PATIENCE_MS, browsing, opened
 from support.flat import changed

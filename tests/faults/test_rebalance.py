@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
+from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.faults.cluster import Cluster, Scenario, patched, running_cluster
 from support.faults.driver import PLAYBOOKS

@@ -11,7 +11,6 @@ from combee.adapters.kafka import KafkaLog
 from combee.backends import check_topics, connection
 from combee.clock import SystemClock
 from combee.core.archive.cut import read
-from combee.core.formats.items import outgoing
 from combee.history import newest_playbooks
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
@@ -19,6 +18,7 @@ from combee.ports import ConfigurationError, TopicPartition
 from combee.sdk import AsyncClient
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
+from combee_schemas.topics import outgoing
 from support import ledger
 from support.archives import archived, contents, ledger_of, said
 from support.broker import Broker

@@ -10,13 +10,13 @@ from combee.clock import SystemClock
 from combee.commands.log_store import LogStore
 from combee.commands.playbook import Commands
 from combee.core.commands import RefusedError
-from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from combee.inspection.lineage import lineage
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import Playbook
+from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.running import PLAYBOOK, Running, running_stack, traces
 

@@ -14,11 +14,11 @@ from uuid import uuid4
 import pytest
 
 from combee.clock import SystemClock
-from combee.core.formats.items import outgoing
 from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.cli import Ended, combee, start, start_anew
 from support.running import nothing_waits, running_stack

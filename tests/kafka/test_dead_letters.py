@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from combee.core.formats.items import outgoing
 from combee.core.ledger import LedgerReport
 from combee.inspection.audit import audit
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.cli import combee
 from support.running import PLAYBOOK, Running, running_stack

@@ -21,7 +21,6 @@ from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import PROBE_TOPIC, open_transactions, skew
 from combee.clock import SystemClock
-from combee.core.formats.items import outgoing
 from combee.inspection.lag import INPUTS, Lags
 from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
@@ -32,6 +31,7 @@ from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Outcome
+from combee_schemas.topics import outgoing
 from support import monitoring
 from support.broker import Broker
 from support.cli import combee

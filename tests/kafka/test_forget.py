@@ -6,7 +6,6 @@ from pathlib import Path
 import aiokafka
 import pytest
 
-from combee.core.formats.items import outgoing
 from combee.history import newest_playbooks
 from combee.ports import Outgoing
 from combee.sdk.cache import DiskCache
@@ -14,6 +13,7 @@ from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import NO_LABEL
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing
 from combee_schemas.trace import Trace
 from support.broker import Broker, segments
 from support.ledger import read_all

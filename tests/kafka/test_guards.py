@@ -10,12 +10,11 @@ import pytest
 from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.consumer import FETCH_BYTES
-from combee.core.formats.items import outgoing
 from combee.local.supervisor import Supervisor
 from combee.ports import Outgoing, Record, TopicPartition
 from combee.settings.loading import load_settings
 from combee_schemas import topics
-from combee_schemas.topics import TOPICS, AnyTopic, M, Topic
+from combee_schemas.topics import TOPICS, AnyTopic, M, Topic, outgoing
 from combee_schemas.trace import Trace
 from support.broker import Broker
 from support.ledger import read_all

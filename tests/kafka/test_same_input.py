@@ -7,11 +7,11 @@ import pytest
 from combee.cli.learn.learning import Learning
 from combee.clock import SystemClock
 from combee.core.canonical import canonical
-from combee.core.formats.items import outgoing
 from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.ledger import read_all
 from support.running import Running, running_stack

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from combee.clock import SystemClock
-from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
+from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.faults.kills import SERVICES, STALL_S
 from support.running import MODEL_TIMEOUT_S, PLAYBOOK, Running, running_stack, traces

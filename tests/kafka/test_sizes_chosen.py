@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from combee.clock import SystemClock
-from combee.core.formats.items import outgoing
 from combee.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.control import BatchSize
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.cli import combee
 from support.running import Running, running_stack

@@ -16,7 +16,6 @@ import pytest
 
 from combee.adapters.kafka import KafkaLog
 from combee.clock import SystemClock
-from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
 from combee.local.stack import model_environment
@@ -24,6 +23,7 @@ from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing
 from combee_sim.family.falsehoods import opposite
 from combee_sim.family.family import latent, one_each
 from combee_sim.family.quantities import QUANTITIES

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from combee.core.replaying.steps import as_batched
 from combee.core.replaying.variant import Variant, parse
 from combee.inspection.audit import audit
 from combee.inspection.tracker import StalledError
+from combee.local.stack import StackOptions, child_environment
 from combee.ports import FatalError, Outgoing
 from combee.settings.loading import load_settings
 from combee_schemas import topics
@@ -191,6 +193,20 @@ async def test_a_variant_may_ask_for_other_groups_and_its_estimate_knows_them(le
     (run,) = [run async for run in _planned(job, learned.log, await recording(learned.log, NAME, Range()))]
     assert run.settings.batch.groups == 5
     assert run.estimate.calls == 6 * len(run.batches)
+
+
+async def test_a_cap_of_the_environment_holds_no_variant_back(
+    learned: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMBEE_DAILY_TOKENS", "5")
+    job = Job(
+        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(1), without=(), base=None,
+        variants=[SAME], simulated=True, sim_options=(), questions=(), simulated_answers=None,
+        timeout_s=1, agreed=True,
+    )  # fmt: skip
+    (run,) = [run async for run in _planned(job, learned.log, await recording(learned.log, NAME, Range()))]
+    options = StackOptions(settings=run.settings, bootstrap_servers="b:1", folder=Path("unused"))
+    assert int(child_environment(options)["COMBEE_DAILY_TOKENS"]) > 1e12
 
 
 async def dealt(learned: Deployment, salt: str) -> list[list[int]]:

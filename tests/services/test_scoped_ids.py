@@ -12,7 +12,6 @@ from combee.cli.learn.learning import Learning
 from combee.commands import dead_letters
 from combee.core import identity
 from combee.core.formats.intake import Item, Sample
-from combee.core.formats.items import outgoing
 from combee.core.ledger import LedgerReport
 from combee.inspection import audit
 from combee.inspection.dead_letters import letters
@@ -26,6 +25,7 @@ from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.model import Prompt
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment

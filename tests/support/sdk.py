@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 
 from combee.ports import PoisonError, TransientError
 from combee.sdk import MemoryTransport, Reflection
-from combee.sdk.transport import Contexts, Publishable
+from combee.sdk.transport import Contexts
 from combee_schemas.playbook import Playbook
+from combee_schemas.topics import Published
 
 NAME = "support/refunds"
 DEADLINE_S = 5.0
@@ -21,7 +22,7 @@ class UnreliableTransport(MemoryTransport):
         self.attempts = 0
         self.fetches = 0
 
-    async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:
+    async def send(self, messages: Sequence[Published], contexts: Contexts = ()) -> None:
         self.attempts += 1
         if self.away:
             raise TransientError("the broker is away")

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 from cryptography.hazmat.primitives import serialization
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
+from combee.adapters.embedded_kafka.jvm import Jvm
 from combee.adapters.embedded_kafka.ports import LOOPBACK, free_ports
 from combee.adapters.kafka import is_ready
 from combee.adapters.kafka.security import variable
@@ -171,6 +172,32 @@ class SecuredKafka:
             await admin.close()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JvmWithUsers(Jvm):
+    """Adds an option to each command, and users to the one that formats a data folder."""
+
+    users: tuple[str, ...]
+    option: str
+
+    def command(self, folder: Path, main: str, *arguments: str, record: bool = False) -> list[str]:
+        users = self.users if main == "kafka.tools.StorageTool" else ()
+        # dataclass(slots=True) makes another class, which super() without arguments does not know.
+        java, *rest = Jvm.command(self, folder, main, *arguments, *users, record=record)
+        return [java, self.option, *rest]
+
+
+class KafkaWithUsers(EmbeddedKafka):
+    """An embedded broker whose users exist from its first start on."""
+
+    users: tuple[str, ...] = ()
+    option = ""
+
+    async def prepare(self) -> Jvm:
+        jvm = await super().prepare()
+        known = {field.name: getattr(jvm, field.name) for field in fields(Jvm)}
+        return JvmWithUsers(**known, users=self.users, option=self.option)
+
+
 @asynccontextmanager
 async def secured_kafka(
     folder: Path, env: Mapping[str, str], users: Iterable[str]
@@ -188,14 +215,17 @@ async def secured_kafka(
     passwords = {user: f"{user}-password" for user in users}
     with token_endpoint(passwords) as tokens, token_endpoint(passwords) as strange_tokens:
         keys = write_key_set(tokens, folder)
-        kafka = EmbeddedKafka(
+        kafka = KafkaWithUsers(
             folder / "kafka",
             ready=is_ready,
             env=env,
-            scram_users=passwords,
-            java_options=[f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"],
             extra_properties=_properties(addresses, identity, ca_file, keys),
         )
+        kafka.users = tuple(
+            f"--add-scram=SCRAM-SHA-512=[name={user},password={password}]"
+            for user, password in passwords.items()
+        )
+        kafka.option = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"
         await kafka.start(START_S)
         try:
             yield SecuredKafka(

@@ -1,6 +1,6 @@
 """An archive without what is erased: read three times, written whole or not at all."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +14,11 @@ from combee_schemas import topics
 from combee_schemas.archive import ArchiveHeader, ArchiveTotals, TopicContents
 from combee_schemas.batch import Batch
 from combee_schemas.erasure import Erasure
-from combee_schemas.playbook import Playbook
 from combee_schemas.records import Record
-from combee_schemas.scan import Update
 from combee_schemas.topics import BY_NAME, ERASURES
+
+TELLING = (topics.HISTORY, topics.PLAYBOOKS, topics.UPDATES, topics.BATCHES)
+"""What lessons are known by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,20 +84,12 @@ def is_empty(erasure: Erasure) -> bool:
 
 def _prepare(rewriter: Rewriter, source: Path) -> None:
     with ArchiveReader(source) as archive:
-        for message in _telling(archive.records()):
-            rewriter.lessons.take(message)
-            if isinstance(message, Batch):
-                rewriter.prepare(message)
+        for record in archive.records():
+            if (topic := BY_NAME[record.topic]) in TELLING and (message := read(topic, record)):
+                rewriter.lessons.take(message)
+                if isinstance(message, Batch):
+                    rewriter.prepare(message)
     rewriter.lessons.settle()
-
-
-def _telling(records: Iterable[Record]) -> Iterator[Playbook | Update | Batch]:
-    for record in records:
-        topic = BY_NAME[record.topic]
-        if topic in (topics.HISTORY, topics.PLAYBOOKS, topics.UPDATES, topics.BATCHES):
-            message = read(topic, record)
-            if isinstance(message, Playbook | Update | Batch):
-                yield message
 
 
 def _header(header: ArchiveHeader) -> ArchiveHeader:

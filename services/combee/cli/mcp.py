@@ -20,10 +20,11 @@ from combee.inspection.lineage import lineage
 from combee.ports import ConfigurationError, Log
 from combee.sdk import AsyncClient, PlaybookView
 from combee.sdk.address import resolved_address
-from combee.sdk.transport import LogTransport, Publishable
+from combee.sdk.transport import LogTransport
 from combee.settings.loading import load_settings
 from combee.telemetry.logs import configure_logs
 from combee_schemas.playbook import Playbook
+from combee_schemas.topics import Published
 
 if TYPE_CHECKING:
     from combee.adapters.http.queries import Page
@@ -123,7 +124,7 @@ class LogDeployment:
         newest = await newest_playbook(self._log, name)
         return newest.version if newest else 0
 
-    async def send(self, message: Publishable) -> None:
+    async def send(self, message: Published) -> None:
         await self._transport.send([message])
 
     async def why(self, playbook: str, entry_id: str) -> Sequence[str]:

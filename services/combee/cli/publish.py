@@ -17,8 +17,8 @@ from combee.cli.shared.console import REJECTED, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, DeclaredSource, Servers, checked_name, playbook_names
 from combee.core.formats.intake import LineError, Sample, Unknown, ignored_text, read_outcome
-from combee.core.formats.items import declared, read_items
-from combee.core.sources import Signer
+from combee.core.formats.items import read_items
+from combee.core.sources import Signer, declared
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.outcome import Outcome

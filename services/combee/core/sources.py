@@ -14,11 +14,9 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from combee_schemas.base import ProvenBy, Source, SourceNames
-from combee_schemas.outcome import Outcome
 from combee_schemas.records import PROOF_HEADER, Headers, Outgoing, header
-from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Seen
-from combee_schemas.trace import Trace
+from combee_schemas.topics import Published, outgoing
 
 UNPROVEN = "unproven"
 """The source of all that proves none, and of all that names none."""
@@ -122,7 +120,7 @@ def gateway_source(key: str, *, proven: bool) -> Source:
     return Source(name=f"{GATEWAY_KEY}{key}"[:MAX_NAME], proven="gateway" if proven else "")
 
 
-Sourced = TypeVar("Sourced", bound=Trace | Reflection | Outcome)
+Sourced = TypeVar("Sourced", bound=Published)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +146,14 @@ class Signer:
             return outgoing
         proving = secret_proof(self.secret, outgoing.topic, self.name, outgoing.value or b"")
         return replace(outgoing, headers=(*outgoing.headers, proving))
+
+
+def declared(message: Published, signer: Signer | None) -> Outgoing:
+    """Return the record of what a producer publishes: with the source that it declares, and the proof of it."""
+    if signer is None:
+        return outgoing(message)
+    message = signer.declared(message)
+    return signer.signed(outgoing(message), message.source)
 
 
 # ---- which names count

@@ -9,7 +9,6 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from combee.core import identity
-from combee.core.formats.intake import nothing_said
 from combee.core.outcomes.fold import outcome_of, says_outcome
 from combee.core.shortening import shorter_trace, task_excerpt, within
 from combee.core.similarity.relevance import entries_to_judge
@@ -97,7 +96,7 @@ class ReflectHandler:
     async def handle(self, record: Record) -> None:
         trace = self._provenance.trace(record)
         bind_contextvars(playbook=trace.playbook, trace_id=trace.trace_id)
-        if lack := nothing_said(trace):
+        if lack := trace.lack:
             raise PoisonError(lack)
         self._limiter.check(trace.playbook)
         content = identity.fingerprint(trace)

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from combee.adapters.opentelemetry.current import current_context
-from combee.core.formats.intake import nothing_said
 from combee.sdk.background import Background, close_at_exit
 from combee.sdk.logs import LogOnce, logger
 from combee.sdk.publishing import Delivery, Outbox, PendingTraces, Sender, bounded
 from combee.sdk.reading import Notify, PlaybookRef, Reader
 from combee.sdk.redaction import Redact, Redactor
-from combee.sdk.transport import Publishable, Transport
+from combee.sdk.transport import Transport
 from combee.sdk.view import PlaybookView
 from combee_schemas.outcome import Outcome
+from combee_schemas.topics import Published
 from combee_schemas.trace import Trace
 from combee_schemas.trace_context import TraceContext
 
@@ -98,16 +98,16 @@ class ClientCore:
 
     # ---- publishing
 
-    def hand_over(self, message: Publishable) -> None:
+    def hand_over(self, message: Published) -> None:
         """Buffer a message of the agent's current span, if it is traced."""
         self._buffer(message, current_context())
 
-    def _buffer(self, message: Publishable, context: TraceContext | None) -> None:
+    def _buffer(self, message: Published, context: TraceContext | None) -> None:
         """Buffer a message; without room it is dropped, counted and logged once."""
         if self._closed:
             self.drop("the client is closed")
             return
-        if not isinstance(message, Outcome) and (problem := nothing_said(message)):
+        if problem := message.lack:
             self.drop(problem)
             return
         background = self.start()

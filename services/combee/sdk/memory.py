@@ -8,11 +8,12 @@ from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.core.formats.render import parse_ace
 from combee.ports import Outgoing
-from combee.sdk.transport import Contexts, LogTransport, Publishable, Sink
+from combee.sdk.transport import Contexts, LogTransport, Sink
 from combee_schemas import topics
 from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import Published
 from combee_schemas.trace import Trace
 
 
@@ -30,11 +31,11 @@ class MemoryTransport(LogTransport):
         self._before: list[Callable[[], None]] = []
         self._begun = threading.Lock()  # what is written while following begins is neither early nor late
         self._newest: dict[str, int] = {}
-        self._sent: list[Publishable] = []
+        self._sent: list[Published] = []
 
     # ---- what was sent
 
-    async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:
+    async def send(self, messages: Sequence[Published], contexts: Contexts = ()) -> None:
         await super().send(messages, contexts)
         self._sent += messages
 

@@ -11,12 +11,13 @@ from combee.core.shortening import TRACE_TEXTS, cut_all, size
 from combee.ports import FatalError, PoisonError, TransientError
 from combee.sdk.logs import LogOnce, logger
 from combee.sdk.redaction import Redact, redacted
-from combee.sdk.transport import Publishable, Transport
+from combee.sdk.transport import Transport
 from combee_schemas.codec import CodecError, encode
+from combee_schemas.topics import Published
 from combee_schemas.trace import Trace
 from combee_schemas.trace_context import TraceContext
 
-Parcel = tuple[Publishable, TraceContext | None]
+Parcel = tuple[Published, TraceContext | None]
 """A message, and the span in which the agent handed it over."""
 MOST_PENDING = 1_000
 """Traces that wait for their outcome."""
@@ -85,7 +86,7 @@ class PendingTraces:
         return len(self._traces)
 
 
-def approximate_bytes(message: Publishable) -> int:
+def approximate_bytes(message: Published) -> int:
     """Return about how many bytes a message takes; cheap, for the caller waits for it."""
     total = OVERHEAD_BYTES
     for value in message.__dict__.values():
@@ -110,7 +111,7 @@ class Outbox:
         self.taken = 0
         """Messages that found room."""
 
-    def put(self, message: Publishable, context: TraceContext | None = None) -> bool:
+    def put(self, message: Published, context: TraceContext | None = None) -> bool:
         """Take a message; False if there is no room for it."""
         size = approximate_bytes(message)
         with self._lock:
@@ -165,7 +166,7 @@ def fit(trace: Trace, most_bytes: int = Trace.max_bytes) -> Trace:
     return shorter
 
 
-def bounded(message: Publishable) -> Publishable:
+def bounded(message: Published) -> Published:
     """Return a message about as large as it may be: a huge trace is cut before it is buffered and redacted."""
     if not isinstance(message, Trace) or approximate_bytes(message) <= Trace.max_bytes:
         return message
@@ -225,7 +226,7 @@ class Sender:
             self._wake.set()
             await self._empty.wait()
 
-    def _prepared(self, message: Publishable) -> Publishable | None:
+    def _prepared(self, message: Published) -> Published | None:
         """Return the message as it may leave; None: it never can, and is counted."""
         try:
             clean = redacted(message, self._redact) if self._redact else message

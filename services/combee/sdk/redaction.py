@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from combee.core.redact import SECRETS
-from combee.sdk.transport import Publishable
-from combee_schemas.trace import Trace
+from combee_schemas.marks import TextKind, rewritten
+from combee_schemas.topics import Published
 
 Redact = Callable[[str], str]
 """Returns a text without what must not leave; it runs on the background thread."""
@@ -102,25 +102,6 @@ def chunks(text: str, size: int = CHUNK) -> Iterator[str]:
     yield text[start:]
 
 
-TEXTS = {
-    "trace": ("task", "trajectory", "answer", "feedback", "target"),
-    "reflection": (
-        *("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight"),
-    ),
-    "outcome": ("caller",),
-}
-MAPS = {"trace": "metadata", "reflection": "side_info"}
-
-
-def redacted(message: Publishable, redact: Redact) -> Publishable:
+def redacted(message: Published, redact: Redact) -> Published:
     """Return a message whose texts went through ``redact``; ids, names and tags stay."""
-    fields: dict[str, object] = {
-        name: redact(text) for name in TEXTS[message.type] if (text := getattr(message, name))
-    }
-    extra = MAPS.get(message.type, "")
-    values: dict[str, str] = getattr(message, extra, {})
-    if values:
-        fields[extra] = {name: redact(text) for name, text in values.items()}
-    if isinstance(message, Trace) and message.agent:
-        fields["agent"] = redact(message.agent)
-    return message.model_copy(update=fields)
+    return rewritten(message, {TextKind.TEXT: lambda text: redact(text) if text else text})

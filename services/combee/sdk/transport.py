@@ -7,24 +7,19 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Protocol
 
-from combee.core.sources import Signer
+from combee.core.sources import Signer, declared
 from combee.history import History
-from combee.ports import FencedError, Log, Outgoing, PoisonError, Record, TransientError
+from combee.ports import FencedError, Log, PoisonError, Record, TransientError
 from combee.sdk.logs import logger
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.errors import OtherVersionError
-from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Label, Playbook
-from combee_schemas.reflection import Reflection
-from combee_schemas.topics import Topic, key_of
-from combee_schemas.trace import Trace
+from combee_schemas.topics import Published, Topic, key_of
 from combee_schemas.trace_context import TraceContext, with_trace_context
 
 Contexts = Sequence[TraceContext | None]
 """The spans of messages, in their order; empty: of none."""
-Publishable = Trace | Reflection | Outcome
-"""What an agent sends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +38,7 @@ class Transport(Protocol):
     TransientError: try again; PoisonError: this message can never be sent; FatalError: somebody has to act.
     """
 
-    async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:
+    async def send(self, messages: Sequence[Published], contexts: Contexts = ()) -> None:
         """Send; all are acknowledged by the log on return. Repeats are harmless: ids are kept."""
 
     async def follow(self, sink: Sink) -> None:
@@ -65,7 +60,7 @@ class UnconfiguredTransport:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:  # noqa: ARG002 - it sends nothing
+    async def send(self, messages: Sequence[Published], contexts: Contexts = ()) -> None:  # noqa: ARG002 - it sends nothing
         raise PoisonError(self._reason)
 
     async def follow(self, sink: Sink) -> None:
@@ -85,15 +80,6 @@ class UnconfiguredTransport:
 Followed = Topic[Playbook] | Topic[Label]
 
 
-def outgoing(message: Publishable) -> Outgoing:
-    """Return the record of a message."""
-    if isinstance(message, Trace):
-        return topics.TRACES.record(message)
-    if isinstance(message, Outcome):
-        return topics.OUTCOMES.record(message)
-    return topics.REFLECTIONS.record(message)
-
-
 class LogTransport:
     """See ``Transport``; follows the compacted topics, so every playbook is known without asking."""
 
@@ -104,21 +90,16 @@ class LogTransport:
         self._outdated: set[str] = set()
         """Topics of which it was said that another release writes them."""
 
-    async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:
+    async def send(self, messages: Sequence[Published], contexts: Contexts = ()) -> None:
         pairs = zip_longest(messages, contexts)
         try:
-            await self._log.produce(*(with_trace_context(self._outgoing(m), context) for m, context in pairs))
+            records = (with_trace_context(declared(m, self._signer), context) for m, context in pairs)
+            await self._log.produce(*records)
         except CodecError as error:
             raise PoisonError(str(error)) from error
         except FencedError as error:
             await self._log.close()  # the next write begins with a producer of its own
             raise TransientError(str(error)) from error
-
-    def _outgoing(self, message: Publishable) -> Outgoing:
-        if self._signer is None:
-            return outgoing(message)
-        message = self._signer.declared(message)
-        return self._signer.signed(outgoing(message), message.source)
 
     async def follow(self, sink: Sink) -> None:
         behind = {topics.PLAYBOOKS.name, topics.LABELS.name}

@@ -25,7 +25,6 @@ import structlog
 
 from combee.core.batching.limits import SHUFFLE_LIMITS, ShuffleLimits
 from combee.core.batching.window import Waiting
-from combee.core.formats.intake import nothing_said
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.sources import counted_name
 from combee.core.tenants import Tenants
@@ -472,7 +471,7 @@ class Shuffler:
             self._overdue.model_heartbeat()
         attempt, failed_on = await self._attempts.attempt_of(record, reflection)
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
-        if lack := nothing_said(reflection):
+        if lack := reflection.lack:
             raise PoisonError(lack)
         item = Waiting(
             member=member,

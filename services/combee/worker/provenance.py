@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import structlog
 
@@ -16,6 +17,7 @@ from combee_schemas.topics import key_of
 from combee_schemas.trace import Trace
 
 logger = structlog.get_logger()
+M = TypeVar("M", Trace, Outcome)
 
 
 class Provenance:
@@ -64,15 +66,15 @@ class Provenance:
 
     def trace(self, record: Record) -> Trace:
         """Return a trace with its source as it counts."""
-        trace = topics.TRACES.read(record)
-        source = self._source(record, trace.source)
-        return trace if source is trace.source else trace.model_copy(update={"source": source})
+        return self._verified(record, topics.TRACES.read(record))
 
     def outcome(self, record: Record, *, again: bool = False) -> Outcome:
         """Return an outcome with its source as it counts; ``again``: see ``reflection``."""
-        outcome = topics.OUTCOMES.read_own(record)
-        source = self._source(record, outcome.source, again=again)
-        return outcome if source is outcome.source else outcome.model_copy(update={"source": source})
+        return self._verified(record, topics.OUTCOMES.read_own(record), again=again)
+
+    def _verified(self, record: Record, message: M, *, again: bool = False) -> M:
+        source = self._source(record, message.source, again=again)
+        return message if source is message.source else message.model_copy(update={"source": source})
 
     def _source(self, record: Record, claimed: Source | None, *, again: bool = False) -> Source | None:
         verdict: Verdict = self._known.verdict(record.topic, record.value or b"", record.headers, claimed)

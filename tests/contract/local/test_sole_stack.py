@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.replay import verb as replay
+from combee.cli.replay import shadow
 from combee.cli.shared.console import remark
 from combee.local import stack_file as module
 from combee.local.stack_file import UP, sole_stack, stack_file, stack_is_running
@@ -73,7 +73,7 @@ async def test_a_second_deployment_is_refused_with_pid_and_address_of_the_first(
             async with sole_stack(settings, "combee learn", tmp_path, wait_s=600, tell=remark):
                 pass
     with pytest.raises(ConfigurationError, match=f"process {other.pid}"):
-        async with replay.services(settings, "127.0.0.1:1", ask=False, simulated=False):
+        async with shadow.services(settings, "127.0.0.1:1", ask=False, simulated=False):
             pass
     assert stack_is_running(settings)
     other_prefix = load_settings(topic_prefix="another")

@@ -7,11 +7,11 @@ from uuid import uuid4
 
 from combee.adapters.kafka import KafkaLog
 from combee.core import identity
-from combee.core.formats.items import outgoing
 from combee.ports import FencedError, Outgoing, TransientError
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing
 from combee_schemas.trace import Trace
 from combee_sim.family.family import questions
 from combee_sim.family.insights import insight

@@ -7,13 +7,13 @@ from pathlib import Path
 from random import Random
 
 from combee.clock import SystemClock
-from combee.core.formats.items import outgoing
 from combee.core.ledger import LedgerReport
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
+from combee_schemas.topics import outgoing
 from support.ledger import batch_of
 from support.running import PLAYBOOK, Running, running_stack, traces
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import msgpack
 
-from combee.core.formats.items import outgoing
 from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.codec import encode
-from combee_schemas.topics import AnyTopic
+from combee_schemas.topics import AnyTopic, outgoing
 from support.faults.driver import Item, items
 from support.faults.run import Fault, Run
 from support.hostile import payloads

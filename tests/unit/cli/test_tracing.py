@@ -6,11 +6,11 @@ import json
 import pytest
 
 from combee.cli.cost import cost_row
-from combee.core.formats.items import outgoing as outgoing_item
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook, Spend
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import outgoing as outgoing_item
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment

@@ -13,7 +13,11 @@ from combee.sdk import (
     background,
     core,
 )
-from combee.sdk.redaction import Redactor, chunks
+from combee.sdk.redaction import Redactor, chunks, redacted
+from combee_schemas.base import Source
+from combee_schemas.outcome import Outcome
+from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
 from support.rows import each_row
 from support.sdk import DEADLINE_S, UnreliableTransport, reflection
 
@@ -39,6 +43,23 @@ def test_personal_data_leaves_only_where_redaction_is_off(memory: UnreliableTran
         "write to [email] with ***",
         told,
     ]
+
+
+def test_every_text_of_a_message_is_redacted_and_ids_stay() -> None:
+    told, ids = "ann@example.org", {"playbook": "p", "source": Source(name="ann@example.org")}
+    reflection = Reflection(
+        reflection_id="ann@example.org", key_insight=told, side_info={told: told}, task_excerpt=told, **ids
+    )
+    trace = Trace(
+        trace_id="ann@example.org", task=told, target=told, agent=told, metadata={told: told}, **ids
+    )
+    outcome = Outcome(run_id="ann@example.org", caller=told, **ids)
+    for message, left in (
+        (reflection, {"key_insight": "x", "side_info": {told: "x"}, "task_excerpt": "x"}),
+        (trace, {"task": "x", "target": "x", "agent": "x", "metadata": {told: "x"}}),
+        (outcome, {"caller": "x"}),
+    ):
+        assert redacted(message, lambda _: "x") == message.model_copy(update=left)
 
 
 def test_counts_are_logged_and_values_never(

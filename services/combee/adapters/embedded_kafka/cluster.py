@@ -33,9 +33,8 @@ KILLED_TIMEOUT_S = 10.0
 class EmbeddedKafka:
     """Real Apache Kafka 4.3.1 (KRaft) on loopback, one process a node.
 
-    ``ready`` tells whether a broker at an address can create topics; ``scram_users`` (passwords by name) exist
-    from the first start of a directory on; ``progress`` gets jars present and jars
-    in all while they are fetched. The directory is this object's alone; the brokers end with this process,
+    ``ready`` tells whether a broker at an address can create topics; ``progress`` gets jars present and jars in all
+    while they are fetched. The directory is this object's alone; the brokers end with this process,
     however it ends. The address stays the same for the life of the object.
     """
 
@@ -53,8 +52,6 @@ class EmbeddedKafka:
         cache_dir: Path | None = None,
         progress: jars.Progress | None = None,
         extra_properties: Mapping[str, str] | None = None,
-        scram_users: Mapping[str, str] | None = None,
-        java_options: Sequence[str] = (),
         benchmark: bool = False,
     ) -> None:
         self._data_dir = data_dir.absolute()
@@ -64,8 +61,6 @@ class EmbeddedKafka:
         self._cache_dir = cache_dir or default_cache_dir()
         self._progress = progress
         self._extra = dict(extra_properties or {})
-        self._scram_users = dict(scram_users or {})
-        self._java_options = tuple(java_options)
         self._benchmark = benchmark
         self._nodes = [Node(node_id=n, data_dir=self._data_dir) for n in range(1, nodes + 1)]
         self._jvm: Jvm | None = None
@@ -91,7 +86,6 @@ class EmbeddedKafka:
                 archive=archive,
                 benchmark=self._benchmark,
                 env=self._env,
-                options=self._java_options,
             )
         return self._jvm
 
@@ -135,7 +129,7 @@ class EmbeddedKafka:
         cluster = self._cluster or self._remembered()
         for attempt in range(1, PORT_ATTEMPTS + 1):
             self._configure(cluster)
-            await run_all(node.format(jvm, cluster.cluster_id, self._scram_users) for node in self._nodes)
+            await run_all(node.format(jvm, cluster.cluster_id) for node in self._nodes)
             try:
                 await self._run(jvm, self._nodes)
             except PortTakenError:

@@ -116,8 +116,6 @@ class Jvm:
     archive: ClassDataArchive
     benchmark: bool
     env: Mapping[str, str]
-    options: Sequence[str] = ()
-    """Further ones, such as system properties."""
 
     def command(self, folder: Path, main: str, *arguments: str, record: bool = False) -> list[str]:
         """Return the command line that runs class ``main`` with its files below ``folder``."""
@@ -129,7 +127,6 @@ class Jvm:
             *sharing,
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
-            *self.options,
             f"-Djava.io.tmpdir={folder / 'tmp'}",
             f"-Dlog4j2.configurationFile=file:{folder / 'log4j2.properties'}",
             "-cp",

@@ -157,12 +157,11 @@ class Node:
         (controller / "server.properties").write_text(render(controller_properties(properties)), "utf-8")
         (controller / "log4j2.properties").write_text(LOGGING_OF_CONTROLLER, "utf-8")
 
-    async def format(self, jvm: Jvm, cluster_id: str, scram_users: Mapping[str, str]) -> None:
-        """Prepare the data folder, once in its life; ``scram_users`` are passwords by name."""
+    async def format(self, jvm: Jvm, cluster_id: str) -> None:
+        """Prepare the data folder, once in its life."""
         if (self.folder / "logs" / "meta.properties").exists():
             return
-        users = (f"--add-scram=SCRAM-SHA-512=[name={n},password={word}]" for n, word in scram_users.items())
-        arguments = ("format", "--ignore-formatted", "-t", cluster_id, "-c", str(self._properties), *users)
+        arguments = ("format", "--ignore-formatted", "-t", cluster_id, "-c", str(self._properties))
         command = await asyncio.to_thread(jvm.command, self.folder, "kafka.tools.StorageTool", *arguments)
         code, written = await jvm.run(command)
         if code != 0:

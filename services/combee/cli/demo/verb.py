@@ -21,7 +21,6 @@ from combee.cli.broker import throw_away_broker
 from combee.cli.demo.report import DemoResult, batch_line, report
 from combee.cli.learn.learning import Learning
 from combee.clock import SystemClock
-from combee.core.formats.items import outgoing
 from combee.core.identity import reflection_id
 from combee.core.methods.method import Method
 from combee.inspection.audit import audit
@@ -32,6 +31,7 @@ from combee.local.stack import StackOptions, model_environment, stack
 from combee.ports import LanguageModel
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import configured_method
+from combee_schemas.topics import outgoing
 from combee_schemas.trace import Trace
 from combee_sim.family.family import Question, one_each
 from combee_sim.family.family import questions as draw_questions

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from combee.cli.shared.sending import commands_on
 from combee.core.formats.intake import Item, Sample, verdict
-from combee.core.formats.items import declared, learned_id, own_id, unproven_ids, unvouched_ids
+from combee.core.formats.items import learned_id, own_id, unproven_ids, unvouched_ids
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.playbook import probation
 from combee.core.playbook.lines import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
-from combee.core.sources import Signer
+from combee.core.sources import Signer, declared
 from combee.inspection.learned import (
     Progress,
     Report,

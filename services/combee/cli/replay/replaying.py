@@ -1,19 +1,17 @@
 """What ``combee replay`` does once both logs are open: the same input again, step by step, and what came of it."""
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from combee.cli.replay.recorded import again, check_replayable
+from combee.cli.replay.shadow import Shadow
 from combee.core.batching.plan import same_plan
 from combee.core.identity import content_id
 from combee.core.playbook.rejecting import is_rejection
 from combee.history import History, messages, newest_snapshots, partition_of
-from combee.inspection.tracker import StalledError
-from combee.ports import FatalError, Log, Record
+from combee.ports import FatalError, Log
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
@@ -59,7 +57,6 @@ class Replay:
 
     def __init__(self, source: Log, name: str, *, recorded: bool = True, timeout_s: float) -> None:
         self._source = source
-        self._target = source
         self._name = name
         self._recorded = recorded
         self._timeout_s = timeout_s
@@ -112,47 +109,42 @@ class Replay:
         StalledError
             If nothing comes of a step.
         """
-        self._target = target
+        shadow = Shadow(source=self._source, target=target, name=self._name, timeout_s=self._timeout_s)
         if self._name in await newest_snapshots(target):
             raise FatalError(f"{self._name} is there already: replay to a prefix of its own")
         replayed = Replayed(versions=len(self.steps))
         for done, step in enumerate(self.steps, 1):
-            since = dict(await self._target.ends(topics.HISTORY.name))
+            since = dict(await target.ends(topics.HISTORY.name))
             if step.sequence is None:
-                await self._command(step)
+                await self._command(step, shadow)
             else:
-                await self._batch(step.sequence, replayed)
-            is_next = partial(_is_version, step.version)
-            _, made = await self._next(topics.HISTORY, since, is_next)
+                await self._batch(step.sequence, replayed, shadow)
+            _, made = await shadow.next(topics.HISTORY, since, partial(_is_version, step.version))
             replayed.model_calls += 0 if self._recorded or made.batch is None else made.batch.usage.calls
             if content_of(made) != step.content:
                 replayed.contents_differ.append(step.version)
             on_step(done, len(self.steps))
         return replayed
 
-    async def _batch(self, sequence: int, replayed: Replayed) -> None:
+    async def _batch(self, sequence: int, replayed: Replayed, shadow: Shadow) -> None:
         """Bring a batch about again, and compare its plan."""
         original = self._batches[sequence]
         since: dict[int, int] = {}
         if original.plan.reason != "revoke":  # it is cut by itself after the revocation, perhaps already
-            since = dict(await self._target.ends(topics.BATCHES.name))
-            await self._close(original)
-        place, made = await self._next(
-            topics.BATCHES, since, lambda candidate: candidate.plan.sequence == sequence
-        )
+            since = dict(await shadow.target.ends(topics.BATCHES.name))
+            await self._close(original, shadow)
+        place, made = await shadow.next(topics.BATCHES, since, partial(_is_batch, sequence))
         replayed.batches += 1
         if not same_plan(made, original, templates=not self._recorded):
             replayed.plans_differ.append(sequence)
         if self._recorded:
-            await self._target.produce(topics.UPDATES.record(self._answer(made, place)))
+            await shadow.target.produce(topics.UPDATES.record(self._answer(made, place)))
 
-    async def _close(self, original: Batch) -> None:
+    async def _close(self, original: Batch, shadow: Shadow) -> None:
         """Publish a batch's members and close their window."""
-        records = await self._members(original)
-        own_ids = {member.offset: member.reflection_id for member in original.members}
-        copies = [again(record, own_ids[record.offset]) for record in records]
-        offsets = await self._target.produce(*copies) if copies else ()
         sequence, update = original.plan.sequence, self._updates.get(original.plan.sequence)
+        ids = {member.offset: member.reflection_id for member in original.members}
+        offsets = (await shadow.copy(ids, f"batch {sequence}")).values()
         command = Command(
             command_id=original.plan.command_id or f"replay-{sequence}",
             playbook=self._name,
@@ -161,7 +153,7 @@ class Replay:
             left_out=update.result.left_out if update else None,
             clusters=original.clusters if original.plan.reason == "consolidate" else None,
         )
-        await self._target.produce(topics.COMMANDS.record(command))
+        await shadow.target.produce(topics.COMMANDS.record(command))
 
     def _answer(self, batch: Batch, place: int) -> Update:
         """Return the recorded result of a batch, at home in the new log."""
@@ -178,44 +170,15 @@ class Replay:
         result = update.result.model_copy(update={"seen": tuple(seen)})
         return update.model_copy(update={"plan": batch.plan, "manifest_offset": place, "result": result})
 
-    async def _members(self, batch: Batch) -> list[Record]:
-        source = await partition_of(self._source, topics.REFLECTIONS, self._name)
-        records = await self._source.read_at(source, sorted(member.offset for member in batch.members))
-        if len(records) < len(batch.members):
-            missing = len(batch.members) - len(records)
-            raise FatalError(
-                f"{missing} reflections of batch {batch.plan.sequence} have expired: it cannot be replayed"
-            )
-        return [records[at] for at in sorted(records)]
-
-    async def _command(self, step: Step) -> None:
+    async def _command(self, step: Step, shadow: Shadow) -> None:
         source = await partition_of(self._source, topics.COMMANDS, self._name)
         records = await self._source.read_at(source, [step.command_offset])
         if step.command_offset not in records:
             raise FatalError(f"the command behind version {step.version} has expired: it cannot be replayed")
-        await self._target.produce(again(records[step.command_offset]))
+        await shadow.target.produce(again(records[step.command_offset]))
 
     async def _all(self, topic: Topic[M]) -> list[M]:
         return [message async for message in messages(self._source, topic, self._name)]
-
-    async def _next(
-        self, topic: Topic[M], since: Mapping[int, int], wanted: Callable[[M], bool]
-    ) -> tuple[int, M]:
-        """Return the first message that is wanted, with its offset."""
-        try:
-            async with (
-                asyncio.timeout(self._timeout_s),
-                aclosing(self._target.follow(topic.name, since)) as changes,
-            ):
-                async for records in changes:
-                    for record in records or ():
-                        for message in topic.under(self._name, [record]):
-                            if wanted(message):
-                                return record.offset, message
-        except TimeoutError as error:
-            complaint = f"nothing came to {topic.name} of the replay within {self._timeout_s:g} s"
-            raise StalledError(f"{complaint}; --timeout waits longer") from error
-        raise AssertionError("a log is followed for ever")
 
 
 def _step(version: Playbook) -> Step:
@@ -227,5 +190,9 @@ def _step(version: Playbook) -> Step:
     )
 
 
-def _is_version(number: int, playbook: Playbook) -> bool:
+async def _is_version(number: int, playbook: Playbook) -> bool:
     return playbook.version == number
+
+
+async def _is_batch(sequence: int, batch: Batch) -> bool:
+    return batch.plan.sequence == sequence

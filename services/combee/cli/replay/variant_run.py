@@ -1,11 +1,11 @@
 """One variant with one seed, under a topic prefix of its own: fed step by step, resumed where it was stopped."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 
-from combee.cli.replay.recorded import again, records_at
+from combee.cli.replay.shadow import Shadow
 from combee.clock import SystemClock
 from combee.commands.log_store import LogStore
 from combee.commands.playbook import Commands
@@ -41,10 +41,9 @@ class VariantRun:
     """Feeds a shadow of one playbook and waits for what comes of it."""
 
     def __init__(self, source: Log, target: Log, name: str, *, timeout_s: float, made_with: str = "") -> None:
-        self._source = source
+        self._shadow = Shadow(source=source, target=target, name=name, timeout_s=timeout_s)
         self._target = target
         self._name = name
-        self._timeout_s = timeout_s
         self._issuer = f"{ISSUER}{made_with}"
 
     async def run(
@@ -79,7 +78,7 @@ class VariantRun:
             decision = await commands.flush(self._name, through)
             if decision.command is not None:
                 await commands.send(decision.command)
-            await self._wait_for(batch, ends)
+            await self._shadow.next(topics.HISTORY, ends, partial(self._has, last))
         on_step(len(done.batches), len(done.batches))
         return await self.read(done)
 
@@ -105,9 +104,11 @@ class VariantRun:
             self._name, base, "json", command_id=f"replay-base-{base.version}", by_hand=False
         )
         if decision.command is not None:
-            made = await commands.carried_out(decision.command, self._timeout_s)
+            made = await commands.carried_out(decision.command, self._shadow.timeout_s)
             if made is None:
-                raise StalledError(f"version {base.version} was not imported within {self._timeout_s:g} s")
+                raise StalledError(
+                    f"version {base.version} was not imported within {self._shadow.timeout_s:g} s"
+                )
 
     async def _published(self, batches: Sequence[Sequence[Arrival]]) -> dict[str, int]:
         """Return the offsets of what is there already; anything else there is another replay's."""
@@ -145,48 +146,23 @@ class VariantRun:
             for member in batch.members
         }
 
-    async def _members(self, version: Playbook) -> set[str]:
-        """Return the reflections of a version's batch."""
+    async def _has(self, reflection_id: str, version: Playbook) -> bool:
+        """Return whether a reflection is one of a version's batch."""
         if version.origin != "batch":
-            return set()
+            return False
         source = await partition_of(self._target, topics.BATCHES, self._name)
         records = await self._target.read_at(source, [version.manifest_offset])
         manifests = topics.BATCHES.under(self._name, records.values())
-        return {member.reflection_id for batch in manifests for member in batch.members}
+        return any(member.reflection_id == reflection_id for batch in manifests for member in batch.members)
 
     async def _publish(self, batch: Sequence[Arrival], published: dict[str, int]) -> int:
-        missing = [arrival.offset for arrival in batch if arrival.reflection_id not in published]
-        ids = {arrival.offset: arrival.reflection_id for arrival in batch}
-        records = [record async for record in records_at(self._source, self._name, missing)]
-        if len(records) < len(missing):
-            raise FatalError(f"{len(missing) - len(records)} reflections have expired meanwhile")
-        copies = [again(record, ids[record.offset]) for record in records]
-        offsets = await self._target.produce(*copies) if copies else ()
-        published |= {ids[record.offset]: offset for record, offset in zip(records, offsets, strict=True)}
+        missing = {
+            arrival.offset: arrival.reflection_id
+            for arrival in batch
+            if arrival.reflection_id not in published
+        }
+        published |= await self._shadow.copy(missing, f"batch {batch[0].sequence}")
         return max(published[arrival.reflection_id] for arrival in batch)
-
-    async def _wait_for(self, batch: Sequence[Arrival], since: dict[int, int]) -> None:
-        """Wait until a version has the last of a batch."""
-        last = batch[-1].reflection_id
-        try:
-            async with (
-                asyncio.timeout(self._timeout_s),
-                aclosing(self._target.follow(topics.HISTORY.name, since)) as changes,
-            ):
-                async for records in changes:
-                    fresh = [
-                        version
-                        for record in records or ()
-                        for version in topics.HISTORY.under(self._name, [record])
-                    ]
-                    for version in fresh:
-                        if last in await self._members(version):
-                            return
-        except TimeoutError as error:
-            raise StalledError(
-                f"no version of the replay within {self._timeout_s:g} s; --timeout waits longer, and the same command"
-                " goes on from here"
-            ) from error
 
     async def read(self, done: Done) -> Done:
         """Add what the shadow holds."""

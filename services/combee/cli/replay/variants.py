@@ -1,11 +1,8 @@
 """``combee replay --variant …``: what would have been learned with other settings, or without some of the input."""
 
-import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress, TaskID
@@ -15,6 +12,7 @@ from combee.backends import connection, create_topics, opened
 from combee.cli.playbook.lookup import find_version
 from combee.cli.replay.recorded import Range, Recording, recording
 from combee.cli.replay.report import Row, as_row
+from combee.cli.replay.shadow import layout, services, shadow_settings
 from combee.cli.replay.variant_run import Done, VariantRun
 from combee.cli.shared.console import COLUMNS, confirmed, diagnostics, remark
 from combee.cli.shared.log import open_log
@@ -34,14 +32,11 @@ from combee.core.replaying.steps import (
 from combee.core.replaying.variant import Variant
 from combee.evaluation.evaluator import Evaluated, Evaluator
 from combee.local.preflight import check
-from combee.local.stack import StackOptions, stack
-from combee.local.stack_file import sole_stack
 from combee.ports import FatalError, LanguageModel, Log
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import as_configured, plan_settings
-from combee_schemas import topics
 from combee_schemas.digests import digest
-from combee_schemas.plan import LARGEST_BATCH, PlanSettings
+from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook
 
 
@@ -121,7 +116,6 @@ def _show(bars: Progress, bar: TaskID, done: int, total: int) -> None:
 
 
 async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Run]:
-    layout = await _layout(log)
     last = original.batches[max(original.batches)].plan.settings
     usage, now = spent(original.versions), as_configured(last)
     budget = {"playbook_tokens": last.playbook_tokens} if last.playbook_tokens else {}
@@ -135,9 +129,6 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
             settings = load_settings(
                 **{"bootstrap_servers": job.settings.kafka.bootstrap_servers, **_model(job.settings), **flags}
             )
-            largest = max(
-                settings.batch.batch_size, *(len(batch.members) for batch in original.batches.values())
-            )
             if variant.cuts_anew:
                 size, wait_s = settings.batch.batch_size, settings.batch.max_wait_s
                 cut = cut_anew(arrivals, batch_size=size, max_wait_s=wait_s)
@@ -146,6 +137,8 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
                 cut = as_batched(arrivals)
                 closed = [float(original.batches[batch[0].sequence].plan.closed_at_ms) for batch in cut]
             shape = plan_settings(settings.batch, settings.playbook.playbook_tokens)
+            prefix = f"{job.to}-{variant.name}-{seed}"
+            there = await shadow_settings(settings, log, prefix, tuple(original.batches.values()))
             yield _Run(
                 variant=variant,
                 seed=seed,
@@ -153,31 +146,8 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
                 closed_ms=closed,
                 estimate=estimate(cut, shape, usage),
                 made_with=_digest(job, variant, settings, shape),
-                settings=replace(
-                    settings,
-                    kafka=settings.kafka.model_copy(
-                        update={**layout, "topic_prefix": f"{job.to}-{variant.name}-{seed}"}
-                    ),
-                    # Only the replay closes windows, and nothing is consolidated that it did not ask for.
-                    batch=settings.batch.model_copy(
-                        update={
-                            "batch_size": min(LARGEST_BATCH, largest + 1),
-                            "max_wait_s": 1e9,
-                            "consolidate_above": 0.0,
-                            "source_share": 1.0,
-                        }
-                    ),
-                    sizing=settings.sizing.model_copy(update={"batch_policy": "configured"}),
-                    spend=settings.spend.model_copy(update={"daily_tokens": None, "daily_cost": None}),
-                ),
+                settings=there,
             )
-
-
-async def _layout(log: Log) -> dict[str, int]:
-    return {
-        "partitions": await log.partitions(topics.REFLECTIONS.name),
-        "scan_partitions": await log.partitions(topics.SCAN[0].name),
-    }
 
 
 def _digest(job: Job, variant: Variant, settings: Settings, shape: PlanSettings) -> str:
@@ -220,27 +190,19 @@ async def _run(job: Job, log: Log, servers: str, run: _Run, base: Playbook | Non
         shadow = VariantRun(log, target, job.name, timeout_s=job.timeout_s, made_with=run.made_with)
         if await shadow.is_complete(run.batches):
             return await shadow.read(done)
-        async with _services(job, run, servers):
-            return await shadow.run(done, base, show)
-
-
-@asynccontextmanager
-async def _services(job: Job, run: _Run, servers: str) -> AsyncIterator[None]:
-    own = [f"--{name}={value}" for name, value in run.variant.simulation.items()]
-    with tempfile.TemporaryDirectory(prefix="combee-replay-") as folder:
-        options = StackOptions(
-            settings=run.settings,
-            bootstrap_servers=servers,
-            folder=Path(folder),
+        sim = (*job.sim_options, *(f"{name}={value}" for name, value in run.variant.simulation.items()))
+        options = [f"--{option}" for option in sim]
+        # Another simulation answers otherwise.
+        recorded = None if sim else job.settings.kafka.topic_prefix
+        async with services(
+            run.settings,
+            servers,
+            ask=True,
             simulated=job.simulated,
-            sim_arguments=(*(f"--{option}" for option in job.sim_options), *own),
-            roles=("publish", "scan", "shuffle"),
-            answers_from=None
-            if job.sim_options or run.variant.simulation
-            else job.settings.kafka.topic_prefix,
-        )
-        async with sole_stack(run.settings, "combee replay", options.folder, tell=remark), stack(options):
-            yield
+            sim_arguments=options,
+            answers_from=recorded,
+        ):
+            return await shadow.run(done, base, show)
 
 
 def _row(run: _Run, done: Done) -> Row:
@@ -289,8 +251,8 @@ async def _original(log: Log, job: Job, original: Recording) -> Row:
 async def _scored(job: Job, log: Log, servers: str, rows: Sequence[Row]) -> list[Row]:
     """Ask the held-out questions; scores are kept under the first run's prefix, none is written to the original."""
     settings = job.settings
-    layout = {**await _layout(log), "topic_prefix": rows[1].prefix}
-    home = replace(settings, kafka=settings.kafka.model_copy(update=layout))
+    there = {**await layout(log), "topic_prefix": rows[1].prefix}
+    home = replace(settings, kafka=settings.kafka.model_copy(update=there))
     caps = evaluation_caps(settings)
     async with opened(home, servers) as kept, answerer(settings, job.simulated_answers) as who:
         evaluator = Evaluator(kept, who, SystemClock(), caps=caps, known_in=[log], stall_s=job.timeout_s)

@@ -1,9 +1,7 @@
 """``combee replay``: what made a playbook, once more under another topic prefix."""
 
 import asyncio
-import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -18,6 +16,7 @@ from combee.cli.playbook.files import read_text
 from combee.cli.replay.recorded import Range
 from combee.cli.replay.replaying import Replay, Replayed
 from combee.cli.replay.report import OFF_POLICY, plot, table
+from combee.cli.replay.shadow import services, shadow_settings
 from combee.cli.replay.variants import Job, replay_variants
 from combee.cli.shared.console import (
     COLUMNS,
@@ -36,15 +35,11 @@ from combee.core.replaying.selection import Selection, time_ms
 from combee.core.replaying.variant import Variant, parse
 from combee.local.deployment import beside, deployment
 from combee.local.preflight import check, model_flag, stands_in
-from combee.local.stack import StackOptions, stack
-from combee.local.stack_file import sole_stack
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import as_configured
-from combee_schemas import topics
 from combee_schemas.batch import Batch
 
-NO_CAP = 10**15
 FAR_MS = 1 << 53
 VARIANTS = "Variants"
 T = TypeVar("T")
@@ -260,49 +255,8 @@ async def _replay(
 
 
 async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Batch]) -> Settings:
-    """Return settings under which only the replay closes windows, on topics of the same layout, without caps."""
-    layout = {
-        "topic_prefix": to,
-        "partitions": await log.partitions(topics.REFLECTIONS.name),
-        "scan_partitions": await log.partitions(topics.SCAN[0].name),
-    }
-    largest = max((len(batch.members) for batch in batches), default=1)
-    # What was consolidated by itself is a step of the replay like any other.
-    batch = {
-        "batch_size": largest + 1,
-        "consolidate_above": 0,
-        "source_share": 1.0,
-        **(as_configured(batches[-1].plan.settings) if batches else {}),
-    }
-    budget = batches[-1].plan.settings.playbook_tokens if batches else 0
-    limits = {"playbook_tokens": budget} if budget else {}
-    caps = {name: NO_CAP for name in ("daily_tokens", "daily_cost") if getattr(settings.spend, name)}
-    return replace(
-        settings,
-        kafka=settings.kafka.model_copy(update=layout),
-        batch=settings.batch.model_copy(update=batch),
-        sizing=settings.sizing.model_copy(update={"batch_policy": "configured"}),
-        playbook=settings.playbook.model_copy(update=limits),
-        spend=settings.spend.model_copy(update=caps),
-    )
-
-
-@asynccontextmanager
-async def services(settings: Settings, servers: str, *, ask: bool, simulated: bool) -> AsyncIterator[None]:
-    """Run the services that a replay needs; nobody else may run services for its prefix.
-
-    Raises
-    ------
-    ConfigurationError
-        If somebody does.
-    """
-    with tempfile.TemporaryDirectory(prefix="combee-replay-") as folder:
-        options = StackOptions(
-            settings=settings,
-            bootstrap_servers=servers,
-            folder=Path(folder),
-            simulated=simulated,
-            roles=("publish", *(["scan"] if ask else []), "shuffle"),
-        )
-        async with sole_stack(settings, "combee replay", options.folder, tell=remark), stack(options):
-            yield
+    """Return the settings of the shadow: those that the last batch was cut and asked under."""
+    last = batches[-1].plan.settings if batches else None
+    there = await shadow_settings(settings, log, to, batches, **(as_configured(last) if last else {}))
+    limits = {"playbook_tokens": last.playbook_tokens} if last and last.playbook_tokens else {}
+    return replace(there, playbook=there.playbook.model_copy(update=limits))

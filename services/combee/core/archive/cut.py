@@ -9,16 +9,15 @@ had been written a moment later; so is, in turn, what names that record.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from combee.core.dead_letters.resending import PLANNED, plan_of
-from combee.core.dead_letters.subject import message_in, reflection_of
+from combee.core.dead_letters.resending import planned_in
+from combee.core.dead_letters.subject import reflection_of
 from combee_schemas import topics
 from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command
-from combee_schemas.dead_letter import DeadLetter, Resolution, claimed_attempt
+from combee_schemas.dead_letter import DeadLetter, Resolution, claimed_attempt, origin_of
 from combee_schemas.gate import Decision
-from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.playbook import PRODUCTION, Label, Playbook
 from combee_schemas.records import Record
 from combee_schemas.scan import Planned
@@ -93,22 +92,13 @@ def read(topic: AnyTopic, record: Record) -> Message | None:
 
 def line_of(topic: AnyTopic, record: Record, message: Message | None) -> str:
     """Return whose record this is, a playbook's or a branch's; empty if nobody can say."""
-    match message:
-        case Planned():
-            return message.plan.playbook
-        case Batch():
-            return message.plan.playbook
-        case Playbook():
-            return message.name
-        case OutcomeStatistics():
-            return message.line
-        case DeadLetter():
-            about, plan = reflection_of(message), plan_of(message)
-            named = message.playbook or (about[0] if about else "") or (plan.playbook if plan else "")
-            return named or (message.key or b"").decode(errors="replace")
-        case None:
-            return key_of(record) if topic.spread == "playbooks" else ""
-    return str(getattr(message, "playbook", ""))
+    if message is None:
+        return key_of(record) if topic.spread == "playbooks" else ""
+    if message.playbook_name or not isinstance(message, DeadLetter):
+        return message.playbook_name
+    about, inside = reflection_of(message), planned_in(message)
+    named = about[0] if about else inside.playbook_name if inside else ""
+    return named or (message.key or b"").decode(errors="replace")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,10 +142,10 @@ class Cut:
     def _is_wanted(self, topic: AnyTopic, record: Record, message: Message | None) -> bool:
         """Return whether a record is of the one playbook that is wanted, or of a branch of it."""
         if isinstance(message, Resolution):
-            return (message.origin_topic, message.origin_partition, message.origin_offset) in self._letters
+            return origin_of(message) in self._letters
         wanted = playbook_of(line_of(topic, record, message)) == self.playbook
         if wanted and isinstance(message, DeadLetter):
-            self._letters.add((message.origin_topic, message.origin_partition, message.origin_offset))
+            self._letters.add(origin_of(message))
         return wanted
 
     def _needs_reading(self, topic: AnyTopic) -> bool:
@@ -164,17 +154,7 @@ class Cut:
             return True
         if topic in topics.SCAN or topic is topics.UPDATES:
             return topic is topics.GROUPS or bool(self._beyond)
-        return topic not in (
-            topics.TRACES,
-            topics.REFLECTIONS,
-            topics.BATCH_SIZES,
-            topics.ANSWERS,
-            topics.EVALUATIONS,
-            topics.VERDICTS,
-            topics.OUTCOMES,
-            topics.OUTCOME_STATISTICS,
-            topics.ERASURES,
-        )
+        return issubclass(topic.message, Playbook | Batch | DeadLetter | Command | Decision | Label)
 
     def _is_within(self, record: Record, message: Message | None) -> bool:
         match message:
@@ -195,11 +175,13 @@ class Cut:
                 return max(message.version, message.base_version) <= (known.version if known else 0)
             case Decision():
                 return self._is_decided(message)
-            case Label() if message.label == PRODUCTION:
-                self._moved_at_ms[message.playbook] = message.moved_at_ms
-        label = getattr(message, "label", None)
-        known = self.newest.get(getattr(message, "playbook", ""))
-        return not (label and known and known.is_deleted)
+        return not isinstance(message, Label) or self._is_label(message)
+
+    def _is_label(self, label: Label) -> bool:
+        if label.label == PRODUCTION:
+            self._moved_at_ms[label.playbook] = label.moved_at_ms
+        known = self.newest.get(label.playbook)
+        return known is None or not known.is_deleted
 
     def _is_decided(self, decision: Decision) -> bool:
         """Return whether a decision is in the cut: written with a label, it is beyond it where the label is."""
@@ -273,5 +255,5 @@ class Cut:
         if letter.origin_topic == topics.REFLECTIONS.name and letter.service == "scan":
             # Written with the version that had to go without the reflection.
             return letter.origin_offset not in self._in_flight.get(letter.playbook, ())
-        message = message_in(letter, PLANNED.get(letter.origin_topic))
+        message = planned_in(letter)
         return message is None or self._is_planned(message)

@@ -7,9 +7,8 @@ from combee.core.dead_letters.subject import message_in
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId
-from combee_schemas.plan import Plan
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Group, Partial, Update
+from combee_schemas.scan import Group, Partial, Planned, Update
 
 MOST_ATTEMPTS = 9999
 RESENT = frozenset(topic.name for topic in topics.TOPICS if topic.is_open)
@@ -19,10 +18,9 @@ PLANNED: Mapping[str, type[Group] | type[Partial] | type[Update]] = {
 """Records that belong to a batch, and are of use until it has its version."""
 
 
-def plan_of(letter: DeadLetter) -> Plan | None:
-    """Return which batch a dead letter of the scan belongs to, as far as it can be read."""
-    message = message_in(letter, PLANNED.get(letter.origin_topic))
-    return message.plan if message else None
+def planned_in(letter: DeadLetter) -> Planned | None:
+    """Return the record of the scan that a dead letter holds, as far as it can be read."""
+    return message_in(letter, PLANNED.get(letter.origin_topic))
 
 
 def refusal(letter: DeadLetter, published: Mapping[str, int]) -> str | None:
@@ -39,7 +37,8 @@ def refusal(letter: DeadLetter, published: Mapping[str, int]) -> str | None:
         return "there are no bytes to send again (a tombstone, or a record that could not be unpacked)"
     if letter.attempts > MOST_ATTEMPTS:
         return f"it has failed {letter.attempts} times: publish it under a new id"
-    plan = plan_of(letter)
+    record = planned_in(letter)
+    plan = record.plan if record else None
     if plan is not None and plan.sequence <= published.get(plan.playbook, 0):
         return (
             f"batch {plan.sequence} of {plan.playbook} has its version already: what it had to go without has dead"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from combee.core.erasure.runs import Runs
 from combee.core.erasure.selector import Selector
-from combee_schemas.base import Holds, branch_in, playbook_of
+from combee_schemas.base import Message, branch_in, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.errors import FatalError
 from combee_schemas.playbook import Entry, Playbook
@@ -40,7 +40,7 @@ class Lessons:
     _doubtful: list[tuple[str, Entry]] = field(default_factory=list)
     _heads: set[str] = field(default_factory=set)
 
-    def take(self, message: Playbook | Update | Batch) -> None:
+    def take(self, message: Message) -> None:
         """Take in a version, what made it, or a manifest."""
         match message:
             case Playbook():
@@ -108,7 +108,7 @@ class Lessons:
     def is_erased_operation(self, update: Update, operation: Operation) -> bool:
         """Return whether the words of an operation go."""
         return self._names((operation.content, operation.section)) or (
-            _of_entries(update.plan.settings.holds)
+            update.plan.settings.holds == "entries"
             and _rests_on(operation.evidence, self.runs.of(update.plan.playbook))
         )
 
@@ -142,10 +142,6 @@ class Lessons:
             raise ErasureError(
                 "the name of a branch names the subject, and its playbook's does not: such a name cannot be forgotten"
             )
-
-
-def _of_entries(holds: Holds) -> bool:
-    return holds == "entries"
 
 
 def _rests_on(evidence: Iterable[str], erased: Iterable[str]) -> bool:

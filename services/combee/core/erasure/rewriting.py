@@ -6,18 +6,14 @@ version its entries but the erased ones.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-from pydantic import ValidationError
+from typing import Any, TypeVar
 
 from combee.core.archive.cut import line_of, read
 from combee.core.batching.plan import plan_hash
-from combee.core.dead_letters.resending import PLANNED
 from combee.core.dead_letters.subject import identified_in
 from combee.core.erasure.lessons import ErasureError, Lessons
-from combee.core.erasure.runs import RUN_OF, Identities, Runs
+from combee.core.erasure.runs import Identities, Runs
 from combee.core.erasure.selector import Marker, Subjects
 from combee.core.gate.canary import caller_at, place_of
 from combee.core.identity import batch_seed
@@ -28,19 +24,18 @@ from combee_schemas.batch import Batch
 from combee_schemas.canary import CanaryStatistics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
-from combee_schemas.dead_letter import DeadLetter, Resolution
-from combee_schemas.evaluation import Evaluation
-from combee_schemas.outcome import Outcome
-from combee_schemas.playbook import Change, Entry, Label, Playbook
+from combee_schemas.dead_letter import DeadLetter, Resolution, origin_of
+from combee_schemas.marks import TextKind, rewritten
+from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, Playbook
 from combee_schemas.records import Record
-from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Group, Operation, Partial, Update
+from combee_schemas.scan import Operation, Planned, Update
 from combee_schemas.topics import AnyTopic
-from combee_schemas.trace import Trace
 
 ERASED = "erased"
 """In the place of a quotation."""
 Place = tuple[str, int, int]
+M = TypeVar("M", bound=Message)
+P = TypeVar("P", AppliedBatch, Planned)
 
 
 @dataclass(slots=True)
@@ -103,43 +98,17 @@ class Rewriter:
         if self.lessons.is_whole_playbook(line_of(topic, record, message)):
             return True
         match message:
-            case Trace() | Reflection() | Outcome() | Group() | Partial():
-                goes = named or self._is_of_run(message)
-            case Evaluation():
-                goes = named
-            case Command():
-                goes = named or self._quotes(message)
-            case Label():
-                goes = self.subjects.named_in(message.label)
             case DeadLetter():
-                goes = self._letter_goes(message)
+                return self._letter_goes(message)
             case Resolution():
-                goes = (
-                    message.origin_topic,
-                    message.origin_partition,
-                    message.origin_offset,
-                ) in self._letters
-            case _:
-                # Answers say of nobody whose they are; they only spare a replay its calls.
-                goes = topic is topics.ANSWERS
-        return goes
-
-    def _is_of_run(self, message: Message) -> bool:
-        match message:
-            case Trace():
-                return self.runs.has(message.playbook, (message.trace_id,))
-            case Reflection():
-                return self.runs.has(message.playbook, (message.reflection_id, message.trace_id))
-            case Outcome():
-                return self.runs.has(message.playbook, (message.run_id,))
-            case Group():
-                ids = (member.reflection.reflection_id for member in message.members)
-                return self.runs.has(message.plan.playbook, ids)
-            case Partial() | Update():
-                return self.runs.has(
-                    message.plan.playbook, (seen.reflection_id for seen in message.result.seen)
-                )
-        return False
+                return origin_of(message) in self._letters
+            case Label():
+                return self.subjects.named_in(message.label)
+            case Command() if self._quotes(message):
+                return True
+        if message.ON_ERASURE == "dropped":
+            return named or self.runs.has(message.playbook_name, message.run_ids)
+        return message.ON_ERASURE == "unneeded"
 
     def _quotes(self, message: Command) -> bool:
         contents = (
@@ -149,16 +118,16 @@ class Rewriter:
         return any(map(self.lessons.quotes, contents))
 
     def _letter_goes(self, letter: DeadLetter) -> bool:
-        kind: type[Message] | None = {**RUN_OF, **PLANNED}.get(letter.origin_topic)
-        inside = identified_in(letter, kind)
+        topic = topics.BY_NAME.get(letter.origin_topic)
+        inside = identified_in(letter, topic.message if topic and topic.message.RUN_IDS else None)
         goes = (
             letter.unread
             or any(map(self.subjects.named_in_bytes, (letter.key, letter.value)))
             or self.runs.has(letter.playbook, (letter.record_id,))
-            or (inside is not None and self._is_of_run(inside))
+            or (inside is not None and self.runs.has(inside.playbook_name, inside.run_ids))
         )
         if goes:
-            self._letters.add((letter.origin_topic, letter.origin_partition, letter.origin_offset))
+            self._letters.add(origin_of(letter))
         return goes
 
     # ---- what stays, without what is erased
@@ -172,7 +141,8 @@ class Rewriter:
                 after = self._update(message)
             case CanaryStatistics():
                 after = self._canary(message)
-        if after is not message or self._is_touched(raw) or self._has_new_plan(message):
+        after = self._planned_anew(after)
+        if after is not message or self._is_touched(raw):
             after = self._scrubbed(after)
             after = self._batch(after) if isinstance(after, Batch) else after
         return raw if after == message else encode(after)
@@ -180,10 +150,18 @@ class Rewriter:
     def _is_touched(self, raw: bytes) -> bool:
         return bool(self.runs.hidden) or self.subjects.named_in_bytes(raw)
 
-    def _has_new_plan(self, message: Message) -> bool:
-        batch = message.batch if isinstance(message, Playbook) else message
-        plan = getattr(batch, "plan", None)
-        return plan is not None and plan.batch_id in self._plans
+    def _planned_anew(self, message: Message) -> Message:
+        """Return a message that names the hash that its batch's manifest has now."""
+        match message:
+            case Playbook(batch=AppliedBatch() as batch) if batch.plan.batch_id in self._plans:
+                return message.model_copy(update={"batch": self._with_hash(batch)})
+            case Planned() if message.plan.batch_id in self._plans:
+                return self._with_hash(message)
+        return message
+
+    def _with_hash(self, planned: P) -> P:
+        plan = planned.plan.model_copy(update={"sha256": self._plans[planned.plan.batch_id]})
+        return planned.model_copy(update={"plan": plan})
 
     def _version(self, version: Playbook) -> Playbook:
         gone = {entry.id for entry in version.entries if self.lessons.is_erased(version, entry)}
@@ -193,16 +171,8 @@ class Rewriter:
                 self._component(version, entry) for entry in version.entries if entry.id not in gone
             ),
             "sections": tuple(section for section in version.sections if not self.subjects.named_in(section)),
-            "retired": tuple(
-                entry
-                for entry in version.retired
-                if not (self.subjects.named_in(entry.content) or self.lessons.quotes(entry.content))
-            ),
-            "rejected": tuple(
-                entry
-                for entry in version.rejected
-                if not (self.subjects.named_in(entry.content) or self.lessons.quotes(entry.content))
-            ),
+            "retired": tuple(entry for entry in version.retired if not self._tells(entry.content)),
+            "rejected": tuple(entry for entry in version.rejected if not self._tells(entry.content)),
             "changes": tuple(self._change(change, gone) for change in version.changes),
             "again": tuple(
                 asked for asked in version.again if (playbook, asked.offset) not in self.lessons.reflections
@@ -227,10 +197,12 @@ class Rewriter:
         return self._text("\n".join(map(self._text, text.split("\n"))))
 
     def _change(self, change: Change, gone: set[str]) -> Change:
-        quotes = self.lessons.quotes(change.detail) or self.subjects.named_in(change.detail)
-        if change.detail and (quotes or change.entry_id in gone):
+        if change.detail and (self._tells(change.detail) or change.entry_id in gone):
             return change.model_copy(update={"detail": ERASED})
         return change
+
+    def _tells(self, text: str) -> bool:
+        return self.subjects.named_in(text) or self.lessons.quotes(text)
 
     def _update(self, update: Update) -> Update:
         operations = tuple(self._operation(update, operation) for operation in update.result.operations)
@@ -273,28 +245,15 @@ class Rewriter:
             batch = batch.model_copy(update={"seed": seed})
         return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
 
-    def _scrubbed(self, message: Any) -> Any:
-        """Return a message in which every text that names a subject is marked."""
-        try:
-            return type(message).model_validate(self._walked(message.model_dump()))
-        except ValidationError as error:
+    def _scrubbed(self, message: M) -> M:
+        """Return a message in which every text that names a subject is marked; no hash does."""
+        after = rewritten(message, dict.fromkeys((TextKind.TEXT, TextKind.NAME), self._text))
+        if rewritten(message, {TextKind.WORD: self._text}) != message:
             raise ErasureError(
                 f"a {message.type} cannot be read without the subject: it is part of words that the format needs; say"
                 " more of the subject"
-            ) from error
-
-    def _walked(self, value: Any) -> Any:
-        match value:
-            case str():
-                return self._text(value)
-            case Mapping():
-                walked = {self._walked(name): self._walked(inner) for name, inner in value.items()}
-                if value.get("batch_id") in self._plans and "sha256" in value:
-                    walked["sha256"] = self._plans[value["batch_id"]]
-                return walked
-            case list() | tuple():
-                return type(value)(map(self._walked, value))
-        return value
+            )
+        return after
 
     def _text(self, text: str) -> str:
         return self.marker(text) if text in self.runs.hidden or self.subjects.named_in(text) else text

@@ -9,24 +9,20 @@ from combee.core.erasure.selector import Selector
 from combee.core.gate.canary import caller_at
 from combee.core.identity import MARK, claimed_identities, derived_ids, owner_of
 from combee_schemas import topics
-from combee_schemas.base import Message, Source, playbook_of
+from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch, Member
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Outcome
 from combee_schemas.records import Record
 from combee_schemas.reflection import Reflection
-from combee_schemas.trace import Trace
+from combee_schemas.topics import Published
 
-TELLING = frozenset(
-    topic.name
-    for topic in (topics.TRACES, topics.REFLECTIONS, topics.OUTCOMES, topics.BATCHES, topics.DEAD_LETTERS)
-)
-"""What runs are known by. Manifests stay for ever: they know runs whose texts have expired."""
-RUN_OF: Mapping[str, type[Trace] | type[Reflection]] = {
-    topics.TRACES.name: Trace,
-    topics.REFLECTIONS.name: Reflection,
+RUN_OF: Mapping[str, type[Message]] = {
+    topic.name: topic.message for topic in (topics.TRACES, topics.REFLECTIONS, topics.OUTCOMES)
 }
-"""What a dead letter of these topics holds."""
+"""What tells of one run, in its topic and in dead letters."""
+TELLING = {*RUN_OF, topics.BATCHES.name, topics.DEAD_LETTERS.name}
+"""What runs are known by. Manifests stay for ever: they know runs whose texts have expired."""
 NOBODY: frozenset[str] = frozenset()
 
 
@@ -71,9 +67,9 @@ class Runs:
         """Return the ids of a line's playbook."""
         return self.ids.get(playbook_of(line), NOBODY)
 
-    def has(self, line: str, ids: Iterable[str | None]) -> bool:
+    def has(self, line: str, ids: Iterable[str]) -> bool:
         """Return whether one of these ids is that of an erased run."""
-        return not self.of(line).isdisjoint(run_id for run_id in ids if run_id)
+        return not self.of(line).isdisjoint(ids)
 
     def take(self, record: Record, selector: Selector, identities: Identities) -> None:
         """Add the run that a record of an archive tells of, if it is meant; manifests come before reflections."""
@@ -83,31 +79,26 @@ class Runs:
         if isinstance(message, Batch):
             identities.take(message)
             self._take_members(message, selector)
-        elif isinstance(message, DeadLetter):
-            self._take_letter(message, record, selector)
-        elif message is not None:
-            named = selector.subjects.named_in_bytes(record.value)
+        value = record.value
+        if isinstance(message, DeadLetter):
+            # One that names the subject only in its reason tells of no run.
+            value, message = message.value, identified_in(message, RUN_OF.get(message.origin_topic))
+        if isinstance(message, Published):
+            named = selector.subjects.named_in_bytes(value)
             self._take(message, selector, record.timestamp_ms, named=named)
 
-    def _take(self, message: Message, selector: Selector, at_ms: int, *, named: bool) -> None:
-        match message:
-            case Reflection() if named or selector.means_reflection(message, at_ms):
-                self.add(message.playbook, message.reflection_id)
-                if message.trace_id:
-                    self._add_run(message.playbook, message.trace_id, selector, message.source)
-            case Trace() if named or selector.means_run(message, at_ms):
-                self._add_run(message.playbook, message.trace_id, selector, message.source)
-            case Outcome() if named or selector.means_run(message, at_ms):
-                self._add_run(message.playbook, message.run_id, selector, message.source)
-                if named and message.shown and message.shown.canary:
-                    self.callers.setdefault(message.playbook, set()).add(caller_at(message.shown.canary))
-
-    def _add_run(self, playbook: str, run_id: str, selector: Selector, source: Source | None) -> None:
-        owners = {"", source.name} if source else {""}
-        derived = [own_id for owner in owners for own_id in derived_ids(playbook, run_id, owner)]
-        self.add(playbook, run_id, *derived)
-        if selector.subjects.named_in(run_id):
-            self.hidden.update(derived)
+    def _take(self, message: Published, selector: Selector, at_ms: int, *, named: bool) -> None:
+        if not (named or selector.means(message, at_ms)):
+            return
+        self.add(message.playbook, *message.run_ids)
+        if run_id := message.run_id:
+            owners = {"", message.source.name} if message.source else {""}
+            derived = [own_id for owner in owners for own_id in derived_ids(message.playbook, run_id, owner)]
+            self.add(message.playbook, *derived)
+            if selector.subjects.named_in(run_id):
+                self.hidden.update(derived)
+        if named and isinstance(message, Outcome) and message.shown and message.shown.canary:
+            self.callers.setdefault(message.playbook, set()).add(caller_at(message.shown.canary))
 
     def _take_members(self, batch: Batch, selector: Selector) -> None:
         playbook = playbook_of(batch.plan.playbook)
@@ -139,10 +130,3 @@ class Runs:
             reflection_id=member.reflection_id, playbook=playbook_of(batch.plan.playbook), source=source
         )
         return bool(selector.rules) and selector.means_reflection(stands_for, batch.plan.closed_at_ms)
-
-    def _take_letter(self, letter: DeadLetter, record: Record, selector: Selector) -> None:
-        """Add the run in a dead letter; one that names the subject only in its reason tells of no run."""
-        message = identified_in(letter, RUN_OF.get(letter.origin_topic))
-        if message is not None:
-            named = selector.subjects.named_in_bytes(letter.value)
-            self._take(message, selector, record.timestamp_ms, named=named)

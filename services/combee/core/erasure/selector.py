@@ -14,8 +14,8 @@ from combee.core.replaying.selection import TIMED, Selection
 from combee.core.text import comparable
 from combee_schemas.base import playbook_of
 from combee_schemas.erasure import SelectorKind
-from combee_schemas.outcome import Outcome
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import Published
 from combee_schemas.trace import RUN_FIELDS, Trace
 
 LEAST_CHARS = 3
@@ -208,15 +208,16 @@ class Selector:
             return False
         return any(rule.matches(reflection, at_ms) for rule in self.rules)
 
-    def means_run(self, run: Trace | Outcome, at_ms: int) -> bool:
-        """Return whether a rule means a run that came at ``at_ms``: it is looked at as a reflection is."""
-        identity = run.trace_id if isinstance(run, Trace) else run.run_id
-        texts = {name: getattr(run, name) for name in RUN_FIELDS} if isinstance(run, Trace) else {}
+    def means(self, message: Published, at_ms: int) -> bool:
+        """Return whether a rule means what came at ``at_ms``: each is looked at as a reflection is."""
+        if isinstance(message, Reflection):
+            return self.means_reflection(message, at_ms)
+        texts = {name: getattr(message, name) for name in RUN_FIELDS} if isinstance(message, Trace) else {}
         stands_for = Reflection(
-            reflection_id=identity,
-            trace_id=identity,
-            playbook=run.playbook,
-            source=run.source,
+            reflection_id=message.run_id,
+            trace_id=message.run_id,
+            playbook=message.playbook,
+            source=message.source,
             side_info=texts,
         )
         return bool(self.rules) and self.means_reflection(stands_for, at_ms)

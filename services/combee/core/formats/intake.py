@@ -13,8 +13,8 @@ from combee.core.identity import content_id
 from combee.core.shortening import cut, size
 from combee_schemas.base import named_score
 from combee_schemas.outcome import Outcome
-from combee_schemas.reflection import LESSON_FIELDS, Reflection
-from combee_schemas.trace import RUN_FIELDS, Trace
+from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
 
 ACE_REFLECTION = {"key_insight", "correct_approach", "root_cause_analysis", "error_identification"}
 GEPA_RECORD = ("Inputs", "Generated Outputs")
@@ -45,17 +45,6 @@ class Sample:
 
 
 Item = Trace | Sample | Reflection
-
-
-def nothing_said(message: Trace | Reflection) -> str | None:
-    """Return what an empty message lacks; None if it says something."""
-    if not message.is_empty:
-        return None
-    if isinstance(message, Trace):
-        return f"the trace is empty: fill in at least one of {', '.join(RUN_FIELDS)}"
-    return (
-        f"the lesson is empty: fill in at least one of {', '.join((*reversed(LESSON_FIELDS), 'side_info'))}"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +133,7 @@ def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = Non
         item = _read(_named(fields), playbook, digest)
     except ValidationError as error:
         raise LineError(_first_wrong(error)) from error
-    if not isinstance(item, Sample) and (lack := nothing_said(item)):
+    if not isinstance(item, Sample) and (lack := item.lack):
         raise LineError(lack)
     if ignored is not None:
         ignored |= {field.place.rpartition(".")[2]: field for field in _ignored(fields, item)}

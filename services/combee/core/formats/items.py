@@ -5,13 +5,9 @@ from collections.abc import Callable, Iterable
 from combee.core.formats.intake import Item, LineError, Sample, Unknown, read_line
 from combee.core.identity import derived_ids, identity_of
 from combee.core.sources import Signer
-from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError, encode
-from combee_schemas.outcome import Outcome
-from combee_schemas.records import Outgoing
 from combee_schemas.reflection import Reflection
-from combee_schemas.trace import Trace
 
 
 def read_items(
@@ -67,19 +63,3 @@ def unvouched_ids(items: Iterable[Item], signer: Signer | None) -> dict[str, str
 
 def _owner(item: Item, signer: Signer | None) -> str:
     return signer.owner_of(None if isinstance(item, Sample) else item.source) if signer else ""
-
-
-def outgoing(item: Item) -> Outgoing:
-    """Return the record of a trace or a reflection."""
-    if isinstance(item, Reflection):
-        return topics.REFLECTIONS.record(item)
-    if isinstance(item, Trace):
-        return topics.TRACES.record(item)
-    raise TypeError("a sample has to be answered first")
-
-
-def declared(item: Trace | Reflection | Outcome, signer: Signer | None) -> Outgoing:
-    """Return the record of what a producer publishes: with the source that it declares, and the proof of it."""
-    item = signer.declared(item) if signer else item
-    record = topics.OUTCOMES.record(item) if isinstance(item, Outcome) else outgoing(item)
-    return signer.signed(record, item.source) if signer else record

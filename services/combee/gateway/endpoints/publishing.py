@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from combee.core.formats.files import is_name
-from combee.core.formats.intake import nothing_said
 from combee.core.identity import content_id, fingerprint, identity_of, owner_of
 from combee.core.playbook.lines import with_digests
 from combee.core.redact import redacted_deep
@@ -25,11 +24,11 @@ from combee.gateway.values import Item, Receipt, whole
 from combee.ports import Outgoing
 from combee.worker.provenance import Provenance
 from combee_schemas import topics
-from combee_schemas.base import Message, Usage, playbook_of
+from combee_schemas.base import Usage, playbook_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.outcome import MOST_CALLER, Outcome
 from combee_schemas.reflection import Reflection
-from combee_schemas.topics import AnyTopic
+from combee_schemas.topics import AnyTopic, Published, outgoing
 from combee_schemas.trace import Trace
 from combee_schemas.trace_context import TraceContext, with_trace_context
 
@@ -51,7 +50,6 @@ class Kind:
     """One kind of object that agents send."""
 
     topic: AnyTopic
-    id_field: str
     prefix: str = ""
     """Of the ids that the gateway chooses; empty: the id is the sender's to give, and more may be said under it."""
 
@@ -60,12 +58,17 @@ class Kind:
         """Its path."""
         return f"/v1/{self.topic.name}"
 
+    @property
+    def id_field(self) -> str:
+        """The field that its id stands in."""
+        return str(self.topic.message.RUN_IDS[0])
 
-TRACES = Kind(topic=topics.TRACES, id_field="trace_id", prefix="t")
+
+TRACES = Kind(topic=topics.TRACES, prefix="t")
 KINDS = (
     TRACES,
-    Kind(topic=topics.REFLECTIONS, id_field="reflection_id", prefix="r"),
-    Kind(topic=topics.OUTCOMES, id_field="run_id"),
+    Kind(topic=topics.REFLECTIONS, prefix="r"),
+    Kind(topic=topics.OUTCOMES),
 )
 
 
@@ -105,8 +108,8 @@ class Publishing:
         """Write objects that came in another form, as from that span; return what became of them."""
         return await self._receipt(kind, caller, self._results(kind, caller, objects), context)
 
-    def _results(self, kind: Kind, caller: Caller, objects: Sequence[Any]) -> list[Message | Refusal]:
-        compared, results = 0, list[Message | Refusal]()
+    def _results(self, kind: Kind, caller: Caller, objects: Sequence[Any]) -> list[Published | Refusal]:
+        compared, results = 0, list[Published | Refusal]()
         for given in objects:
             result = self._checked(kind, caller, given, are_compared=compared < MOST_COMPARED)
             compared += isinstance(result, Refusal)
@@ -117,10 +120,10 @@ class Publishing:
         self,
         kind: Kind,
         caller: Caller,
-        results: Sequence[Message | Refusal],
+        results: Sequence[Published | Refusal],
         context: TraceContext | None = None,
     ) -> Receipt:
-        messages = [result for result in results if isinstance(result, Message)]
+        messages = [result for result in results if not isinstance(result, Refusal)]
         repeated = await self._write(kind, caller, messages, context)
         items = [self._item(kind, at, result, repeated) for at, result in enumerate(results)]
         return Receipt(
@@ -142,7 +145,7 @@ class Publishing:
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"a batch has 1 to {self.most} items")
         return value, False
 
-    def _checked(self, kind: Kind, caller: Caller, given: Any, *, are_compared: bool) -> Message | Refusal:
+    def _checked(self, kind: Kind, caller: Caller, given: Any, *, are_compared: bool) -> Published | Refusal:
         """Return one object as a message that fits a record, or why not."""
         if refusal := _unfit(kind, given):
             return refusal
@@ -169,24 +172,23 @@ class Publishing:
             return Refusal(status, str(error))
         if unknown:
             return invalid(what, unknown)
-        if isinstance(message, Trace | Reflection) and (lack := nothing_said(message)):
-            return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, lack)
-        playbook = getattr(message, "playbook", "")
-        if not caller.may_touch(playbook):
-            return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
+        if message.lack:
+            return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, message.lack)
+        if not caller.may_touch(message.playbook):
+            return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {message.playbook}")
         # What a client says that it spent would count against the playbook's cap.
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
 
-    def _completed(self, message: Message, caller: Caller) -> Message:
+    def _completed(self, message: Published, caller: Caller) -> Published:
         """Return a message that says when it came, and an outcome whose key it came with."""
         known: dict[str, object] = {}
-        if not getattr(message, "created_at_ms", 0):
+        if not message.created_at_ms:
             known["created_at_ms"] = self._context.clock.now_ms()
         if isinstance(message, Outcome) and not message.caller and caller.has_key:
             known["caller"] = caller.name[:MOST_CALLER]
         return message.model_copy(update=known)
 
-    def _with_digests(self, message: Message) -> Message:
+    def _with_digests(self, message: Published) -> Published:
         """Return a message that says what the entries said that its agent was shown: clients name them only.
 
         What they call the line is any text: nothing is looked up under what is no line of the playbook.
@@ -199,33 +201,33 @@ class Publishing:
         newest = self._context.playbooks.latest(line)
         return message.model_copy(update={"shown": with_digests(message.shown, newest)})
 
-    def _consistent(self, kind: Kind, results: Sequence[Message | Refusal]) -> list[Message | Refusal]:
+    def _consistent(self, kind: Kind, results: Sequence[Published | Refusal]) -> list[Published | Refusal]:
         """Refuse what is other content than its playbook has under its id, as far as that is remembered."""
         first: dict[Place, str] = {}
 
-        def checked(given: Message | Refusal) -> Message | Refusal:
+        def checked(given: Published | Refusal) -> Published | Refusal:
             if isinstance(given, Refusal):
                 return given
             place, content = self._place(kind, given), fingerprint(given)
             if content == self._acknowledged.get(place, first.setdefault(place, content)):
                 return given
             _, playbook, _ = place
-            own = _id(kind, given)
+            own = given.run_ids[0]
             detail = f"{playbook} has other content under the id {own}: send this under an id of its own"
             return Refusal(HTTPStatus.CONFLICT, detail)
 
         return [checked(given) for given in results]
 
-    def _within_limits(self, kind: Kind, results: Sequence[Message | Refusal]) -> list[Message | Refusal]:
+    def _within_limits(self, kind: Kind, results: Sequence[Published | Refusal]) -> list[Published | Refusal]:
         """Refuse what is new of tenants that reached a limit; what was acknowledged before is only repeated."""
         fresh = [
             None if isinstance(given, Refusal) or self._place(kind, given) in self._acknowledged else given
             for given in results
         ]
-        counts = Counter(tenant_of(str(getattr(given, "playbook", ""))) for given in fresh if given)
+        counts = Counter(tenant_of(given.playbook) for given in fresh if given)
         refusals = {tenant: self._limited(tenant, count) for tenant, count in counts.items()}
         return [
-            (new and refusals[tenant_of(str(getattr(new, "playbook", "")))]) or given
+            (new and refusals[tenant_of(new.playbook)]) or given
             for given, new in zip(results, fresh, strict=True)
         ]
 
@@ -244,14 +246,14 @@ class Publishing:
         return None
 
     async def _write(
-        self, kind: Kind, caller: Caller, messages: Sequence[Message], context: TraceContext | None
+        self, kind: Kind, caller: Caller, messages: Sequence[Published], context: TraceContext | None
     ) -> Mapping[Place, bool]:
         """Write what was not acknowledged before; return by place which was."""
         places = {self._place(kind, message): message for message in messages}
         known = {place for place in places if place in self._acknowledged}
         fresh = [message for place, message in places.items() if place not in known]
         if fresh:
-            records = (self._record(kind, caller, message) for message in fresh)
+            records = (self._record(caller, message) for message in fresh)
             offsets = await self._context.write(*(with_trace_context(record, context) for record in records))
             self._note(fresh, offsets)
         self._acknowledged.update({place: fingerprint(message) for place, message in places.items()})
@@ -259,12 +261,11 @@ class Publishing:
             self._acknowledged.popitem(last=False)
         return {place: place in known for place in places}
 
-    def _record(self, kind: Kind, caller: Caller, message: Message) -> Outgoing:
+    def _record(self, caller: Caller, message: Published) -> Outgoing:
         """Return the record of a message; it proves the key that the message came with."""
-        source = getattr(message, "source", None)
-        return self._provenance.vouched(kind.topic.record(message), source if caller.has_key else None)
+        return self._provenance.vouched(outgoing(message), message.source if caller.has_key else None)
 
-    def _note(self, messages: Sequence[Message], offsets: Sequence[int]) -> None:
+    def _note(self, messages: Sequence[Published], offsets: Sequence[int]) -> None:
         """Let the live picture know at once what it will read in a moment: who asks next is told of it."""
         now_ms = self._context.clock.now_ms()
         for message, offset in zip(messages, offsets, strict=True):
@@ -274,20 +275,20 @@ class Publishing:
                 self._context.traced[message.playbook] += 1
 
     def _item(
-        self, kind: Kind, index: int, message: Message | Refusal, repeated: Mapping[Place, bool]
+        self, kind: Kind, index: int, message: Published | Refusal, repeated: Mapping[Place, bool]
     ) -> Item:
         if isinstance(message, Refusal):
             return Item(index=index, status="refused", problem=message.problem)
         status = "repeated" if repeated[self._place(kind, message)] else "accepted"
-        return Item(index=index, id=_id(kind, message), status=status)
+        return Item(index=index, id=message.run_ids[0], status=status)
 
-    def _place(self, kind: Kind, message: Message) -> Place:
+    def _place(self, kind: Kind, message: Published) -> Place:
         # An id belongs to its source: another key may use it, too.
-        owner = owner_of(getattr(message, "source", None)) if self._context.keys else ""
-        own = identity_of(_id(kind, message), owner)
+        owner = owner_of(message.source) if self._context.keys else ""
+        own = identity_of(message.run_ids[0], owner)
         if not kind.prefix:
             own = f"{own} {fingerprint(message)}"
-        return kind.topic.name, str(getattr(message, "playbook", "")), own
+        return kind.topic.name, message.playbook, own
 
 
 def _characters(value: Any) -> int:
@@ -330,10 +331,6 @@ def _for_a_branch(playbook: Any) -> Refusal | None:
         f"{playbook} is a branch: publish for {of}, from whose reflections it learns, and name the branch that the"
         " agent read in shown.line",
     )
-
-
-def _id(kind: Kind, message: Message) -> str:
-    return str(getattr(message, kind.id_field))
 
 
 def _all_refused(refusals: Sequence[Refusal], *, single: bool) -> Refusal:

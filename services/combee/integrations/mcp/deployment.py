@@ -10,9 +10,9 @@ from combee.adapters.http.queries import GatewayQueries, Page
 from combee.clock import moment
 from combee.ports import PoisonError
 from combee.sdk import AsyncClient, PlaybookView
-from combee.sdk.transport import Publishable
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Change, Entry, Playbook
+from combee_schemas.topics import Published
 
 OnUpdate = Callable[[PlaybookView], object]
 SOURCES_TOLD = 5
@@ -31,7 +31,7 @@ class Deployment(Protocol):
     async def newest_version(self, name: str) -> int:
         """Return the newest version's number; 0 if there is none."""
 
-    async def send(self, message: Publishable) -> None:
+    async def send(self, message: Published) -> None:
         """Send a message; Kafka has acknowledged it on return."""
 
     async def why(self, playbook: str, entry_id: str) -> Sequence[str]:
@@ -68,7 +68,7 @@ class GatewayDeployment:
         except AbsentError:
             return 0
 
-    async def send(self, message: Publishable) -> None:
+    async def send(self, message: Published) -> None:
         await self._transport.send([message])
 
     async def why(self, playbook: str, entry_id: str) -> Sequence[str]:

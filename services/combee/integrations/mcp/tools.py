@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from combee.clock import SystemClock
-from combee.core.formats.intake import nothing_said
 from combee.core.identity import content_id, fingerprint
 from combee.core.playbook.probation import shown
 from combee.core.prompt import fence
@@ -17,11 +16,11 @@ from combee.integrations.mcp.deployment import Deployment
 from combee.ports import PoisonError
 from combee.sdk import PlaybookView, Redactor
 from combee.sdk.redaction import redacted
-from combee.sdk.transport import Publishable
 from combee_schemas.base import LineName, Shown, branch_in, named_score, playbook_of
 from combee_schemas.outcome import MOST_USED, Outcome
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
+from combee_schemas.topics import Published
 
 FOUND = 8
 SEARCHED = 200
@@ -169,7 +168,7 @@ async def publish_reflection(deployment: Deployment, asked: PublishReflection) -
         shown=_shown(asked.playbook, asked.version, tuple(tag.id for tag in asked.bullet_tags)),
         **asked.model_dump(exclude={"version", "playbook"}),
     )
-    if lack := nothing_said(unnamed):
+    if lack := unnamed.lack:
         raise PoisonError(lack)
     own = content_id("r", fingerprint(unnamed))
     await _send(deployment, unnamed.model_copy(update={"reflection_id": own}))
@@ -200,7 +199,7 @@ def _shown(line: str, version: int | None, entry_ids: tuple[str, ...]) -> Shown 
     return Shown(version=version, entry_ids=entry_ids, line=line if branch_in(line) else "")
 
 
-async def _send(deployment: Deployment, message: Publishable) -> None:
+async def _send(deployment: Deployment, message: Published) -> None:
     clean = redacted(message, Redactor())
     await deployment.send(clean.model_copy(update={"created_at_ms": SystemClock().now_ms()}))
 

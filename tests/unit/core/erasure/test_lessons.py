@@ -16,7 +16,8 @@ from combee_schemas.base import Holds, Message, Shown
 from combee_schemas.canary import CanaryStatistics, CanaryTerms
 from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution
 from combee_schemas.outcome import Outcome
-from combee_schemas.playbook import Asked, Change, Entry, Playbook, Retired, Revocation
+from combee_schemas.plan import Plan
+from combee_schemas.playbook import AppliedBatch, Asked, Change, Entry, Playbook, Retired, Revocation
 from combee_schemas.records import UNREAD_HEADER, Outgoing, Record
 from combee_schemas.topics import AnyTopic
 from support.clock import ManualClock
@@ -220,6 +221,39 @@ def test_a_subject_that_is_a_word_of_the_format_is_refused() -> None:
     made = Lessons(Selector(subjects=Subjects(("batch",))), Runs())
     with pytest.raises(ErasureError, match="say more of the subject"):
         left(made, topics.HISTORY, version(origin="batch"))
+
+
+def test_a_subject_that_is_a_setting_is_refused_and_no_setting_is_lost() -> None:
+    made = Lessons(Selector(subjects=Subjects(("gepa",))), Runs())
+    with pytest.raises(ErasureError, match="say more of the subject"):
+        left(made, topics.HISTORY, version(method="gepa"))
+
+
+def test_a_hash_that_happens_to_spell_the_subject_stays_as_it_is() -> None:
+    spelt = f"ada{'0' * 61}"
+    plan = Plan(
+        batch_id="b-ada0", playbook=NAME, sequence=1, sha256=spelt, widths=(1,), base_version=0, reflections=1
+    )
+    told = version(batch=AppliedBatch(plan=plan), changes=(Change(kind="add", detail="Ada said so"),))
+    made = Lessons(Selector(subjects=Subjects(("Ada",))), Runs())
+    kept = after(made, told)
+    assert kept.batch == told.batch
+    assert [change.detail for change in kept.changes] == ["erased"]
+
+
+def test_a_dead_letter_goes_whatever_kind_of_message_of_an_erased_run_it_holds() -> None:
+    run = topics.OUTCOMES.record(Outcome(run_id="t-1", playbook=NAME, success=True))
+    letter = DeadLetter(
+        origin_topic="outcomes",
+        origin_partition=0,
+        origin_offset=5,
+        value=run.value,
+        service="control",
+        reason="odd",
+    )
+    made = lessons(erased=("t-1",))
+    assert left(made, topics.DEAD_LETTERS, letter) is None
+    assert left(lessons(erased=("t-2",)), topics.DEAD_LETTERS, letter) is not None
 
 
 def test_a_canary_keeps_no_hash_of_the_subject_and_all_others() -> None:
