@@ -125,8 +125,8 @@ async def test_a_dead_letter_of_the_same_id_elsewhere_ends_nobody_s_waiting() ->
     async with Tracker(deployment.log, TWO, deployment.clock).running() as tracker:
         for name, one in ((ONE, "a"), (TWO, "b")):
             await deployment.log.produce(letter(name, one))
-        await deployment.until(lambda: bool(tracker.dead))
-        assert tracker.dead == {identity.reflection_id(TWO, "b")}
+        await deployment.until(lambda: tracker.fate(identity.reflection_id(TWO, "b")).is_dead)
+        assert not any(tracker.fate(identity.reflection_id(name, "a")).is_dead for name in (ONE, TWO))
 
 
 def letter(playbook: str, record_id: str) -> Outgoing:

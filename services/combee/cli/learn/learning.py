@@ -182,7 +182,7 @@ class Learning:
 
     def report(self, tracker: Tracker, new: Mapping[str, Item]) -> Report:
         """Return what became of ``new``, once it is settled."""
-        dead = [reflection_id for reflection_id in new if reflection_id in tracker.dead]
+        dead = [reflection_id for reflection_id in new if tracker.fate(reflection_id).is_dead]
         derived = [reflection_id for reflection_id in new if not isinstance(new[reflection_id], Reflection)]
         sequences = {
             tracker.batch_of[reflection_id] for reflection_id in new if reflection_id in tracker.batch_of

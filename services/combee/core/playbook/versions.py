@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from combee.core.fates import Effect
 from combee.core.formats.render import section_order
 from combee.core.playbook import evidence, probation, retention
 from combee.core.playbook.apply import applied, holds_after
@@ -214,14 +215,14 @@ def _policy(plan: Plan) -> Probation | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Became:
-    """What became of one reflection in a version; ``why`` nothing of it is there, where that is so."""
+    """The effect of one reflection on a version, and why it has none where it has none."""
 
-    fate: retention.Fate
+    effect: Effect
     why: str = ""
 
 
 def became(before: Playbook, update: Update, after: Playbook) -> dict[str, Became]:
-    """Return what became of each reflection of ``update`` in ``after``, the version it made.
+    """Return the effect of each reflection of ``update`` on ``after``, the version it made.
 
     Dead letters are left out.
     """
@@ -241,17 +242,17 @@ def became(before: Playbook, update: Update, after: Playbook) -> dict[str, Becam
         if change.kind in {"evict", "expire"}:
             draft.landing.evict(change.entry_id)
     landed, levels = draft.landed(), len(update.plan.widths)
-    fates: dict[str, Became] = {}
+    effects: dict[str, Became] = {}
     for reflection in update.result.seen:
         if reflection.ok:
-            fate = retention.fate(reflection, levels, landed)
-            why = "" if fate in COUNTING else _why_nothing(reflection, levels, applicable)
-            fates[reflection.reflection_id] = Became(fate=fate, why=why)
-    return fates
+            effect = retention.effect(reflection, levels, landed)
+            why = "" if effect in COUNTING else _why_nothing(reflection, levels, applicable)
+            effects[reflection.reflection_id] = Became(effect=effect, why=why)
+    return effects
 
 
 def _why_nothing(reflection: Seen, levels: int, applicable: retention.Landed) -> str:
-    if retention.fate(reflection, levels, applicable) in COUNTING:
+    if retention.effect(reflection, levels, applicable) in COUNTING:
         return "evicted at once: the playbook's token budget is used up"
     if reflection.survived >= levels:
         return "its proposal lost to one of more sources or with newer evidence, or no longer applied"

@@ -467,7 +467,7 @@ def test_each_reflection_that_left_nothing_is_told_with_the_reason() -> None:
     )
     after = after_update(empty("p"), update, budget_tokens=60, now_ms=0)
     found = became(empty("p"), update, after)
-    assert {name: fate.fate for name, fate in found.items()} == {
+    assert {name: one.effect for name, one in found.items()} == {
         "kept": "new", "evicted": "lost", "late": "lost", "silent": "lost", "combined": "lost", "named": "dropped",
     }  # fmt: skip
     why = {name: fate.why for name, fate in found.items() if fate.why}
