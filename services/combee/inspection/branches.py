@@ -4,9 +4,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from combee.core.playbook.side_by_side import Learned, batch_size_of, by_playbook, in_order, learned
-from combee.core.playbook.spend import OtherLine
-from combee.history import History, whole
+from combee.core.playbook.side_by_side import (
+    Learned,
+    Today,
+    batch_size_of,
+    by_playbook,
+    in_order,
+    learned,
+    today_of,
+)
+from combee.core.playbook.spend import UNCAPPED, OtherLine, SpendPolicy
+from combee.core.playbook.versions import empty
+from combee.core.tenants import NO_LIMITS, Limits, Tenants
+from combee.history import History, newest_snapshots, whole
 from combee.inspection.batches import newest_batches
 from combee.ports import Log
 from combee_schemas import topics
@@ -91,28 +101,40 @@ async def batch_sizes(log: Log) -> dict[str, BatchSize]:
     return decisions
 
 
-async def spent_by_playbook(
-    log: Log, snapshots: Mapping[str, Playbook], default_size: int
-) -> dict[str, dict[str, OtherLine]]:
-    """See ``under_caps``."""
-    return under_caps(snapshots, await newest_batches(log), await batch_sizes(log), default_size)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinesToday:
+    """All playbooks and branches as they stand now."""
+
+    snapshots: Mapping[str, Playbook]
+    decided: Mapping[str, BatchSize]
+    """What the controller decided last."""
+    today: Mapping[str, Today]
+    """Of deleted lines, too, and of those that have a batch in flight and no version yet."""
 
 
-def under_caps(
-    playbooks: Mapping[str, Playbook],
-    newest_batch: Mapping[str, int],
-    decisions: Mapping[str, BatchSize],
-    default_size: int,
-) -> dict[str, dict[str, OtherLine]]:
-    """Return by playbook what each of its lines spent and has in flight, deleted ones too."""
-    lines = {
-        name: OtherLine(
+async def lines_today(
+    log: Log,
+    now_ms: int,
+    *,
+    batch_size: int,
+    spending: SpendPolicy = UNCAPPED,
+    limits: Mapping[str, Limits] = NO_LIMITS,
+) -> LinesToday:
+    """Return all lines, by the settings' start value of batch sizes, caps and limits of tenants."""
+    snapshots, decided, newest = (
+        await newest_snapshots(log),
+        await batch_sizes(log),
+        await newest_batches(log),
+    )
+    tenants = Tenants.of(limits, snapshots.values())
+    lines: dict[str, OtherLine] = {}
+    for name in snapshots.keys() | newest.keys():
+        playbook, size = snapshots.get(name) or empty(name), decided.get(name)
+        lines[name] = OtherLine(
             spend=playbook.spend,
-            in_flight=max(0, newest_batch.get(name, 0) - playbook.batch_sequence),
-            batch_size=batch_size_of(
-                playbook, decisions[name].batch_size if name in decisions else None, default_size
-            ),
+            in_flight=max(0, newest.get(name, 0) - playbook.batch_sequence),
+            batch_size=batch_size_of(playbook, size.batch_size if size else None, batch_size),
         )
-        for name, playbook in playbooks.items()
-    }
-    return by_playbook(lines)
+    sharing = by_playbook(lines)
+    today = {name: today_of(name, sharing[playbook_of(name)], spending, tenants, now_ms) for name in lines}
+    return LinesToday(snapshots=snapshots, decided=decided, today=today)

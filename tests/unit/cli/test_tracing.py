@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from combee.cli.cost import cost_row
 from combee.core.formats.items import outgoing as outgoing_item
+from combee.reports.cost import cost_row
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook, Spend

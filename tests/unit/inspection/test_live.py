@@ -16,6 +16,8 @@ from combee.core.live.picture import BATCHES_KEPT, Picture
 from combee.core.live.playbooks import MOST_WITHOUT_VERSION
 from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
 from combee.core.live.windows import Rate, Windows
+from combee.core.playbook.spend import SpendPolicy
+from combee.core.tenants import Limits, Tenants
 from combee.inspection import live
 from combee.inspection.lag import INPUTS
 from combee.inspection.live import FOLLOWED, STAGES, Live
@@ -104,8 +106,8 @@ def test_of_a_sub_tree_that_was_left_out_every_node_is() -> None:
     ]
 
 
-def only(seen: Picture) -> LivePlaybook:
-    (found,) = seen.snapshot(5_000).playbooks
+def only(seen: Picture, now_ms: int = 5_000) -> LivePlaybook:
+    (found,) = seen.snapshot(now_ms).playbooks
     return found
 
 
@@ -252,6 +254,22 @@ def test_a_line_that_the_common_cap_pauses_says_why() -> None:
     )
     assert ["1,000 of 1,000 tokens" in book.paused for book in seen.snapshot(0).playbooks] == [True, True]
     assert [book.paused for book in seen.snapshot(86_400_000).playbooks] == ["", ""]
+
+
+def test_what_was_spent_yesterday_is_not_todays() -> None:
+    seen = picture(VERSION.model_copy(update={"spend": Spend(day=0, tokens=600, cost=0.5)}))
+    shown = [only(seen, now_ms) for now_ms in (0, 86_400_000)]
+    assert [(book.spend_tokens, book.spend_cost) for book in shown] == [(600, 0.5), (0, 0.0)]
+
+
+def test_a_tenants_limit_and_the_cap_of_the_settings_pause_a_line_as_in_the_status() -> None:
+    spent = VERSION.model_copy(update={"spend": Spend(day=0, tokens=600)})
+    limited = Picture(batch_size=40, tenants=Tenants({"a": Limits(daily_tokens=500)}))
+    capped = Picture(batch_size=40, spending=SpendPolicy(daily_tokens=500))
+    for seen in (limited, capped):
+        seen.take(spent, 2_000)
+    assert only(limited).paused == "tenant a: 600 of 500 tokens spent today by all its playbooks"
+    assert only(capped).paused.startswith("600 of 500 tokens spent today")
 
 
 async def test_whoever_looks_late_knows_what_waits_for_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:

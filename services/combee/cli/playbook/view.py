@@ -18,7 +18,7 @@ from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text, is_active, shown
 from combee.core.playbook.retention import percent
-from combee.core.playbook.side_by_side import branch_row, branch_text
+from combee.core.playbook.side_by_side import branch_text
 from combee.core.playbook.version_row import version_row
 from combee.core.playbook.versions import made_by
 from combee.core.sources import sources_text
@@ -41,20 +41,6 @@ SIGNS = {
 }
 LONG = 100
 VERSIONS_TOLD, ENTRIES_TOLD = 5, 10
-
-
-def list_row(playbook: Playbook, of: Playbook | None, labels: dict[str, int]) -> dict[str, Any]:
-    """Return one line of ``playbook list --json``; of a branch ``of`` is its playbook."""
-    return {
-        "name": playbook.name,
-        "version": playbook.version,
-        **counts(playbook),
-        "batch_sequence": playbook.batch_sequence,
-        "origin": playbook.origin,
-        "branch": branch_row(playbook.branch, of),
-        "labels": labels,
-        "created_at_ms": playbook.created_at_ms,
-    }
 
 
 def version_json(playbook: Playbook) -> dict[str, Any]:

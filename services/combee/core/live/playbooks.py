@@ -8,8 +8,9 @@ from combee.core.live.values import LivePlaybook, LiveSize, LiveVersion
 from combee.core.live.windows import Windows
 from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import in_playbook
-from combee.core.playbook.side_by_side import batch_size_of, pause_of, place
-from combee.core.playbook.spend import UNCAPPED, OtherLine
+from combee.core.playbook.side_by_side import batch_size_of, place, today_of
+from combee.core.playbook.spend import OtherLine, SpendPolicy
+from combee.core.tenants import Tenants
 from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import AppliedBatch, Playbook, Spend
@@ -29,8 +30,10 @@ class _Row:
 class PlaybookSummaries:
     """The summaries by playbook."""
 
-    def __init__(self, batch_size: int) -> None:
+    def __init__(self, batch_size: int, spending: SpendPolicy, tenants: Tenants) -> None:
         self._batch_size = batch_size
+        self._spending = spending
+        self._tenants = tenants
         self._rows: dict[str, _Row] = {}
         self._without_version: OrderedDict[str, None] = OrderedDict()
         """The lines among them that have none, the one that changed last at the end."""
@@ -63,6 +66,7 @@ class PlaybookSummaries:
     def newest(self, playbook: Playbook) -> None:
         """Take the newest version, from ``playbooks``; a deleted one leaves its bookkeeping there."""
         self._spent.setdefault(playbook_of(playbook.name), {})[playbook.name] = playbook.spend
+        self._tenants.spent(playbook)
         if playbook.origin == "delete":
             self.forget(playbook.name)
             return
@@ -76,8 +80,6 @@ class PlaybookSummaries:
                     "retention_recent": playbook.retention_recent,
                     "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
                     "lost_recent": playbook.lost_recent,
-                    "spend_tokens": playbook.spend.tokens,
-                    "spend_cost": playbook.spend.cost,
                     "branch": playbook.branch,
                     "batch_size": batch_size_of(playbook, None, row.newest.batch_size),
                 }
@@ -138,9 +140,9 @@ class PlaybookSummaries:
         name = row.newest.name
         lines = {
             line: OtherLine(spend=spend, in_flight=in_flight.get(line, 0), batch_size=self.batch_size(line))
-            for line, spend in self._spent.get(playbook_of(name), {}).items()
+            for line, spend in ({name: Spend()} | self._spent.get(playbook_of(name), {})).items()
         }
-        paused = pause_of(name, lines, UNCAPPED, now_ms) if name in lines else None
+        day = today_of(name, lines, self._spending, self._tenants, now_ms)
         versions = self._versions.get(name, {})
         return row.newest.model_copy(
             update={
@@ -148,7 +150,9 @@ class PlaybookSummaries:
                 "waiting_since_ms": windows.since_ms(name),
                 "versions": tuple(versions[number] for number in sorted(versions)),
                 "sizes": tuple(row.sizes),
-                "paused": paused.reason if paused else "",
+                "spend_tokens": day.spend.tokens,
+                "spend_cost": day.spend.cost,
+                "paused": day.paused.reason if day.paused else "",
             }
         )
 

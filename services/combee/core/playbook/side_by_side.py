@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.core.playbook.retention import in_playbook
-from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy, pause
+from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy, pause, today
+from combee.core.tenants import Tenants, tenant_of
 from combee_schemas.base import NOTHING_SPENT, Usage, playbook_of
 from combee_schemas.plan import Branch
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Playbook, Spend
 
 
 def place(line: str) -> tuple[str, str]:
@@ -84,6 +85,32 @@ def recorded_cap(line: str, lines: Lines, policy: SpendPolicy) -> SpendPolicy:
     for other in lines.values():
         policy = policy.or_recorded(other.spend)
     return policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Today:
+    """What a line spent today, what it may spend, and why its next batch waits."""
+
+    own: OtherLine
+    spend: Spend
+    together: Spend | None
+    """Of all lines under the cap, in ``tokens`` and ``cost``; None: it is the only one."""
+    cap: SpendPolicy
+    paused: Pause | None
+
+
+def today_of(line: str, lines: Lines, policy: SpendPolicy, tenants: Tenants, now_ms: int) -> Today:
+    """Return what a line spent today, by its own record and those of the ``lines`` that share its cap."""
+    spent = {name: today(other.spend, now_ms) for name, other in lines.items()}
+    tokens, cost = sum(spend.tokens for spend in spent.values()), sum(spend.cost for spend in spent.values())
+    together = spent[line].model_copy(update={"tokens": tokens, "cost": cost})
+    return Today(
+        own=lines[line],
+        spend=spent[line],
+        together=together if len(lines) > 1 else None,
+        cap=recorded_cap(line, lines, policy),
+        paused=tenants.pause(tenant_of(line), now_ms) or pause_of(line, lines, policy, now_ms),
+    )
 
 
 def pause_of(line: str, lines: Lines, policy: SpendPolicy, now_ms: int) -> Pause | None:

@@ -10,6 +10,7 @@ from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
 from combee.core.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent, prompt_tokens
 from combee.inspection.branches import Line
+from combee.reports.status import newest_versions, progress_text
 from combee_schemas.base import branch_in
 from combee_schemas.playbook import Playbook, Spend
 
@@ -69,9 +70,7 @@ def share_full(playbook: LivePlaybook) -> float:
 
 def headline(batch: LiveBatch) -> str:
     """Return what a batch is and how far."""
-    done = sum(node.is_settled for node in batch.nodes)
-    so_far = f"version {batch.version}" if batch.version else f"{done} of {len(batch.nodes)} nodes done"
-    return f"{batch.playbook} · batch {batch.sequence} · {batch.about} · {so_far}"
+    return f"{batch.playbook} · batch {batch.sequence} · {batch.about} · {progress_text(batch)}"
 
 
 def kind_of(node: LiveNode, *, is_over: bool) -> str:
@@ -229,8 +228,6 @@ def batch_rows(batches: Iterable[LiveBatch]) -> list[Row]:
 
 def version_rows(snapshot: Snapshot, most: int = 8) -> list[Row]:
     """Return the newest versions of all playbooks."""
-    versions = [(version, book.name) for book in snapshot.playbooks for version in book.versions]
-    newest = sorted(versions, key=lambda pair: pair[0].at_ms, reverse=True)[:most]
     return [
         {
             "id": f"{name} {version.version}",
@@ -243,7 +240,7 @@ def version_rows(snapshot: Snapshot, most: int = 8) -> list[Row]:
             "took": f"{version.seconds:.1f} s" if version.seconds else "–",
             "at": moment(version.at_ms),
         }
-        for version, name in newest
+        for name, version in newest_versions(snapshot.playbooks, most)[:most]
     ]
 
 
