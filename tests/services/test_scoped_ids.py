@@ -264,7 +264,7 @@ async def test_every_retained_trace_is_reflected_pending_dead_lettered_or_a_dupl
     await send(deployment, trace(trace_id="run-3"))
     report = await judged(deployment)
     assert report.good
-    assert report.as_json()["traces"] == {
+    assert report.traces.model_dump() == {
         "acknowledged": 4,
         "reflected": 1,
         "pending": 1,

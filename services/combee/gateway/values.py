@@ -169,40 +169,6 @@ class Sent(Value):
     """After a revocation: labels that still serve what is revoked, with their versions."""
 
 
-class LedgerCalls(Value):
-    """Model calls of the batches that have an update."""
-
-    planned: int
-    made: int
-    skips: int
-    splits: int
-    re_asks: int
-    hedges: int
-    left_out: int
-
-
-class LedgerHorizon(Value):
-    """How far back the ledger could look."""
-
-    first_retained: dict[str, dict[str, int]]
-    note: str
-
-
-class LedgerAccount(Value):
-    """The account of every acknowledged reflection, from the topics alone."""
-
-    good: bool
-    reflections: int
-    applied: int
-    pending: int
-    dead_lettered: int
-    lost: int
-    double: int
-    violations: tuple[str, ...]
-    model_calls: LedgerCalls
-    horizon: LedgerHorizon
-
-
 def listed(playbook: Playbook, labels: dict[str, Label]) -> Listed:
     """Return one line of the list."""
     gate = labels[PRODUCTION].gate if PRODUCTION in labels else ()

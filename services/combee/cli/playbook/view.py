@@ -13,6 +13,7 @@ from combee.clock import moment
 from combee.core.flags import flags
 from combee.core.formats.render import section_order
 from combee.core.gate.canary_verdict import canary_text
+from combee.core.ledger import Calls
 from combee.core.outcomes.report import OutcomesReport, figures_text
 from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
@@ -22,7 +23,6 @@ from combee.core.playbook.side_by_side import branch_text
 from combee.core.playbook.version_row import version_row
 from combee.core.playbook.versions import made_by
 from combee.core.sources import sources_text
-from combee_schemas.base import Usage
 from combee_schemas.plan import Outcomes
 from combee_schemas.playbook import AppliedBatch, Change, Entry, Playbook
 
@@ -48,7 +48,6 @@ def version_json(playbook: Playbook) -> dict[str, Any]:
     row, usage = version_row(playbook), playbook.usage
     plan = playbook.batch.plan if playbook.batch else None
     outcomes = plan.outcomes if plan else Outcomes()
-    closed = row["closed_at_ms"]
     return row | {
         "batch_id": row["batch_id"] or None,
         "made_by": made_by(playbook),
@@ -56,16 +55,11 @@ def version_json(playbook: Playbook) -> dict[str, Any]:
         "successes": outcomes.successes,
         "failures": outcomes.failures,
         "planned_calls": sum(plan.widths) if plan else 0,
-        "skips": usage.skips,
-        "splits": usage.splits,
-        "re_asks": usage.re_asks,
-        "hedges": usage.hedges,
-        "left_out": usage.left_out,
+        **usage.model_dump(include={"skips", "splits", "re_asks", "hedges", "left_out"}),
         "retention": list(row["retention"]),
         "audit": [level.model_dump() for level in row["audit"]],
         "carried": playbook.batch.carried if playbook.batch else 0,
         "tokens": usage.tokens(),
-        "seconds": round((playbook.created_at_ms - closed) / 1000, 3) if closed else None,
     }
 
 
@@ -175,19 +169,6 @@ def outcomes_text(outcomes: Outcomes) -> str:
     return ", ".join([*([f"{outcomes.successes} of {judged} succeeded"] if judged else []), *scores])
 
 
-def calls_text(used: Usage, planned: int) -> str:
-    """Return planned model calls beside those made, and what makes the difference."""
-    why = {
-        "skipped": used.skips,
-        "split": used.splits,
-        "asked again": used.re_asks,
-        "beside slow ones": used.hedges,
-        "left out, estimated": used.left_out,
-    }
-    reasons = ", ".join(f"{count} {name}" for name, count in why.items() if count)
-    return f"model calls: {used.calls} made, {planned} planned{f' ({reasons})' if reasons else ''}"
-
-
 def _audit(playbook: Playbook) -> Iterator[Text]:
     """Yield what became of the batch behind a version: what was retained, and at how many calls."""
     batch = playbook.batch
@@ -205,7 +186,7 @@ def _audit(playbook: Playbook) -> Iterator[Text]:
     if warning := retention.warning(playbook):
         yield Text(f"warning: {warning}", style="yellow")
     if batch and batch.plan.widths:
-        yield Text(calls_text(batch.usage, sum(batch.plan.widths)))
+        yield Text(Calls.of(batch.usage, sum(batch.plan.widths)).text)
 
 
 def diff_lines(playbook: Playbook) -> Iterator[str]:

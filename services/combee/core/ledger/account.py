@@ -12,7 +12,7 @@ from combee.core.ledger.carried import COMMAND, REFLECTION, TRACE, Carried, Read
 from combee.core.ledger.checkpoint import NOTHING, Checkpoint
 from combee.core.ledger.dead_letters import DeadLetters, Key, Place
 from combee.core.ledger.decisions import Decisions
-from combee.core.ledger.report import Findings, Horizon, LedgerReport, TraceCounts
+from combee.core.ledger.report import Calls, Findings, Horizon, LedgerReport, TraceCounts
 from combee.core.ledger.traces import Contents, Traces
 from combee.core.ledger.updates import Updates
 from combee.core.ledger.versions import Versions
@@ -60,7 +60,7 @@ class Ledger:
         checkpoint: Checkpoint = NOTHING,
     ) -> None:
         self.carried = Carried(checkpoint)
-        self.horizon = Horizon(first_retained=checkpoint.first_retained or beginnings)
+        self.horizon = Horizon.model_validate({"first_retained": checkpoint.first_retained or beginnings})
         self._settled = settled
         self._findings = Findings()
         self.dead_letters = DeadLetters(committed=committed)
@@ -292,8 +292,10 @@ class Ledger:
             conflicts=self._conflicts.texts(),
             violations=self._findings.texts(),
             horizon=self.horizon,
-            planned_calls=before.planned_calls + sum(planned for planned, _ in spent),
-            usage=sum((usage for _, usage in spent), start=before.usage),
+            model_calls=Calls.of(
+                sum((usage for _, usage in spent), start=before.usage),
+                before.planned_calls + sum(planned for planned, _ in spent),
+            ),
             erasures=tuple(self.erasures),
             continued_from_ms=self.carried.checkpoint.taken_at_ms or None,
         )

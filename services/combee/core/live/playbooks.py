@@ -10,10 +10,11 @@ from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import in_playbook
 from combee.core.playbook.side_by_side import batch_size_of, place, today_of
 from combee.core.playbook.spend import OtherLine, SpendPolicy
+from combee.core.playbook.version_row import version_row
 from combee.core.tenants import Tenants
 from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
-from combee_schemas.playbook import AppliedBatch, Playbook, Spend
+from combee_schemas.playbook import Playbook, Spend
 
 KEPT = 200
 """Versions and decisions per playbook."""
@@ -163,28 +164,17 @@ class PlaybookSummaries:
 
 
 def _version(playbook: Playbook) -> LiveVersion:
-    version = LiveVersion(
-        version=playbook.version,
-        at_ms=playbook.created_at_ms,
-        origin=playbook.origin,
-        **counts(playbook),
-        retention=_retention(playbook),
-        audit=in_playbook(playbook.batch),
-    )
-    return version.model_copy(update=_applied(playbook, playbook.batch)) if playbook.batch else version
-
-
-def _applied(playbook: Playbook, batch: AppliedBatch) -> dict[str, object]:
-    usage = batch.usage + batch.plan.reflect_usage
-    return {
-        "batch_id": batch.plan.batch_id,
-        "batch_size": batch.plan.batch_size,
-        "reflections": batch.plan.reflections,
-        "tokens": usage.tokens_in + usage.tokens_out,
-        "cost": playbook.spend.cost_each * batch.plan.reflections,
-        "close_reason": batch.plan.reason,
-        "seconds": max(0, playbook.created_at_ms - batch.plan.closed_at_ms) / 1000,
-    }
+    row, batch = version_row(playbook), playbook.batch
+    row |= {"at_ms": playbook.created_at_ms, "retention": _retention(playbook), "audit": in_playbook(batch)}
+    row["seconds"] = max(0.0, row["seconds"] or 0.0)
+    if batch is not None:
+        usage, plan = batch.usage + batch.plan.reflect_usage, batch.plan
+        row |= {"batch_size": plan.batch_size, "close_reason": plan.reason}
+        row |= {
+            "tokens": usage.tokens_in + usage.tokens_out,
+            "cost": playbook.spend.cost_each * plan.reflections,
+        }
+    return LiveVersion.model_validate(row)
 
 
 def _retention(playbook: Playbook) -> float | None:
