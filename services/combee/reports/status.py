@@ -8,7 +8,7 @@ from combee.core.gate.gate import Gate
 from combee.core.live.values import LiveBatch, LivePlaybook, LiveVersion
 from combee.core.outcomes.report import outcomes_report
 from combee.core.playbook.probation import counts
-from combee.core.playbook.retention import in_playbook, is_losing
+from combee.core.playbook.retention import in_playbook, is_losing, last_shares
 from combee.core.playbook.side_by_side import Today, branch_row
 from combee.core.playbook.versions import made_by
 from combee.reports.controller import sizing_row
@@ -61,8 +61,7 @@ def status_row(
         "sizing": sizing_row(decided),
         "in_flight": today.own.in_flight,
         **today_row(today),
-        "retention": playbook.retention_recent[-1] if playbook.retention_recent else None,
-        "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
+        **last_shares(playbook),
         "losing": is_losing(playbook),
         "audit": audit.model_dump() if audit else None,
         "outcomes": runs[-1].model_dump(mode="json") if runs else None,

@@ -38,7 +38,7 @@ def test_a_playbook_stands_before_its_branches_with_what_they_do_otherwise() -> 
     own = Branch(of="a", version=3, sequence=1, settings=BranchSettings(batch_size=5, carry=False))
     stored = {name: empty(name).model_copy(update={"version": 4}) for name in ("a@x", "a-b", "a")}
     stored["a@x"] = stored["a@x"].model_copy(update={"branch": own})
-    listed, _ = rows.playbook_rows((), stored, {})
+    listed, _ = rows.playbook_rows(Snapshot(revision=0, at_ms=0), stored, {})
     assert [(row["name"], row["forked"]) for row in listed] == [
         ("a", "–"),
         ("a@x", "version 3: batch_size 5, carry off"),

@@ -51,7 +51,7 @@ MANIFEST = flat(
 PLAN = MANIFEST.plan
 VERSION = flat(
     Playbook, name="a", version=1, origin="batch", batch_id=BATCH, batch_sequence=1, reflections=4, through_offset=3,
-    retention=(1.0, 0.75), closed_at_ms=1_000, created_at_ms=3_000,
+    retention=(1.0, 0.75), retention_recent=(0.75,), closed_at_ms=1_000, created_at_ms=3_000,
 )  # fmt: skip
 
 
@@ -323,8 +323,9 @@ def test_a_version_shows_what_became_of_its_reflections() -> None:
 def test_a_rollback_is_a_version_without_reflections_or_retention() -> None:
     back = VERSION.model_copy(update={"version": 2, "origin": "rollback", "batch": None})
     found = only(picture(VERSION, back))
-    assert found.retention is None
-    assert [(one.reflections, one.batch_id) for one in found.versions] == [(4, BATCH), (0, "")]
+    told = [(one.reflections, one.batch_id, one.retention) for one in found.versions]
+    assert told == [(4, BATCH, 0.75), (0, "", None)]
+    assert found.retention == 0.75, "as the status has it: that of the last batch"
 
 
 def test_a_deleted_playbook_does_not_come_back_by_its_history() -> None:

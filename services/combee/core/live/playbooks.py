@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from combee.core.live.values import LivePlaybook, LiveSize, LiveVersion
 from combee.core.live.windows import Windows
 from combee.core.playbook.probation import counts
-from combee.core.playbook.retention import in_playbook
+from combee.core.playbook.retention import in_playbook, last_shares
 from combee.core.playbook.side_by_side import batch_size_of, place, today_of
 from combee.core.playbook.spend import OtherLine, SpendPolicy
 from combee.core.playbook.version_row import version_row
@@ -77,9 +77,8 @@ class PlaybookSummaries:
                 update={
                     "version": playbook.version,
                     **counts(playbook),
-                    "retention": _retention(playbook),
+                    **last_shares(playbook),
                     "retention_recent": playbook.retention_recent,
-                    "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
                     "lost_recent": playbook.lost_recent,
                     "branch": playbook.branch,
                     "batch_size": batch_size_of(playbook, None, row.newest.batch_size),
@@ -165,8 +164,8 @@ class PlaybookSummaries:
 
 def _version(playbook: Playbook) -> LiveVersion:
     row, batch = version_row(playbook), playbook.batch
-    row |= {"at_ms": playbook.created_at_ms, "retention": _retention(playbook), "audit": in_playbook(batch)}
-    row["seconds"] = max(0.0, row["seconds"] or 0.0)
+    row |= {"at_ms": playbook.created_at_ms, "seconds": max(0.0, row["seconds"] or 0.0)}
+    row |= {"retention": next(reversed(row["retention"]), None), "audit": in_playbook(batch)}
     if batch is not None:
         usage, plan = batch.usage + batch.plan.reflect_usage, batch.plan
         row |= {"batch_size": plan.batch_size, "close_reason": plan.reason}
@@ -175,7 +174,3 @@ def _version(playbook: Playbook) -> LiveVersion:
             "cost": playbook.spend.cost_each * plan.reflections,
         }
     return LiveVersion.model_validate(row)
-
-
-def _retention(playbook: Playbook) -> float | None:
-    return playbook.batch.retention[-1] if playbook.batch and playbook.batch.retention else None

@@ -112,6 +112,12 @@ def recent(before: Sequence[float], newest: float | None) -> tuple[float, ...]:
     return (*before, *(() if newest is None else (newest,)))[-RECENT_KEPT:]
 
 
+def last_shares(playbook: Playbook) -> dict[str, float | None]:
+    """Return the shares of the last batch's reflections that were retained and lost; None: there was no batch."""
+    recent_shares = {"retention": playbook.retention_recent, "lost": playbook.lost_recent}
+    return {name: shares[-1] if shares else None for name, shares in recent_shares.items()}
+
+
 def lost(current: Playbook, levels: Sequence[LevelAudit]) -> dict[str, Any]:
     """Return what a playbook says of losses after a batch; one without reflections changes nothing."""
     share = lost_share(levels)

@@ -79,14 +79,6 @@ def by_playbook(lines: Lines) -> dict[str, dict[str, OtherLine]]:
     return grouped
 
 
-def recorded_cap(line: str, lines: Lines, policy: SpendPolicy) -> SpendPolicy:
-    """Return a policy; without a cap of its own, with the one that a snapshot of a line was measured against."""
-    policy = policy.or_recorded(lines[line].spend)
-    for other in lines.values():
-        policy = policy.or_recorded(other.spend)
-    return policy
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Today:
     """What a line spent today, what it may spend, and why its next batch waits."""
@@ -100,29 +92,20 @@ class Today:
 
 
 def today_of(line: str, lines: Lines, policy: SpendPolicy, tenants: Tenants, now_ms: int) -> Today:
-    """Return what a line spent today, by its own record and those of the ``lines`` that share its cap."""
-    spent = {name: today(other.spend, now_ms) for name, other in lines.items()}
-    tokens, cost = sum(spend.tokens for spend in spent.values()), sum(spend.cost for spend in spent.values())
-    together = spent[line].model_copy(update={"tokens": tokens, "cost": cost})
+    """Return what a line spent today; ``lines`` share its cap, which is recorded with them if the policy has none."""
+    own, others = lines[line], [other for name, other in lines.items() if name != line]
+    for known in (own, *others):
+        policy = policy.or_recorded(known.spend)
+    spend, *spent = (today(known.spend, now_ms) for known in (own, *others))
+    together = {name: sum(getattr(known, name) for known in (spend, *spent)) for name in ("tokens", "cost")}
+    sizes = {"in_flight": own.in_flight, "batch_size": own.batch_size}
     return Today(
-        own=lines[line],
-        spend=spent[line],
-        together=together if len(lines) > 1 else None,
-        cap=recorded_cap(line, lines, policy),
-        paused=tenants.pause(tenant_of(line), now_ms) or pause_of(line, lines, policy, now_ms),
-    )
-
-
-def pause_of(line: str, lines: Lines, policy: SpendPolicy, now_ms: int) -> Pause | None:
-    """Return why a line's next batch waits; None: it does not."""
-    own = lines[line]
-    return pause(
-        own.spend,
-        recorded_cap(line, lines, policy),
-        in_flight=own.in_flight,
-        batch_size=own.batch_size,
-        now_ms=now_ms,
-        others=[other for name, other in lines.items() if name != line],
+        own=own,
+        spend=spend,
+        together=spend.model_copy(update=together) if spent else None,
+        cap=policy,
+        paused=tenants.pause(tenant_of(line), now_ms)
+        or pause(own.spend, policy, **sizes, now_ms=now_ms, others=others),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
+from combee.core.playbook.spend import today
 from combee.core.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent, prompt_tokens
 from combee.inspection.branches import Line
@@ -140,7 +141,7 @@ def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
 
 
 def playbook_rows(
-    shown: Iterable[LivePlaybook],
+    now: Snapshot,
     stored: Mapping[str, Playbook],
     labels: Mapping[str, str],
     text: str = "",
@@ -151,12 +152,12 @@ def playbook_rows(
     Those that changed last come first; the picture has them. All others are told from their newest version.
     """
     matches = matching(text)
-    live = {playbook.name: playbook for playbook in shown}
+    live = {playbook.name: playbook for playbook in now.playbooks}
     others = in_order(name for name in stored if name not in live)
     names = [name for name in (*live, *others) if matches(name.casefold())]
     rows = [
-        _playbook_row(name, live.get(name), stored.get(name), labels.get(name, "–"))
-        | {"forked": _forked(stored.get(name), stored)}
+        _playbook_row(name, live.get(name), stored.get(name), now.at_ms)
+        | {"forked": _forked(stored.get(name), stored), "labels": labels.get(name, "–")}
         for name in names[:most]
     ]
     return rows, len(names)
@@ -193,14 +194,13 @@ def line_rows(
     ]
 
 
-def _playbook_row(name: str, live: LivePlaybook | None, stored: Playbook | None, labels: str) -> Row:
-    spend = stored.spend if stored else Spend()
+def _playbook_row(name: str, live: LivePlaybook | None, stored: Playbook | None, now_ms: int) -> Row:
+    spend = today(stored.spend if stored else Spend(), now_ms)
     return {
         "name": name,
         "version": stored.version if stored else 0,
         "entries": counts_text(**counts(stored)) if stored else "0",
         "prompt": prompt_tokens(stored.entries) if stored else 0,
-        "labels": labels,
         "window": f"{live.waiting} of {live.batch_size}" if live else "–",
         "retention": percent(live.retention if live else None),
         "lost": percent(live.lost if live else None),
