@@ -16,9 +16,10 @@ from combee.cli.shared.sending import carry_out, commands_on
 from combee.clock import SystemClock
 from combee.commands.playbook import Candidate, Commands, Decision
 from combee.core.commands import RefusedError
+from combee.core.gate.gate import gates_of
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
-from combee.inspection.gates import gates
+from combee.history import all_labels
 from combee.ports import Log
 from combee.reports.gate import GateReport, gate_report, judgement_text, verdict_text
 from combee.settings.loading import Settings, load_settings
@@ -130,7 +131,7 @@ async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comp
 def _list(settings: Settings, *, as_json: bool) -> None:
     async def candidates() -> dict[str, GateReport]:
         async with open_log(settings) as (log, _):
-            return {name: gate_report(gate) for name, gate in (await gates(log)).items()}
+            return {name: gate_report(gate) for name, gate in gates_of(await all_labels(log)).items()}
 
     reports = asyncio.run(candidates())
     if as_json:

@@ -12,6 +12,7 @@ from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
 from combee.core.gate.canary_verdict import CanaryReport, canary_text
+from combee.core.gate.gate import gates_of
 from combee.core.outcomes.report import FiguresReport, figures_text
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import losing, percent
@@ -19,9 +20,9 @@ from combee.core.playbook.side_by_side import branch_text, in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee.core.tenants import NO_LIMITS, Limits
+from combee.history import all_labels
 from combee.inspection.branches import lines_today
 from combee.inspection.dead_letters import held_back
-from combee.inspection.gates import gates
 from combee.inspection.lag import INPUTS, backlog
 from combee.inspection.outcomes import canaries, outcomes_by_line
 from combee.ports import Log
@@ -89,7 +90,11 @@ async def _playbooks(
     now_ms = SystemClock().now_ms()
     known = await lines_today(log, now_ms, batch_size=batch_size, spending=spending, limits=limits)
     lines = {name: known.snapshots.get(name) or empty(name) for name in in_order(known.today)}
-    outcomes, gated, tried = await outcomes_by_line(log), await gates(log), await canaries(log, now_ms)
+    outcomes, gated, tried = (
+        await outcomes_by_line(log),
+        gates_of(await all_labels(log)),
+        await canaries(log, now_ms),
+    )
     return [
         status_row(
             line,
@@ -142,9 +147,9 @@ def _print(state: dict[str, Any]) -> None:
     for table in (services, sizes, playbooks):
         console.print()
         console.print(table)
-    for name, text in ((row["name"], text(row)) for text in TEXTS for row in state["playbooks"]):
-        if text:
-            console.print(f"{name}: {clean(text)}", markup=False, soft_wrap=True)
+    for row in state["playbooks"]:
+        for text in _texts(row):
+            console.print(f"{row['name']}: {clean(text)}", markup=False, soft_wrap=True)
     for warning in _warnings(state):
         console.print(warning, style="yellow", soft_wrap=True)
 
@@ -160,32 +165,15 @@ def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
             yield f"warning: {row['name']}: {losing(row['lost'])}"
 
 
-def _branch_text(row: Mapping[str, Any]) -> str:
-    return f"forked from {branch_text(row['branch'])}" if row["branch"] else ""
-
-
-def _decision_text(row: Mapping[str, Any]) -> str:
-    """Return why a batch size that was chosen is what it is."""
-    if not row["sizing"] or policy_text(row) in {"configured", "branch"}:
-        return ""
-    return f"{size_text({**row, **row['sizing']})}: {row['sizing']['reason']}"
-
-
-def _outcome_text(row: Mapping[str, Any]) -> str:
-    """Return how the runs of the newest version went."""
-    runs = row["outcomes"]
-    return f"version {runs['version']}: {figures_text(FiguresReport.model_validate(runs))}" if runs else ""
-
-
-def _gate_text(row: Mapping[str, Any]) -> str:
-    """Return what agents read of a gated playbook, and what waits."""
-    return GateReport.model_validate(row["gate"]).text if row["gate"] else ""
-
-
-def _canary_text(row: Mapping[str, Any]) -> str:
-    """Return how far a canary is, and what it waits for."""
-    return canary_text(CanaryReport.model_validate(row["canary"])) if row["canary"] else ""
-
-
-TEXTS = (_branch_text, _decision_text, _outcome_text, _gate_text, _canary_text)
-"""What is said of each line, one kind after the other."""
+def _texts(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what else there is to say of a line: its fork, its batch size, its runs, its gate, its canary."""
+    if row["branch"]:
+        yield f"forked from {branch_text(row['branch'])}"
+    if row["sizing"] and policy_text(row) not in {"configured", "branch"}:
+        yield f"{size_text({**row, **row['sizing']})}: {row['sizing']['reason']}"
+    if runs := row["outcomes"]:
+        yield f"version {runs['version']}: {figures_text(FiguresReport.model_validate(runs))}"
+    if row["gate"]:
+        yield GateReport.model_validate(row["gate"]).text
+    if row["canary"]:
+        yield canary_text(CanaryReport.model_validate(row["canary"]))

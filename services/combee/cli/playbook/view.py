@@ -1,6 +1,5 @@
 """Playbooks for people and for programs: rows, changes, one version in full."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,6 @@ from combee.clock import moment
 from combee.core.flags import flags
 from combee.core.formats.render import section_order
 from combee.core.gate.canary_verdict import canary_text
-from combee.core.ledger import Calls
 from combee.core.outcomes.report import OutcomesReport, figures_text
 from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
@@ -23,8 +21,9 @@ from combee.core.playbook.side_by_side import branch_text
 from combee.core.playbook.version_row import version_row
 from combee.core.playbook.versions import made_by
 from combee.core.sources import sources_text
+from combee.reports.audit import audit_texts, changes_text, version_text
 from combee_schemas.plan import Outcomes
-from combee_schemas.playbook import AppliedBatch, Change, Entry, Playbook
+from combee_schemas.playbook import Change, Entry, Playbook
 
 SIGNS = {
     "add": "+",
@@ -105,23 +104,9 @@ def history_table(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def changes_text(counts: Mapping[str, int]) -> str:
-    """Return how many changes of each kind a version made."""
-    return (
-        ", ".join(f"{count} {CHANGE_WORDS.get(kind, kind)}" for kind, count in counts.items()) or "no change"
-    )
-
-
 def version_title(playbook: Playbook) -> str:
     """Return one version in one line."""
-    by = f" by {clean(playbook.issued_by)}" if playbook.issued_by else ""
-    origin = _batch_title(playbook, playbook.batch) if playbook.batch else playbook.origin + by
-    made = moment(playbook.created_at_ms)
-    when = f", {made} UTC" if made else ""
-    return (
-        f"{playbook.name} version {playbook.version}: {counts_text(**counts(playbook))} entries;"
-        f" from {origin}{when}; {changes_text(Counter(change.kind for change in playbook.changes))}"
-    )
+    return clean(f"{playbook.name} version {playbook.version}: {version_text(playbook)}")
 
 
 def print_version(playbook: Playbook, *, changed: bool) -> None:
@@ -147,46 +132,12 @@ def print_change(
         output().print(line, markup=False, soft_wrap=True)
 
 
-def _batch_title(playbook: Playbook, batch: AppliedBatch) -> str:
-    plan = batch.plan
-    if plan.branch is not None:
-        return f"a fork of version {plan.branch.version} of {plan.branch.of}"
-    if plan.reason == "consolidate":
-        article = "an" if plan.automatic else "a"
-        return f"{article} {made_by(playbook)}, batch {plan.sequence}{', degraded' if batch.degraded else ''}"
-    stale = (
-        f", made on version {plan.base_version}, {plan.staleness} batches earlier" if plan.staleness else ""
-    )
-    again = ", asked about again" if plan.reason == "revoke" else ""
-    degraded = ", degraded" if batch.degraded else ""
-    return f"batch {plan.sequence} of {plan.reflections} reflections{again}{stale}{degraded}"
-
-
-def outcomes_text(outcomes: Outcomes) -> str:
-    """Return what the runs behind a batch came to; empty where nobody said."""
-    scores = [f"{clean(name)} {mean:.3g}" for name, mean in outcomes.scores.items()]
-    judged = outcomes.successes + outcomes.failures
-    return ", ".join([*([f"{outcomes.successes} of {judged} succeeded"] if judged else []), *scores])
-
-
 def _audit(playbook: Playbook) -> Iterator[Text]:
-    """Yield what became of the batch behind a version: what was retained, and at how many calls."""
-    batch = playbook.batch
-    if batch and (outcomes := outcomes_text(batch.plan.outcomes)):
-        yield Text(f"runs: {outcomes}")
-    if batch and batch.retention:
-        *levels, last = map(percent, batch.retention)
-        path = " → ".join(f"{share} after level {level}" for level, share in enumerate(levels))
-        carried = f"; {batch.carried} proposals carried" if batch.carried else ""
-        yield Text(f"retention: {path} → {last} in the playbook{carried}")
-    for level, audit in enumerate(batch.audit if batch else (), 1):
-        is_last = batch is not None and level == len(batch.audit)
-        where = "in the playbook" if is_last else f"after level {level - 1}"
-        yield Text(f"  {where}: {retention.fates_text(audit)}")
+    """Yield what became of the batch behind a version."""
     if warning := retention.warning(playbook):
         yield Text(f"warning: {warning}", style="yellow")
-    if batch and batch.plan.widths:
-        yield Text(Calls.of(batch.usage, sum(batch.plan.widths)).text)
+    for text in audit_texts(playbook.batch) if playbook.batch else ():
+        yield Text(clean(text))
 
 
 def diff_lines(playbook: Playbook) -> Iterator[str]:

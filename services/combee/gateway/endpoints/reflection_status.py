@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from weakref import WeakValueDictionary
 
@@ -64,14 +63,6 @@ class ReflectionStatus(Value):
     """Waiting: when its window closes at the latest."""
     held: str = ""
     """Waiting: why no batch takes it and what helps, by the gateway's own settings; empty: it knows of nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Manifest:
-    """The batch that a reflection is in, and as which attempt."""
-
-    batch: Batch
-    member: Member
 
 
 class ReflectionStatusLookup:
@@ -135,14 +126,14 @@ class ReflectionStatusLookup:
         for batch in batches:
             repeats += sum(member.reflection_id == reflection_id for member in batch.dropped)
             manifest = _in(batch, reflection_id) or manifest
-        attempt = manifest.member.attempt if manifest else -1
+        attempt = manifest[1].attempt if manifest else -1
         again = [record for record in records if _attempt(record) > attempt]
         repeats += len(records) - min(len(again), 1)
         if manifest is None and not again:
             async for batch in messages(self._context.log, topics.BATCHES, name, 0, recent):
                 manifest = _in(batch, reflection_id) or manifest
-            attempt = manifest.member.attempt if manifest else -1
-        own = manifest.batch if manifest and not again else None
+            attempt = manifest[1].attempt if manifest else -1
+        own = manifest[0] if manifest and not again else None
         latest = await with_revoked(self._context.log, self._context.playbooks.latest(name))
         is_applied = own is not None and latest.batch_sequence >= own.plan.sequence
         letter = None
@@ -254,10 +245,8 @@ def _sent_as(batch: Batch, sent_id: str) -> list[str]:
     return [own_id for own_id in own_ids if is_sent_as(own_id, sent_id)]
 
 
-def _in(batch: Batch, reflection_id: str) -> _Manifest | None:
-    return next(
-        (_Manifest(batch, member) for member in batch.members if member.reflection_id == reflection_id), None
-    )
+def _in(batch: Batch, reflection_id: str) -> tuple[Batch, Member] | None:
+    return next(((batch, member) for member in batch.members if member.reflection_id == reflection_id), None)
 
 
 def _attempt(record: Record) -> int:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from combee.cli.learn.learning import Learning
 from combee.cli.playbook.diff import lines
-from combee.cli.playbook.view import changes_text, full_view
+from combee.cli.playbook.view import full_view
 from combee.clock import SystemClock
 from combee.core.diagnosis.flow import judge_retention
 from combee.core.playbook import evidence
@@ -34,6 +34,7 @@ from combee.core.playbook.retention import (
     warning,
 )
 from combee.core.playbook.versions import after_update, became, empty
+from combee.reports.audit import changes_text
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Change, LevelAudit, Playbook
