@@ -10,9 +10,10 @@ from combee.cli.shared.console import output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Servers
 from combee.core.playbook.side_by_side import in_order
+from combee.core.tenants import tenant_of
 from combee.history import partition_of
 from combee.ports import FatalError, Log, TopicPartition
-from combee.reports.cost import by_tenant, cost_row
+from combee.reports.cost import cost_row
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
@@ -36,9 +37,11 @@ def cost(
     """Sum up the model calls behind every version; money at the prices that held when it was spent."""
     if by == "tenant" and name is not None:
         raise typer.BadParameter("--by tenant is about all playbooks: give no name")
-    rows = asyncio.run(_cost(load_settings(bootstrap_servers=bootstrap_servers), name))
-    if by == "tenant":
-        rows = by_tenant(rows)
+    histories = asyncio.run(_cost(load_settings(bootstrap_servers=bootstrap_servers), name))
+    grouped: dict[str, list[list[Playbook]]] = {}
+    for line in in_order(histories):
+        grouped.setdefault(tenant_of(line) if by == "tenant" else line, []).append(histories[line])
+    rows = [cost_row(*group) for group in grouped.items()]
     if name is not None and not rows:
         raise FatalError(f"{name} has no version yet; 'combee playbook list' names those that have")
     if as_json:
@@ -47,10 +50,9 @@ def cost(
         _print(rows, by)
 
 
-async def _cost(settings: Settings, name: str | None) -> list[dict[str, Any]]:
+async def _cost(settings: Settings, name: str | None) -> dict[str, list[Playbook]]:
     async with open_log(settings) as (log, _):
-        histories = await _histories(log, name)
-        return [cost_row(line, histories[line]) for line in in_order(histories)]
+        return await _histories(log, name)
 
 
 async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:

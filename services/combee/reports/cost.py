@@ -5,24 +5,27 @@ from typing import Any
 
 from combee.clock import moment
 from combee.core.playbook.side_by_side import Today
-from combee.core.tenants import tenant_of
 from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.playbook import Playbook, Spend
 
 RAISE = "it goes on by itself then, or at once with a higher cap (COMBEE_DAILY_TOKENS, COMBEE_DAILY_COST)"
 
 
-def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
-    """Return what the versions of one playbook took; a day's money is what its last version recorded."""
+def cost_row(name: str, histories: Iterable[Iterable[Playbook]]) -> dict[str, Any]:
+    """Return what the versions of some playbooks took; a day's money is what the last version of each recorded."""
     used, reflections, batches = Usage(), 0, 0
-    days: dict[int, dict[str, Any]] = {}
-    for version in made:
-        if version.batch is None:
-            continue
-        used += version.usage + version.batch.plan.reflect_usage
-        reflections += version.reflections
-        batches += 1
-        days[version.spend.day] = {"day": _day(version.spend.day), **_amount(version.spend)}
+    days: dict[int, Spend] = {}
+    for made in histories:
+        spent: dict[int, Spend] = {}
+        for version in made:
+            if version.batch is not None:
+                used += version.usage + version.batch.plan.reflect_usage
+                reflections += version.reflections
+                batches += 1
+                spent[version.spend.day] = version.spend
+        for day, spend in spent.items():
+            known = days.get(day, Spend(day=day))
+            days[day] = Spend(day=day, tokens=known.tokens + spend.tokens, cost=known.cost + spend.cost)
     tokens = used.tokens_in + used.tokens_out
     return {
         "name": name,
@@ -32,36 +35,8 @@ def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
         "tokens": used.tokens(),
         "tokens_per_reflection": round(tokens / reflections, 1) if reflections else None,
         "model_seconds": round(used.seconds, 3),
-        "cost": round(sum(day["cost"] for day in days.values()), 6),
-        "days": [days[day] for day in sorted(days)],
-    }
-
-
-def by_tenant(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of playbooks and branches summed up by tenant."""
-    tenants: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        tenant = tenant_of(row["name"])
-        tenants[tenant] = _sum(tenants[tenant], row) if tenant in tenants else {**row, "name": tenant}
-    for total in tenants.values():
-        tokens, reflections = total["tokens"], total["reflections"]
-        spent = tokens["in"] + tokens["out"]
-        total["tokens_per_reflection"] = round(spent / reflections, 1) if reflections else None
-    return [tenants[name] for name in sorted(tenants)]
-
-
-def _sum(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    counts = ("batches", "reflections", "model_calls", "model_seconds", "cost")
-    days: dict[str, dict[str, Any]] = {day["day"]: dict(day) for day in first["days"]}
-    for day in second["days"]:
-        known = days.setdefault(day["day"], {"day": day["day"], "tokens": 0, "cost": 0.0})
-        known["tokens"] += day["tokens"]
-        known["cost"] = round(known["cost"] + day["cost"], 6)
-    return {
-        **first,
-        **{count: round(first[count] + second[count], 6) for count in counts},
-        "tokens": {kind: number + second["tokens"][kind] for kind, number in first["tokens"].items()},
-        "days": [days[day] for day in sorted(days)],
+        "cost": round(sum(spend.cost for spend in days.values()), 6),
+        "days": [{"day": _day(day), **_amount(days[day])} for day in sorted(days)],
     }
 
 

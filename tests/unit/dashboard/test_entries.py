@@ -103,7 +103,10 @@ def test_playbooks_are_found_by_name_those_that_changed_last_first_and_their_pro
     waiting = LivePlaybook(name="b/waits", waiting=3, batch_size=40, changed_at_ms=9)
     live = Snapshot(revision=0, at_ms=DAY_MS, playbooks=(waiting,))
     yesterday = Spend(day=0, tokens=7_000, cost=1.0)
-    stored = {"a/x": AFTER, "b/y": BEFORE.model_copy(update={"spend": yesterday})}
+    stored = {
+        name: made.model_copy(update={"name": name}) for name, made in (("a/x", AFTER), ("b/y", BEFORE))
+    }
+    stored["b/y"] = stored["b/y"].model_copy(update={"spend": yesterday})
     rows, total = playbook_rows(live, stored, {"a/x": "production → 1"})
     assert (rows[2]["tokens"], rows[2]["cost"]) == ("0", "0.00"), "what was spent yesterday is not today's"
     assert ([row["name"] for row in rows], total) == (["b/waits", "a/x", "b/y"], 3)

@@ -6,14 +6,16 @@ from typing import Any
 
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.playbook.probation import counts, counts_text
-from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
+from combee.core.playbook.retention import last_shares
+from combee.core.playbook.side_by_side import branch_text, in_order
 from combee.core.playbook.spend import today
+from combee.core.playbook.versions import empty
 from combee.core.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent, prompt_tokens
 from combee.inspection.branches import Line
-from combee.reports.status import newest_versions, progress_text
+from combee.reports.status import line_row, newest_versions, progress_text
 from combee_schemas.base import branch_in
-from combee_schemas.playbook import Playbook, Spend
+from combee_schemas.playbook import Playbook
 
 KINDS = {
     "waiting": ("hourglass_empty", "waits for its children"),
@@ -156,17 +158,21 @@ def playbook_rows(
     others = in_order(name for name in stored if name not in live)
     names = [name for name in (*live, *others) if matches(name.casefold())]
     rows = [
-        _playbook_row(name, live.get(name), stored.get(name), now.at_ms)
-        | {"forked": _forked(stored.get(name), stored), "labels": labels.get(name, "–")}
+        _playbook_row(stored.get(name) or empty(name), stored, live.get(name), now.at_ms)
+        | {"labels": labels.get(name, "–")}
         for name in names[:most]
     ]
     return rows, len(names)
 
 
-def _forked(line: Playbook | None, stored: Mapping[str, Playbook]) -> str:
-    """Return of a branch where it was forked and what it does otherwise."""
-    branch = line.branch if line else None
-    return branch_text(branch_row(branch, stored.get(branch.of) if branch else None)) or "–"
+def _line_cells(line: Playbook, stored: Mapping[str, Playbook]) -> Row:
+    row = line_row(line, stored)
+    return {
+        "name": line.name,
+        "forked": branch_text(row["branch"]) or "–",
+        "version": line.version,
+        "entries": counts_text(row["entries"], row["proposed"]),
+    }
 
 
 def line_rows(
@@ -176,10 +182,7 @@ def line_rows(
     seen = {playbook.name: playbook for playbook in live}
     return [
         {
-            "name": line.playbook.name,
-            "forked": _forked(line.playbook, stored),
-            "version": line.playbook.version,
-            "entries": counts_text(**counts(line.playbook)),
+            **_line_cells(line.playbook, stored),
             "versions": line.learned.versions,
             "reflections": line.learned.reflections,
             "calls": line.learned.usage.calls,
@@ -194,19 +197,18 @@ def line_rows(
     ]
 
 
-def _playbook_row(name: str, live: LivePlaybook | None, stored: Playbook | None, now_ms: int) -> Row:
-    spend = today(stored.spend if stored else Spend(), now_ms)
+def _playbook_row(
+    line: Playbook, stored: Mapping[str, Playbook], live: LivePlaybook | None, now_ms: int
+) -> Row:
+    spend, shares = today(line.spend, now_ms), last_shares(line)
     return {
-        "name": name,
-        "version": stored.version if stored else 0,
-        "entries": counts_text(**counts(stored)) if stored else "0",
-        "prompt": prompt_tokens(stored.entries) if stored else 0,
+        **_line_cells(line, stored),
+        **{name: percent(share) for name, share in shares.items()},
+        "prompt": prompt_tokens(line.entries),
         "window": f"{live.waiting} of {live.batch_size}" if live else "–",
-        "retention": percent(live.retention if live else None),
-        "lost": percent(live.lost if live else None),
         "tokens": f"{spend.tokens:,}",
         "cost": f"{spend.cost:,.2f}",
-        "changed": moment(live.changed_at_ms if live else stored.created_at_ms if stored else None),
+        "changed": moment(live.changed_at_ms if live else line.created_at_ms),
     }
 
 
