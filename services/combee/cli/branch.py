@@ -10,16 +10,15 @@ from rich.table import Table
 from combee.cli.playbook.lookup import missing_playbook
 from combee.cli.playbook.view import print_version
 from combee.cli.shared.console import output, print_json, print_whole, remark
-from combee.cli.shared.log import open_log
+from combee.cli.shared.log import lines_now, open_log
 from combee.cli.shared.options import AsJson, CommandId, MaybePlaybook, Servers, Timeout
 from combee.cli.shared.sending import carry_out
-from combee.clock import SystemClock
 from combee.commands.playbook import Commands, Decision
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
 from combee.history import History
-from combee.inspection.branches import Line, LinesToday, SideBySide, lines_today
+from combee.inspection.branches import Line, LinesToday, SideBySide
 from combee.ports import Log
 from combee.reports.cost import pause_texts, spend_text, today_row
 from combee.reports.status import line_row
@@ -96,13 +95,7 @@ def _list(settings: Settings, name: str | None, *, as_json: bool) -> None:
 
 async def _rows(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
-        known = await lines_today(
-            log,
-            SystemClock().now_ms(),
-            batch_size=settings.batch.batch_size,
-            spending=settings.spend.caps(),
-            limits=settings.tenants.limits(),
-        )
+        known = await lines_now(log, settings)
         lines = await SideBySide(History(log)).lines(known.snapshots, name)
         if name and not lines:
             raise await missing_playbook(log, name)

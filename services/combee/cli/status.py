@@ -88,7 +88,7 @@ async def _playbooks(
     log: Log, batch_size: int, spending: SpendPolicy, limits: Mapping[str, Limits]
 ) -> list[dict[str, Any]]:
     now_ms = SystemClock().now_ms()
-    known = await lines_today(log, now_ms, batch_size=batch_size, spending=spending, limits=limits)
+    known = await lines_today(log, now_ms, batch_size, spending, limits)
     lines = {name: known.snapshots.get(name) or empty(name) for name in in_order(known.today)}
     outcomes, gated, tried = (
         await outcomes_by_line(log),

@@ -93,12 +93,8 @@ class SideBySide:
 
 async def batch_sizes(log: Log) -> dict[str, BatchSize]:
     """Return what the controller decided last, by line."""
-    decisions: dict[str, BatchSize] = {}
-    for record in await whole(log, topics.BATCH_SIZES):
-        decided = topics.BATCH_SIZES.read_or_none(record)
-        if decided is not None:
-            decisions[decided.playbook] = decided
-    return decisions
+    read = map(topics.BATCH_SIZES.read_or_none, await whole(log, topics.BATCH_SIZES))
+    return {decided.playbook: decided for decided in read if decided is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,16 +111,15 @@ class LinesToday:
 async def lines_today(
     log: Log,
     now_ms: int,
-    *,
     batch_size: int,
     spending: SpendPolicy = UNCAPPED,
     limits: Mapping[str, Limits] = NO_LIMITS,
 ) -> LinesToday:
     """Return all lines, by the settings' start value of batch sizes, caps and limits of tenants."""
-    snapshots, decided, newest = (
+    snapshots, newest, decided = (
         await newest_snapshots(log),
-        await batch_sizes(log),
         await newest_batches(log),
+        await batch_sizes(log),
     )
     tenants = Tenants.of(limits, snapshots.values())
     lines: dict[str, OtherLine] = {}

@@ -23,7 +23,7 @@ from combee.inspection.lag import INPUTS
 from combee.inspection.live import FOLLOWED, STAGES, Live
 from combee.ports import Outgoing, Record
 from combee_schemas import topics
-from combee_schemas.base import Message, Usage
+from combee_schemas.base import DAY_MS, Message, Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter
@@ -106,8 +106,8 @@ def test_of_a_sub_tree_that_was_left_out_every_node_is() -> None:
     ]
 
 
-def only(seen: Picture, now_ms: int = 5_000) -> LivePlaybook:
-    (found,) = seen.snapshot(now_ms).playbooks
+def only(seen: Picture) -> LivePlaybook:
+    (found,) = seen.snapshot(5_000).playbooks
     return found
 
 
@@ -246,20 +246,18 @@ def test_branches_follow_their_playbook_and_keep_their_own_size() -> None:
     assert [(book.batch_size, book.branch) for book in books[:2]] == [(40, None), (5, FORKED)]
 
 
-def test_a_line_that_the_common_cap_pauses_says_why() -> None:
+def test_a_line_that_the_common_cap_pauses_says_why_and_what_was_spent_yesterday_is_not_todays() -> None:
     spent = Spend(day=0, tokens=600, cap_tokens=1000)
     seen = picture(
         VERSION.model_copy(update={"spend": spent}),
         LINE.model_copy(update={"spend": Spend(day=0, tokens=400)}),
     )
     assert ["1,000 of 1,000 tokens" in book.paused for book in seen.snapshot(0).playbooks] == [True, True]
-    assert [book.paused for book in seen.snapshot(86_400_000).playbooks] == ["", ""]
-
-
-def test_what_was_spent_yesterday_is_not_todays() -> None:
-    seen = picture(VERSION.model_copy(update={"spend": Spend(day=0, tokens=600, cost=0.5)}))
-    shown = [only(seen, now_ms) for now_ms in (0, 86_400_000)]
-    assert [(book.spend_tokens, book.spend_cost) for book in shown] == [(600, 0.5), (0, 0.0)]
+    told = [
+        (book.paused, book.spend_tokens) for now_ms in (0, DAY_MS) for book in seen.snapshot(now_ms).playbooks
+    ]
+    assert [spent for _, spent in told] == [600, 400, 0, 0]
+    assert [bool(why) for why, _ in told] == [True, True, False, False]
 
 
 def test_a_tenants_limit_and_the_cap_of_the_settings_pause_a_line_as_in_the_status() -> None:

@@ -14,6 +14,7 @@ from combee.adapters.kafka.probe import (
     skew,
 )
 from combee.adapters.openai.probe import Form, try_forms
+from combee.cli.shared.log import lines_now
 from combee.clock import SystemClock
 from combee.core.diagnosis import Check, cluster, flow, unanswered
 from combee.core.diagnosis import surroundings as around
@@ -22,7 +23,6 @@ from combee.core.playbook.side_by_side import in_order
 from combee.core.redact import redacted
 from combee.history import newest_playbooks, newest_snapshots
 from combee.inspection.batches import unpublished
-from combee.inspection.branches import lines_today
 from combee.inspection.dead_letters import recent_letters
 from combee.inspection.lag import INPUTS, Lags
 from combee.ports import CombeeError, Log
@@ -167,13 +167,7 @@ async def retention(log: Log) -> list[Check]:
 
 async def branches(log: Log, settings: Settings) -> list[Check]:
     """Look for open branches that are paused."""
-    known = await lines_today(
-        log,
-        SystemClock().now_ms(),
-        batch_size=settings.batch.batch_size,
-        spending=settings.spend.caps(),
-        limits=settings.tenants.limits(),
-    )
+    known = await lines_now(log, settings)
     lines = in_order(name for name, snapshot in known.snapshots.items() if snapshot.branch is not None)
     paused = {line: known.today[line].paused for line in lines}
     return [flow.judge_branches({line: why.reason if why else "" for line, why in paused.items()})]

@@ -50,12 +50,9 @@ def version_json(playbook: Playbook) -> dict[str, Any]:
     return row | {
         "batch_id": row["batch_id"] or None,
         "made_by": made_by(playbook),
-        "scores": outcomes.scores,
-        "successes": outcomes.successes,
-        "failures": outcomes.failures,
+        **outcomes.model_dump(),
         "planned_calls": sum(plan.widths) if plan else 0,
         **usage.model_dump(include={"skips", "splits", "re_asks", "hedges", "left_out"}),
-        "retention": list(row["retention"]),
         "audit": [level.model_dump() for level in row["audit"]],
         "carried": playbook.batch.carried if playbook.batch else 0,
         "tokens": usage.tokens(),
