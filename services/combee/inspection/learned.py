@@ -137,14 +137,14 @@ async def ends_before(log: Log) -> dict[str, Mapping[int, int]]:
     return {topic.name: dict(await log.ends(topic.name)) for topic in (topics.UPDATES, topics.HISTORY)}
 
 
-async def fates(
+async def effects(
     log: Log,
     base: Playbook,
     since: Mapping[str, Mapping[int, int]],
     new: Mapping[str, Item],
     today: Callable[[str], str],
 ) -> tuple[LevelAudit, dict[str, list[str]]]:
-    """Return what became of ``new`` in the versions made since, and which of them left nothing, by reason.
+    """Return the effects of ``new`` on the versions made since, and which of them left nothing, by reason.
 
     ``today`` returns the id that a reflection is known by in ``new``.
     """

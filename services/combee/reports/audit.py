@@ -7,7 +7,7 @@ from combee.clock import moment
 from combee.core.ledger import Calls
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text
-from combee.core.playbook.retention import fates_text, percent
+from combee.core.playbook.retention import effects_text, percent
 from combee.core.playbook.versions import made_by
 from combee_schemas.playbook import AppliedBatch, Playbook
 
@@ -58,6 +58,6 @@ def audit_texts(batch: AppliedBatch) -> Iterator[str]:
         yield f"retention: {path} → {last} in the playbook{carried}"
     for level, audit in enumerate(batch.audit):
         where = "in the playbook" if level == len(batch.audit) - 1 else f"after level {level}"
-        yield f"  {where}: {fates_text(audit)}"
+        yield f"  {where}: {effects_text(audit)}"
     if batch.plan.widths:
         yield Calls.of(batch.usage, sum(batch.plan.widths)).text

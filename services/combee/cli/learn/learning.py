@@ -18,8 +18,8 @@ from combee.inspection.learned import (
     Report,
     all_reflected,
     conflicting,
+    effects,
     ends_before,
-    fates,
     new_items,
     progress_of,
 )
@@ -85,7 +85,7 @@ class Learning:
             )
             await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
             report = self.report(tracker, new)
-            report.audit, report.left_nothing = await fates(self._log, base, since, new, tracker.known_as)
+            report.audit, report.left_nothing = await effects(self._log, base, since, new, tracker.known_as)
             conflicts = await conflicting(items, tracker, self._signer)
         report.conflicts = tuple(own_id(conflict) for conflict in conflicts)
         report.applied -= sum(

@@ -156,7 +156,7 @@ def losing(lost: float) -> str:
     )
 
 
-def fates_text(level: LevelAudit) -> str:
+def effects_text(level: LevelAudit) -> str:
     """Return what became of reflections, in words."""
     return f"{level.new} new, {level.known} known, {level.dropped} dropped by name, {level.lost} lost"
 
