@@ -8,7 +8,6 @@ from combee.core.playbook.side_by_side import (
     Learned,
     Today,
     batch_size_of,
-    by_playbook,
     in_order,
     learned,
     today_of,
@@ -122,14 +121,15 @@ async def lines_today(
         await batch_sizes(log),
     )
     tenants = Tenants.of(limits, snapshots.values())
-    lines: dict[str, OtherLine] = {}
+    sharing: dict[str, dict[str, OtherLine]] = {}
     for name in snapshots.keys() | newest.keys():
         playbook, size = snapshots.get(name) or empty(name), decided.get(name)
-        lines[name] = OtherLine(
+        sharing.setdefault(playbook_of(name), {})[name] = OtherLine(
             spend=playbook.spend,
             in_flight=max(0, newest.get(name, 0) - playbook.batch_sequence),
             batch_size=batch_size_of(playbook, size.batch_size if size else None, batch_size),
         )
-    sharing = by_playbook(lines)
-    today = {name: today_of(name, sharing[playbook_of(name)], spending, tenants, now_ms) for name in lines}
+    today = {
+        name: today_of(name, lines, spending, tenants, now_ms) for lines in sharing.values() for name in lines
+    }
     return LinesToday(snapshots=snapshots, decided=decided, today=today)

@@ -71,14 +71,6 @@ Lines = Mapping[str, OtherLine]
 """What the lines of one playbook spent and have in flight, ended branches too: they have one cap."""
 
 
-def by_playbook(lines: Lines) -> dict[str, dict[str, OtherLine]]:
-    """Return the lines of each playbook."""
-    grouped: dict[str, dict[str, OtherLine]] = {}
-    for name, line in lines.items():
-        grouped.setdefault(playbook_of(name), {})[name] = line
-    return grouped
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Today:
     """What a line spent today, what it may spend, and why its next batch waits."""
