@@ -118,7 +118,7 @@ async def watch_a_batch(page: Page) -> None:
     """See a node asked, a node done, and the version they make; nodes are a tree, and a table for all to read."""
     await expect(page.locator("[data-state=ready]").first).to_be_visible(timeout=PATIENCE_MS)
     await expect(page.locator("[data-state=done]").first).to_be_visible(timeout=PATIENCE_MS)
-    await expect(page.get_by_text("· version 1")).to_be_visible(timeout=PATIENCE_MS)
+    await expect(page.get_by_text("· became version 1")).to_be_visible(timeout=PATIENCE_MS)
     await expect(page.locator("[data-state=done]").first).to_contain_text("done")
     tree = page.get_by_role("img", name=re.compile(r"^A tree of \d+ model calls in levels of .*: \d+ done$"))
     await expect(tree.locator("svg path").first).to_be_attached(timeout=PATIENCE_MS)

@@ -140,8 +140,8 @@ async def test_a_process_killed_at_any_write_loses_nothing_of_a_group_that_is_le
             deployment, _ = await left_out_and_killed(roles, at)
             report = await audit(deployment.log)
             assert report.good, report.violations
-            used = report.usage
-            assert used.calls == report.planned_calls - used.skips + used.splits + used.re_asks + used.hedges
+            calls = report.model_calls
+            assert calls.made == calls.planned - calls.skips + calls.splits + calls.re_asks + calls.hedges
             assert deployment.model.most_repeats <= 2, "a call was paid for again and again"
         except (AssertionError, TimeoutError) as error:
             raise AssertionError(f"killed at point {at} of {points}: {error!r}") from error

@@ -89,7 +89,7 @@ async def test_a_subject_is_forgotten_everywhere_and_what_others_taught_stays(tm
     assert after.reflections == before.reflections - 3
     assert after.applied == before.applied - 3 == HONEST
     assert after.erasures == (erasure,)
-    assert SUBJECT not in str(after.as_json()).casefold()
+    assert SUBJECT not in str(after.model_dump(mode="json")).casefold()
     assert (erasure.issued_by, erasure.selector, erasure.erased_at_ms) == ("user:ops@host", "subject", 7)
 
 

@@ -37,7 +37,7 @@ AGAIN = (topics.REFLECTIONS, topics.SCAN[0], topics.UPDATES, topics.COMMANDS, to
 
 def said(report: LedgerReport) -> LedgerReport:
     """Return a report without how it was come by."""
-    return replace(report, continued_from_ms=None, conflicts=tuple(sorted(report.conflicts)))
+    return report.model_copy(update={"continued_from_ms": None, "conflicts": tuple(sorted(report.conflicts))})
 
 
 class Story:

@@ -14,6 +14,8 @@ from combee.core.identity import identity_of
 from combee.core.ledger import LedgerReport
 from combee.inspection import audit
 from combee.inspection.dead_letters import StoredLetter, letters, resolutions
+from combee.inspection.learned import progress_of
+from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing, PoisonError
 from combee.shuffle.attempts import Attempts
 from combee_schemas import topics
@@ -110,6 +112,20 @@ async def test_reflections_sent_again_end_in_the_playbook_and_count_once() -> No
     assert (after.good, after.applied, after.dead_lettered) == (True, BATCH, 0), after.violations
     assert learned(deployment) == ALL
     assert await open_letters(deployment) == []
+
+
+async def test_the_tracker_counts_a_reflection_sent_again_as_dead_and_then_as_applied() -> None:
+    deployment = broken()
+    sent = {f"r-{n}": reflection(n) for n in range(BATCH)}
+    async with Tracker(deployment.log, NAME, deployment.clock).running() as tracker:
+        await buried(deployment)
+        await deployment.until(lambda: progress_of(tracker, sent).dead == BATCH)
+        assert progress_of(tracker, sent).applied == 0
+        await retry(deployment, await open_letters(deployment))
+        deployment.model.answer = echo
+        async with deployment.running():
+            await deployment.until(lambda: progress_of(tracker, sent).applied == BATCH)
+        assert (progress_of(tracker, sent).dead, tracker.unsettled(sent)) == (0, [])
 
 
 async def test_the_bytes_are_untouched_and_the_headers_say_which_attempt_it_is() -> None:

@@ -125,8 +125,8 @@ async def test_a_dead_letter_of_the_same_id_elsewhere_ends_nobody_s_waiting() ->
     async with Tracker(deployment.log, TWO, deployment.clock).running() as tracker:
         for name, one in ((ONE, "a"), (TWO, "b")):
             await deployment.log.produce(letter(name, one))
-        await deployment.until(lambda: bool(tracker.dead))
-        assert tracker.dead == {identity.reflection_id(TWO, "b")}
+        await deployment.until(lambda: tracker.fate(identity.reflection_id(TWO, "b")).is_dead)
+        assert not any(tracker.fate(identity.reflection_id(name, "a")).is_dead for name in (ONE, TWO))
 
 
 def letter(playbook: str, record_id: str) -> Outgoing:
@@ -264,7 +264,7 @@ async def test_every_retained_trace_is_reflected_pending_dead_lettered_or_a_dupl
     await send(deployment, trace(trace_id="run-3"))
     report = await judged(deployment)
     assert report.good
-    assert report.as_json()["traces"] == {
+    assert report.traces.model_dump() == {
         "acknowledged": 4,
         "reflected": 1,
         "pending": 1,

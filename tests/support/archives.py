@@ -137,7 +137,7 @@ def contents(log: MemoryLog) -> dict[str, list[str]]:
 
 async def ledger_of(log: Log) -> dict[str, Any]:
     """Return the ledger but for offsets."""
-    report: dict[str, Any] = (await audit(log)).as_json()
+    report: dict[str, Any] = (await audit(log)).model_dump(mode="json")
     horizon = report.pop("horizon")
     report["expired"] = {topic: any(firsts.values()) for topic, firsts in horizon["first_retained"].items()}
     text = re.sub(r"\[\d+\]@\d+", "", json.dumps(report))

@@ -678,6 +678,26 @@ export interface components {
             scope?: number | null;
         };
         /**
+         * Calls
+         * @description Model calls of batches: ``planned`` nodes, calls that were made, and what makes the difference.
+         */
+        Calls: {
+            /** Planned */
+            planned: number;
+            /** Made */
+            made: number;
+            /** Skips */
+            skips: number;
+            /** Splits */
+            splits: number;
+            /** Re Asks */
+            re_asks: number;
+            /** Hedges */
+            hedges: number;
+            /** Left Out */
+            left_out: number;
+        };
+        /**
          * CanaryReport
          * @description How far a canary is.
          */
@@ -799,6 +819,16 @@ export interface components {
              * @default []
              */
             sections?: string[];
+            /**
+             * Sections Added
+             * @default []
+             */
+            sections_added?: string[];
+            /**
+             * Sections Removed
+             * @default []
+             */
+            sections_removed?: string[];
         };
         /**
          * Counted
@@ -836,6 +866,42 @@ export interface components {
             /** Shown */
             shown: number;
             used: components["schemas"]["FiguresReport"];
+        };
+        /**
+         * Erasure
+         * @description One run of ``combee forget``; key: its id, which is drawn by chance and says nothing of what was chosen.
+         */
+        Erasure: {
+            /** Erasure Id */
+            erasure_id: string;
+            /**
+             * Selector
+             * @enum {string}
+             */
+            selector: "subject" | "trace" | "filter";
+            /**
+             * Issued By
+             * @default
+             */
+            issued_by?: string;
+            /**
+             * Erased At Ms
+             * @default 0
+             */
+            erased_at_ms?: number;
+            /** Dropped */
+            dropped?: {
+                [key: string]: number;
+            };
+            /** Rewritten */
+            rewritten?: {
+                [key: string]: number;
+            };
+            /**
+             * Entries
+             * @default 0
+             */
+            entries?: number;
         };
         /**
          * Estimate
@@ -879,6 +945,23 @@ export interface components {
             content: string;
             /** How */
             how?: ("add" | "update" | "merge" | "remove" | "duplicate" | "echo" | "superseded" | "conflict" | "evict" | "promote" | "expire" | "dropped" | "import" | "rollback" | "adopt" | "delete") | null;
+        };
+        /**
+         * Horizon
+         * @description The first retained offset of each topic's partitions; what stood before is gone and was not judged.
+         */
+        Horizon: {
+            /** First Retained */
+            first_retained: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+            /**
+             * Note
+             * @description The same in words.
+             */
+            readonly note: string;
         };
         /**
          * Import
@@ -942,12 +1025,12 @@ export interface components {
             entry_ids: string[];
         };
         /**
-         * LedgerAccount
-         * @description The account of every acknowledged reflection, from the topics alone.
+         * LedgerReport
+         * @description ``reflections`` = ``applied`` + ``pending`` + ``dead_lettered`` + ``lost``; ``double`` is among applied.
+         *
+         *     ``dropped`` is among dead-lettered: an operator let these go. ``duplicates`` are further records under those ids.
          */
-        LedgerAccount: {
-            /** Good */
-            good: boolean;
+        LedgerReport: {
             /** Reflections */
             reflections: number;
             /** Applied */
@@ -956,48 +1039,52 @@ export interface components {
             pending: number;
             /** Dead Lettered */
             dead_lettered: number;
+            /**
+             * Dropped
+             * @default 0
+             */
+            dropped?: number;
             /** Lost */
             lost: number;
             /** Double */
             double: number;
+            /**
+             * Duplicates
+             * @default 0
+             */
+            duplicates?: number;
+            /**
+             * @default {
+             *       "acknowledged": 0,
+             *       "reflected": 0,
+             *       "pending": 0,
+             *       "dead_lettered": 0,
+             *       "duplicates": 0,
+             *       "lost": 0
+             *     }
+             */
+            traces?: components["schemas"]["TraceCounts"];
+            /**
+             * Conflicts
+             * @default []
+             */
+            conflicts?: string[];
             /** Violations */
             violations: string[];
-            model_calls: components["schemas"]["LedgerCalls"];
-            horizon: components["schemas"]["LedgerHorizon"];
-        };
-        /**
-         * LedgerCalls
-         * @description Model calls of the batches that have an update.
-         */
-        LedgerCalls: {
-            /** Planned */
-            planned: number;
-            /** Made */
-            made: number;
-            /** Skips */
-            skips: number;
-            /** Splits */
-            splits: number;
-            /** Re Asks */
-            re_asks: number;
-            /** Hedges */
-            hedges: number;
-            /** Left Out */
-            left_out: number;
-        };
-        /**
-         * LedgerHorizon
-         * @description How far back the ledger could look.
-         */
-        LedgerHorizon: {
-            /** First Retained */
-            first_retained: {
-                [key: string]: {
-                    [key: string]: number;
-                };
-            };
-            /** Note */
-            note: string;
+            model_calls: components["schemas"]["Calls"];
+            /**
+             * Erasures
+             * @default []
+             */
+            erasures?: components["schemas"]["Erasure"][];
+            /** Continued From Ms */
+            continued_from_ms?: number | null;
+            horizon: components["schemas"]["Horizon"];
+            /**
+             * Good
+             * @description Whether every promise was kept.
+             */
+            readonly good: boolean;
         };
         /**
          * LevelAudit
@@ -1744,6 +1831,44 @@ export interface components {
             cached?: number;
             /** Written */
             written: number;
+        };
+        /**
+         * TraceCounts
+         * @description ``acknowledged`` = ``reflected`` + ``pending`` + ``dead_lettered`` + ``duplicates`` + ``lost``.
+         *
+         *     Of what is retained. ``duplicates`` are records under an id that their playbook had before.
+         */
+        TraceCounts: {
+            /**
+             * Acknowledged
+             * @default 0
+             */
+            acknowledged?: number;
+            /**
+             * Reflected
+             * @default 0
+             */
+            reflected?: number;
+            /**
+             * Pending
+             * @default 0
+             */
+            pending?: number;
+            /**
+             * Dead Lettered
+             * @default 0
+             */
+            dead_lettered?: number;
+            /**
+             * Duplicates
+             * @default 0
+             */
+            duplicates?: number;
+            /**
+             * Lost
+             * @default 0
+             */
+            lost?: number;
         };
         /**
          * Verdict
@@ -6155,7 +6280,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["LedgerAccount"];
+                    "application/json": components["schemas"]["LedgerReport"];
                 };
             };
             /** @description No key was given, or none that is known */

@@ -1,32 +1,29 @@
 """``combee branch``: a line of its own beside a playbook, made and listed."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from combee.cli.cost import pause_lines, spend_row, spend_text
 from combee.cli.playbook.lookup import missing_playbook
 from combee.cli.playbook.view import print_version
 from combee.cli.shared.console import output, print_json, print_whole, remark
-from combee.cli.shared.log import open_log
+from combee.cli.shared.log import lines_now, open_log
 from combee.cli.shared.options import AsJson, CommandId, MaybePlaybook, Servers, Timeout
 from combee.cli.shared.sending import carry_out
-from combee.clock import SystemClock
 from combee.commands.playbook import Commands, Decision
-from combee.core.playbook.probation import counts, counts_text
+from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
-from combee.core.tenants import Tenants
-from combee.history import History, newest_snapshots
-from combee.inspection.branches import Line, SideBySide, spent_by_playbook
+from combee.history import History
+from combee.inspection.branches import Line, LinesToday, SideBySide
 from combee.ports import Log
+from combee.reports.cost import pause_texts, spend_text, today_row
+from combee.reports.status import line_row
 from combee.settings.loading import Settings, load_settings
-from combee_schemas.base import playbook_of
 from combee_schemas.plan import BranchSettings
-from combee_schemas.playbook import Playbook
 
 OWN = ", ".join(BranchSettings.model_fields)
 
@@ -89,7 +86,7 @@ def _list(settings: Settings, name: str | None, *, as_json: bool) -> None:
         return
     if any(row["branch"] for row in rows):
         print_whole(_table(rows))
-        for line in pause_lines(rows):
+        for line in pause_texts(rows):
             output().print(line, style="yellow", soft_wrap=True)
     else:
         whose = f"{name} has no branches" if name else "no branches yet"
@@ -98,29 +95,18 @@ def _list(settings: Settings, name: str | None, *, as_json: bool) -> None:
 
 async def _rows(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
-        snapshots = await newest_snapshots(log)
-        lines = await SideBySide(History(log)).lines(snapshots, name)
+        known = await lines_now(log, settings)
+        lines = await SideBySide(History(log)).lines(known.snapshots, name)
         if name and not lines:
             raise await missing_playbook(log, name)
-        spent = await spent_by_playbook(log, snapshots, settings.batch.batch_size)
-    policy, now_ms = settings.spend.caps(), SystemClock().now_ms()
-    tenants = Tenants.of(settings.tenants.limits(), snapshots.values())
-    rows = []
-    for line in lines:
-        own, all_lines = line.playbook.name, spent[playbook_of(line.playbook.name)]
-        row = _row(line, snapshots) | {"in_flight": all_lines[own].in_flight}
-        rows.append(row | spend_row(own, all_lines, policy, tenants, now_ms=now_ms))
-    return rows
+    return [_row(line, known) for line in lines]
 
 
-def _row(line: Line, playbooks: Mapping[str, Playbook]) -> dict[str, Any]:
-    """Return one line of ``branch --json``, but for what it may spend."""
-    playbook, learned = line.playbook, line.learned
+def _row(line: Line, known: LinesToday) -> dict[str, Any]:
+    """Return one line of ``branch --json``."""
+    playbook, learned, today = line.playbook, line.learned, known.today[line.playbook.name]
     return {
-        "name": playbook.name,
-        "version": playbook.version,
-        "branch": branch_row(playbook.branch, playbooks.get(playbook_of(playbook.name))),
-        **counts(playbook),
+        **line_row(playbook, known.snapshots),
         "since": line.since,
         "versions": learned.versions,
         "batches": learned.batches,
@@ -129,6 +115,8 @@ def _row(line: Line, playbooks: Mapping[str, Playbook]) -> dict[str, Any]:
         "tokens": learned.usage.tokens(),
         "retention": learned.retention,
         "lost": learned.lost,
+        "in_flight": today.own.in_flight,
+        **today_row(today),
     }
 
 

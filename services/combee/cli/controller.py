@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from combee.clock import moment
 from combee.core.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
 from combee.history import newest_playbooks, whole
 from combee.ports import FatalError
+from combee.reports.controller import controller_row, size_text
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.control import BatchSize
@@ -44,7 +45,7 @@ def controller(
     if png is not None:
         drawn(stands, law, png)
     if as_json:
-        print_json(as_dict(stands, law))
+        print_json(controller_row(stands))
     else:
         _print(stands, law)
 
@@ -62,24 +63,10 @@ async def _standing(settings: Settings, name: str) -> BatchSize:
     raise FatalError(f"there is no playbook {name}; there are: {', '.join(known) or 'none yet'}")
 
 
-def as_dict(stands: BatchSize, law: PowerLaw | None) -> dict[str, Any]:
-    """Return the decision for programs."""
-    chosen = stands.model_dump(include={"playbook", "batch_size", "policy", "phase", "reason", "numbers"})
-    return {
-        **chosen,
-        "observations": [observation.model_dump() for observation in stands.observations],
-        "fit": {"a": law.a, "alpha": law.alpha, "r_squared": law.r_squared} if law else None,
-        "waiting": stands.waiting,
-        "decided_at_ms": stands.decided_at_ms,
-    }
-
-
 def _print(stands: BatchSize, law: PowerLaw | None) -> None:
     console = output()
     since = f" since {moment(stands.decided_at_ms)} UTC" if stands.decided_at_ms else ""
-    console.print(
-        f"{stands.playbook}: batch size {stands.batch_size} ({stands.policy}, {stands.phase}){since}"
-    )
+    console.print(f"{stands.playbook}: {size_text(controller_row(stands))}{since}")
     console.print(clean(stands.reason), markup=False, soft_wrap=True)
     for name, value in stands.numbers.items():
         console.print(f"  {clean(name):<16} {value:,.4g}", markup=False)

@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from combee.cli.playbook.view import calls_text
 from combee.cli.shared.console import FAILED, clean, output, print_json, reading, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
@@ -56,7 +55,7 @@ def ledger(
     with _uncollected():
         report = asyncio.run(_account(settings, checkpoint or _default_file(settings), full=full))
     if as_json:
-        print_json(report.as_json())
+        print_json(report.model_dump(mode="json"))
     else:
         _print(report)
     if not report.good:
@@ -134,7 +133,7 @@ def _print(report: LedgerReport) -> None:
             markup=False,
             soft_wrap=True,
         )
-    console.print(calls_text(report.usage, report.planned_calls))
+    console.print(report.model_calls.text)
     for violation in report.violations:
         console.print(f"violation: {clean(violation)}", markup=False, style="red", soft_wrap=True)
     for conflict in report.conflicts:

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,13 +13,15 @@ from combee.cli.shared.console import clean, confirmed, output, print_json, rema
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import carry_out, commands_on
-from combee.clock import SystemClock, moment
+from combee.clock import SystemClock
 from combee.commands.playbook import Candidate, Commands, Decision
 from combee.core.commands import RefusedError
+from combee.core.gate.gate import gates_of
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
-from combee.inspection.gates import gate_document, gate_text, gates, judgement_text, verdict_text
+from combee.history import all_labels
 from combee.ports import Log
+from combee.reports.gate import GateReport, gate_report, judgement_text, verdict_text
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST, PRODUCTION
 
@@ -127,18 +129,17 @@ async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comp
 
 
 def _list(settings: Settings, *, as_json: bool) -> None:
-    async def candidates() -> dict[str, dict[str, Any] | None]:
+    async def candidates() -> dict[str, GateReport]:
         async with open_log(settings) as (log, _):
-            return {name: gate_document(gate) for name, gate in (await gates(log)).items()}
+            return {name: gate_report(gate) for name, gate in gates_of(await all_labels(log)).items()}
 
-    documents = {name: document for name, document in asyncio.run(candidates()).items() if document}
+    reports = asyncio.run(candidates())
     if as_json:
-        print_json([{"name": name, **document} for name, document in documents.items()])
+        print_json([{"name": name, **report.model_dump(mode="json")} for name, report in reports.items()])
         return
-    for name, document in documents.items():
-        since = f" since {moment(document['since_ms'])} UTC" if document["since_ms"] else ""
-        output().print(f"{name}: {gate_text(document)}{since}", markup=False, soft_wrap=True)
-    if not documents:
+    for name, report in reports.items():
+        output().print(f"{name}: {report.text}", markup=False, soft_wrap=True)
+    if not reports:
         remark("no playbook has a gate: COMBEE_GATE turns it on")
 
 

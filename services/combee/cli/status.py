@@ -1,40 +1,37 @@
 """``combee status``: what is in the topics, how far the services are, which playbooks there are."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
 from rich.table import Table
 
-from combee.cli.cost import pause_lines, spend_row, spend_text
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
 from combee.core.gate.canary_verdict import CanaryReport, canary_text
-from combee.core.outcomes.report import FiguresReport, figures_text, outcomes_report
-from combee.core.playbook.probation import counts, counts_text
-from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
-from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
+from combee.core.gate.gate import gates_of
+from combee.core.outcomes.report import FiguresReport, figures_text
+from combee.core.playbook.probation import counts_text
+from combee.core.playbook.retention import losing, percent
+from combee.core.playbook.side_by_side import branch_text, in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.core.playbook.versions import empty, made_by
-from combee.core.tenants import NO_LIMITS, Limits, Tenants
-from combee.history import newest_snapshots
-from combee.inspection.batches import newest_batches
-from combee.inspection.branches import batch_sizes, under_caps
+from combee.core.playbook.versions import empty
+from combee.core.tenants import NO_LIMITS, Limits
+from combee.history import all_labels
+from combee.inspection.branches import lines_today
 from combee.inspection.dead_letters import held_back
-from combee.inspection.gates import gate_document, gate_text, gates
 from combee.inspection.lag import INPUTS, backlog
 from combee.inspection.outcomes import canaries, outcomes_by_line
 from combee.ports import Log
+from combee.reports.controller import policy_text, size_text
+from combee.reports.cost import pause_texts, spend_text
+from combee.reports.gate import GateReport
+from combee.reports.status import status_row
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
-from combee_schemas.base import playbook_of
-from combee_schemas.outcome import OutcomeStatistics
-
-SIZING = {"policy", "phase", "reason", "decided_at_ms"}
-"""Of a decision, beside the size."""
 
 
 def register(app: typer.Typer) -> None:
@@ -88,50 +85,29 @@ async def _topics(log: Log) -> dict[str, dict[str, int]]:
 
 
 async def _playbooks(
-    log: Log, default_size: int, spending: SpendPolicy, limits: Mapping[str, Limits]
-) -> list[dict[str, object]]:
-    playbooks = await newest_snapshots(log)
-    tenants = Tenants.of(limits, playbooks.values())
-    decisions = await batch_sizes(log)
-    newest_batch = await newest_batches(log)
-    playbooks |= {name: empty(name) for name in newest_batch.keys() - playbooks.keys()}
-    outcomes, gated = await outcomes_by_line(log), await gates(log)
-    tried = await canaries(log, SystemClock().now_ms())
-    spent = under_caps(playbooks, newest_batch, decisions, default_size)
-    rows: list[dict[str, object]] = []
-    for name in in_order(playbooks):
-        playbook, decided, lines = playbooks[name], decisions.get(name), spent[playbook_of(name)]
-        line = lines[name]
-        if playbook.origin == "delete" and not line.in_flight:
-            continue
-        now_ms, audit = SystemClock().now_ms(), in_playbook(playbook.batch)
-        rows.append(
-            {
-                "name": name,
-                "version": playbook.version,
-                "made_by": made_by(playbook),
-                "branch": branch_row(playbook.branch, playbooks.get(playbook_of(name))),
-                **counts(playbook),
-                "batch_size": line.batch_size,
-                "sizing": decided.model_dump(include=SIZING) if decided else None,
-                "in_flight": line.in_flight,
-                **spend_row(name, lines, spending, tenants, now_ms=now_ms),
-                "retention": playbook.retention_recent[-1] if playbook.retention_recent else None,
-                "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
-                "losing": is_losing(playbook),
-                "audit": audit.model_dump() if audit else None,
-                "outcomes": _outcomes(outcomes.get(name), playbook.version),
-                "gate": gate_document(gated.get(name)),
-                "canary": _canary(tried.get(name)),
-            }
+    log: Log, batch_size: int, spending: SpendPolicy, limits: Mapping[str, Limits]
+) -> list[dict[str, Any]]:
+    now_ms = SystemClock().now_ms()
+    known = await lines_today(log, now_ms, batch_size, spending, limits)
+    lines = {name: known.snapshots.get(name) or empty(name) for name in in_order(known.today)}
+    outcomes, gated, tried = (
+        await outcomes_by_line(log),
+        gates_of(await all_labels(log)),
+        await canaries(log, now_ms),
+    )
+    return [
+        status_row(
+            line,
+            lines,
+            known.today[name],
+            known.decided.get(name),
+            outcomes=outcomes.get(name),
+            gate=gated.get(name),
+            canary=tried.get(name),
         )
-    return rows
-
-
-def _outcomes(statistics: OutcomeStatistics | None, newest: int) -> dict[str, Any] | None:
-    """Return how the runs went that were shown the newest version that any was shown."""
-    versions = outcomes_report("", statistics, newest).versions
-    return versions[-1].model_dump(mode="json") if versions else None
+        for name, line in lines.items()
+        if line.origin != "delete" or known.today[name].own.in_flight
+    ]
 
 
 def _print(state: dict[str, Any]) -> None:
@@ -163,7 +139,7 @@ def _print(state: dict[str, Any]) -> None:
             *(str(row[name]) for name in ("name", "version", "made_by")),
             counts_text(row["entries"], row["proposed"]),
             str(row["batch_size"]),
-            _policy(row),
+            policy_text(row),
             str(row["in_flight"]),
             spend_text(row["spend"]),
             *(percent(row[name]) for name in ("retention", "lost")),
@@ -171,67 +147,33 @@ def _print(state: dict[str, Any]) -> None:
     for table in (services, sizes, playbooks):
         console.print()
         console.print(table)
+    for row in state["playbooks"]:
+        for text in _texts(row):
+            console.print(f"{row['name']}: {clean(text)}", markup=False, soft_wrap=True)
+    for warning in _warnings(state):
+        console.print(warning, style="yellow", soft_wrap=True)
+
+
+def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is held back or paused, and which playbooks lose reflections."""
     for hold in state["held_back"]:
         what, until = hold["playbook"] or "what cannot be used", moment(hold["until_ms"])
-        text = f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
-        console.print(text, style="yellow", soft_wrap=True)
-    rows = state["playbooks"]
-    by_kind = (_branch_lines, _decision_lines, _outcome_lines, _gate_lines, _canary_lines)
-    for line in (line for lines in by_kind for line in lines(rows)):
-        console.print(line, markup=False, soft_wrap=True)
-    for line in pause_lines(state["playbooks"]):
-        console.print(line, style="yellow", soft_wrap=True)
+        yield f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
+    yield from pause_texts(state["playbooks"])
     for row in state["playbooks"]:
         if row["losing"]:
-            text = f"warning: {row['name']}: {losing(row['lost'])}"
-            console.print(text, style="yellow", soft_wrap=True)
+            yield f"warning: {row['name']}: {losing(row['lost'])}"
 
 
-def _policy(row: Mapping[str, Any]) -> str:
-    """Return who says how large batches are."""
-    if row["branch"] and "batch_size" in row["branch"]["settings"]:
-        return "branch"
-    return row["sizing"]["policy"] if row["sizing"] else "start value"
-
-
-def _branch_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield what each branch does otherwise than its playbook."""
-    for row in rows:
-        if row["branch"]:
-            yield f"{row['name']}: forked from {branch_text(row['branch'])}"
-
-
-def _outcome_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield how the runs of each newest version went."""
-    for row in rows:
-        if outcomes := row["outcomes"]:
-            text = figures_text(FiguresReport.model_validate(outcomes))
-            yield f"{row['name']}: version {outcomes['version']}: {clean(text)}"
-
-
-def _gate_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield what agents read of each gated playbook, and what waits."""
-    for row in rows:
-        if row["gate"]:
-            yield f"{row['name']}: {gate_text(row['gate'])}"
-
-
-def _canary(report: CanaryReport | None) -> dict[str, Any] | None:
-    """Return how far a canary is; None: there is none."""
-    return report.model_dump(mode="json") if report else None
-
-
-def _canary_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield how far each canary is, and what it waits for."""
-    for row in rows:
-        if row["canary"]:
-            yield f"{row['name']}: {canary_text(CanaryReport.model_validate(row['canary']))}"
-
-
-def _decision_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """Yield why each batch size that was chosen is what it is."""
-    for row in rows:
-        sizing = row["sizing"]
-        if sizing and sizing["policy"] != "configured" and _policy(row) != "branch":
-            chosen = f"batches of {row['batch_size']} ({sizing['policy']}, {sizing['phase']})"
-            yield f"{row['name']}: {chosen}: {clean(sizing['reason'])}"
+def _texts(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what else there is to say of a line: its fork, its batch size, its runs, its gate, its canary."""
+    if row["branch"]:
+        yield f"forked from {branch_text(row['branch'])}"
+    if row["sizing"] and policy_text(row) not in {"configured", "branch"}:
+        yield f"{size_text({**row, **row['sizing']})}: {row['sizing']['reason']}"
+    if runs := row["outcomes"]:
+        yield f"version {runs['version']}: {figures_text(FiguresReport.model_validate(runs))}"
+    if row["gate"]:
+        yield GateReport.model_validate(row["gate"]).text
+    if row["canary"]:
+        yield canary_text(CanaryReport.model_validate(row["canary"]))

@@ -17,7 +17,8 @@ from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import BaseUrl, Model, Simulated
 from combee.compose import FRONTS, ROLES, judges
-from combee.inspection.gates import gates
+from combee.core.gate.gate import gates_of
+from combee.history import all_labels
 from combee.local.admin_key import AdminKey, admin_key, dashboard_link
 from combee.local.deployment import BATCH_FLAGS, Deployment
 from combee.local.extras import pip_install, without
@@ -129,7 +130,7 @@ async def _admin_key(settings: Settings, log: Log) -> AdminKey | None:
     gateway = settings.gateway
     if gateway.gateway_keys is not None or gateway.gateway_keys_file is not None:
         return None
-    if not settings.gate.policy().all_judges and not await gates(log):
+    if not settings.gate.policy().all_judges and not gates_of(await all_labels(log)):
         return None
     try:
         return await asyncio.to_thread(admin_key, settings)

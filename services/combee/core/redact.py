@@ -27,8 +27,8 @@ NAMED = re.compile(
     r"[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"',;}&]{6,}"
 )
 SECRET_NAME = re.compile(r"(?i)(?:^|[_-])(?:api_?key|apikey|token|secret|password|passwd|authorization)$")
-# A password may have slashes if nothing before the first of them ends it, and if it is no port. It ends before the next
-# address, so that a text of addresses is read once.
+# A password may have slashes if nothing before the first of them ends it, and if it is no port.
+# It ends before the next address, so that a text of addresses is read once.
 AUTHORITY = re.compile(
     r"(:\\?/\\?/[^\s/:@\"<>\[]*:)"
     r"(?:[^\s/\"<>]+|(?![0-9]{1,5}\\?/)(?:[^\s:\"<>]|:(?!\\?/\\?/))+)@"

@@ -130,6 +130,8 @@ def context_of(
         log,
         clock,
         batch_size=settings.batch.batch_size,
+        spending=settings.spend.caps(),
+        tenants=tenants,
         followed=[topic for topic in FOLLOWED if topic is not topics.PLAYBOOKS],
     )
 
@@ -138,7 +140,6 @@ def context_of(
             live.picture.deleted(name)
         else:
             live.picture.take(playbook, playbook.created_at_ms)
-            tenants.spent(playbook)
         changed.notify()
         feed.changed.notify()
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from combee.core.formats.files import Format
-from combee.core.playbook.probation import counts
 from combee.core.playbook.version_row import version_row
 from combee.gateway.problems import Problem
+from combee.reports.status import list_row
 from combee_schemas.base import LineName, Value
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.gate import Judge
@@ -169,53 +169,11 @@ class Sent(Value):
     """After a revocation: labels that still serve what is revoked, with their versions."""
 
 
-class LedgerCalls(Value):
-    """Model calls of the batches that have an update."""
-
-    planned: int
-    made: int
-    skips: int
-    splits: int
-    re_asks: int
-    hedges: int
-    left_out: int
-
-
-class LedgerHorizon(Value):
-    """How far back the ledger could look."""
-
-    first_retained: dict[str, dict[str, int]]
-    note: str
-
-
-class LedgerAccount(Value):
-    """The account of every acknowledged reflection, from the topics alone."""
-
-    good: bool
-    reflections: int
-    applied: int
-    pending: int
-    dead_lettered: int
-    lost: int
-    double: int
-    violations: tuple[str, ...]
-    model_calls: LedgerCalls
-    horizon: LedgerHorizon
-
-
 def listed(playbook: Playbook, labels: dict[str, Label]) -> Listed:
     """Return one line of the list."""
-    return Listed(
-        name=playbook.name,
-        version=playbook.version,
-        **counts(playbook),
-        batch_sequence=playbook.batch_sequence,
-        origin=playbook.origin,
-        branch=playbook.branch,
-        labels={label.label: label.version for label in labels.values()},
-        gate=labels[PRODUCTION].gate if PRODUCTION in labels else (),
-        created_at_ms=playbook.created_at_ms,
-    )
+    gate = labels[PRODUCTION].gate if PRODUCTION in labels else ()
+    row = list_row(playbook, {}, {label.label: label.version for label in labels.values()})
+    return Listed.model_validate({**row, "branch": playbook.branch, "gate": gate})
 
 
 def as_row(playbook: Playbook) -> VersionRow:

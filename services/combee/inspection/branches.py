@@ -4,9 +4,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from combee.core.playbook.side_by_side import Learned, batch_size_of, by_playbook, in_order, learned
-from combee.core.playbook.spend import OtherLine
-from combee.history import History, whole
+from combee.core.playbook.side_by_side import (
+    Learned,
+    Today,
+    batch_size_of,
+    in_order,
+    learned,
+    today_of,
+)
+from combee.core.playbook.spend import UNCAPPED, OtherLine, SpendPolicy
+from combee.core.playbook.versions import empty
+from combee.core.tenants import NO_LIMITS, Limits, Tenants
+from combee.history import History, newest_snapshots, whole
 from combee.inspection.batches import newest_batches
 from combee.ports import Log
 from combee_schemas import topics
@@ -83,36 +92,44 @@ class SideBySide:
 
 async def batch_sizes(log: Log) -> dict[str, BatchSize]:
     """Return what the controller decided last, by line."""
-    decisions: dict[str, BatchSize] = {}
-    for record in await whole(log, topics.BATCH_SIZES):
-        decided = topics.BATCH_SIZES.read_or_none(record)
-        if decided is not None:
-            decisions[decided.playbook] = decided
-    return decisions
+    read = map(topics.BATCH_SIZES.read_or_none, await whole(log, topics.BATCH_SIZES))
+    return {decided.playbook: decided for decided in read if decided is not None}
 
 
-async def spent_by_playbook(
-    log: Log, snapshots: Mapping[str, Playbook], default_size: int
-) -> dict[str, dict[str, OtherLine]]:
-    """See ``under_caps``."""
-    return under_caps(snapshots, await newest_batches(log), await batch_sizes(log), default_size)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinesToday:
+    """All playbooks and branches as they stand now."""
+
+    snapshots: Mapping[str, Playbook]
+    decided: Mapping[str, BatchSize]
+    """What the controller decided last."""
+    today: Mapping[str, Today]
+    """Of deleted lines, too, and of those that have a batch in flight and no version yet."""
 
 
-def under_caps(
-    playbooks: Mapping[str, Playbook],
-    newest_batch: Mapping[str, int],
-    decisions: Mapping[str, BatchSize],
-    default_size: int,
-) -> dict[str, dict[str, OtherLine]]:
-    """Return by playbook what each of its lines spent and has in flight, deleted ones too."""
-    lines = {
-        name: OtherLine(
+async def lines_today(
+    log: Log,
+    now_ms: int,
+    batch_size: int,
+    spending: SpendPolicy = UNCAPPED,
+    limits: Mapping[str, Limits] = NO_LIMITS,
+) -> LinesToday:
+    """Return all lines, by the settings' start value of batch sizes, caps and limits of tenants."""
+    snapshots, newest, decided = (
+        await newest_snapshots(log),
+        await newest_batches(log),
+        await batch_sizes(log),
+    )
+    tenants = Tenants.of(limits, snapshots.values())
+    sharing: dict[str, dict[str, OtherLine]] = {}
+    for name in snapshots.keys() | newest.keys():
+        playbook, size = snapshots.get(name) or empty(name), decided.get(name)
+        sharing.setdefault(playbook_of(name), {})[name] = OtherLine(
             spend=playbook.spend,
-            in_flight=max(0, newest_batch.get(name, 0) - playbook.batch_sequence),
-            batch_size=batch_size_of(
-                playbook, decisions[name].batch_size if name in decisions else None, default_size
-            ),
+            in_flight=max(0, newest.get(name, 0) - playbook.batch_sequence),
+            batch_size=batch_size_of(playbook, size.batch_size if size else None, batch_size),
         )
-        for name, playbook in playbooks.items()
+    today = {
+        name: today_of(name, lines, spending, tenants, now_ms) for lines in sharing.values() for name in lines
     }
-    return by_playbook(lines)
+    return LinesToday(snapshots=snapshots, decided=decided, today=today)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from combee.core.fates import Fate
 from combee.core.formats.intake import Item, Sample
 from combee.core.formats.items import learned_id, own_id
 from combee.core.identity import fingerprint
-from combee.core.playbook.fates import reflection_fates
+from combee.core.playbook.effects import reflection_effects
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import counts
 from combee.core.sources import Signer
@@ -113,17 +114,18 @@ async def conflicting(
 
 def all_reflected(tracker: Tracker, new: Iterable[str]) -> bool:
     """Return whether every item is a reflection by now, or a dead letter."""
-    return all(tracker.is_reflected(reflection_id) or reflection_id in tracker.dead for reflection_id in new)
+    return all(tracker.is_reflected(own_id) or tracker.fate(own_id).is_dead for own_id in new)
 
 
 def progress_of(tracker: Tracker, new: Mapping[str, Item]) -> Progress:
     """Return how far these items are."""
+    fates = [tracker.fate(reflection_id) for reflection_id in new]
     return Progress(
-        dead=sum(reflection_id in tracker.dead for reflection_id in new),
+        dead=sum(fate.is_dead for fate in fates),
         total=len(new),
         reflected=sum(tracker.is_reflected(reflection_id) for reflection_id in new),
         batched=sum(reflection_id in tracker.batch_of for reflection_id in new),
-        applied=sum(tracker.is_applied(reflection_id) for reflection_id in new),
+        applied=sum(fate == Fate.APPLIED for fate in fates),
     )
 
 
@@ -135,14 +137,14 @@ async def ends_before(log: Log) -> dict[str, Mapping[int, int]]:
     return {topic.name: dict(await log.ends(topic.name)) for topic in (topics.UPDATES, topics.HISTORY)}
 
 
-async def fates(
+async def effects(
     log: Log,
     base: Playbook,
     since: Mapping[str, Mapping[int, int]],
     new: Mapping[str, Item],
     today: Callable[[str], str],
 ) -> tuple[LevelAudit, dict[str, list[str]]]:
-    """Return what became of ``new`` in the versions made since, and which of them left nothing, by reason.
+    """Return the effects of ``new`` on the versions made since, and which of them left nothing, by reason.
 
     ``today`` returns the id that a reflection is known by in ``new``.
     """
@@ -156,12 +158,12 @@ async def fates(
     )
     for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
-        for counted_as, fate in (reflection_fates(before, made_by, after) if made_by else {}).items():
+        for counted_as, effect in (reflection_effects(before, made_by, after) if made_by else {}).items():
             reflection_id = today(counted_as)
             if reflection_id in new:
-                counts[fate.fate] += 1
-                if fate.why:
-                    ids_by_reason[fate.why].append(own_id(new[reflection_id]))
+                counts[effect.effect] += 1
+                if effect.why:
+                    ids_by_reason[effect.why].append(own_id(new[reflection_id]))
         before = after.model_copy(update={"revoked": union(before.revoked, after.revoked)})
     return LevelAudit.model_validate(counts), dict(ids_by_reason)
 

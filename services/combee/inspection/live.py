@@ -15,6 +15,8 @@ import structlog
 from combee.core.formats.files import is_name
 from combee.core.live.picture import Picture
 from combee.core.live.values import Snapshot
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.core.tenants import Tenants
 from combee.inspection.lag import INPUTS, Lag, Lags
 from combee.ports import Clock, FatalError, Log, Record, TransientError
 from combee_schemas import topics
@@ -75,9 +77,16 @@ class Live:
     """
 
     def __init__(
-        self, log: Log, clock: Clock, *, batch_size: int, followed: Sequence[AnyTopic] = FOLLOWED
+        self,
+        log: Log,
+        clock: Clock,
+        *,
+        batch_size: int,
+        spending: SpendPolicy = UNCAPPED,
+        tenants: Tenants | None = None,
+        followed: Sequence[AnyTopic] = FOLLOWED,
     ) -> None:
-        self.picture = Picture(batch_size=batch_size)
+        self.picture = Picture(batch_size=batch_size, spending=spending, tenants=tenants)
         self._log = log
         self._clock = clock
         self._lags = {group: Lags(log, group) for group in INPUTS}

@@ -10,6 +10,7 @@ from typing import TypeVar
 import structlog
 
 from combee.core.dead_letters.subject import reflection_of
+from combee.core.fates import Fate, fate_of
 from combee.core.identity import claimed_identities, fingerprint, owner_of
 from combee.core.playbook.spend import UNCAPPED, Pause, SpendPolicy, pause
 from combee.history import partition_of
@@ -71,8 +72,10 @@ class Tracker:
         self.versions: dict[int, Playbook] = {}
         """Versions made by batches, by batch sequence, without their entries."""
         self.newest: Playbook | None = None
-        self.dead: set[str] = set()
-        """Ids of reflections that are dead letters, or would have come of traces that are."""
+        self._attempts: dict[str, int] = {}
+        """Reflection id → its attempt in that batch."""
+        self._failed: dict[str, int] = {}
+        """Reflection id → the attempts that had failed by its dead letter, or 0 by that of its trace."""
         self.moved_at = clock.monotonic()
         self._fatal: FatalError | None = None
         """Why a topic is followed no longer."""
@@ -108,7 +111,7 @@ class Tracker:
             (topics.REFLECTIONS, self._reflection),
             (topics.BATCHES, self._batch),
             (topics.HISTORY, self._version),
-            (topics.DEAD_LETTERS, self._dead),
+            (topics.DEAD_LETTERS, self._letter),
         )
 
     async def _follow(
@@ -152,7 +155,9 @@ class Tracker:
             self.batches[sequence] = batch
             if self._unproven and any(owner_of(member.source) for member in batch.members):
                 self._unproven = {}
-            self.batch_of |= {self.known_as(member.reflection_id): sequence for member in batch.members}
+            for member in batch.members:
+                own_id = self.known_as(member.reflection_id)
+                self.batch_of[own_id], self._attempts[own_id] = sequence, member.attempt
 
     def known_as(self, reflection_id: str) -> str:
         """Return the id that a reflection is known by here."""
@@ -166,12 +171,13 @@ class Tracker:
         if version.origin == "batch":
             self.versions[version.batch_sequence] = version.model_copy(update={"entries": ()})
 
-    def _dead(self, record: Record) -> None:
+    def _letter(self, record: Record) -> None:
         letter = topics.DEAD_LETTERS.read_or_none(record)
         name, reflection_id = (letter and reflection_of(letter)) or ("", "")
-        if name == self.name:
+        if letter is not None and name == self.name:
             self.moved_at = self._clock.monotonic()
-            self.dead.add(self.known_as(reflection_id))
+            is_named = letter.record_id and letter.origin_topic == topics.REFLECTIONS.name
+            self._failed[self.known_as(reflection_id)] = letter.attempts if is_named else 0
 
     def _mine(self, record: Record, topic: Topic[M]) -> M | None:
         message = next(topic.under(self.name, [record]), None)
@@ -179,9 +185,18 @@ class Tracker:
             self.moved_at = self._clock.monotonic()
         return message
 
+    def fate(self, reflection_id: str) -> Fate:
+        """Return where the reflection of this id is."""
+        failed, attempt = self._failed.get(reflection_id, -1), self._attempts.get(reflection_id, -1)
+        return fate_of(
+            letter=Fate.DEAD_LETTERED if failed > attempt else None,
+            batched=reflection_id in self.batch_of,
+            applied=self.batch_of.get(reflection_id) in self.versions,
+        )
+
     def is_applied(self, reflection_id: str) -> bool:
         """Return whether a version contains the reflection of this id."""
-        return self.batch_of.get(reflection_id, -1) in self.versions
+        return self.fate(reflection_id) == Fate.APPLIED
 
     def is_reflected(self, reflection_id: str) -> bool:
         """Return whether the reflection of this id is in the log."""
@@ -212,11 +227,7 @@ class Tracker:
 
     def unsettled(self, ids: Iterable[str]) -> list[str]:
         """Return the ids that are neither applied nor dead-lettered."""
-        return [
-            reflection_id
-            for reflection_id in ids
-            if reflection_id not in self.dead and not self.is_applied(reflection_id)
-        ]
+        return [reflection_id for reflection_id in ids if self.fate(reflection_id).is_pending]
 
     def _pause(self) -> Pause | None:
         """Return why nothing is aggregated, if nothing is; the services may know a newer cap than we do."""

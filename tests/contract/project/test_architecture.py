@@ -43,6 +43,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "settings": {"core", "credentials", "ports", "schemas", "secret_files"},
     "worker": {"attempts", "core", "history", "ports", "schemas"},
     "inspection": {"core", "evidence", "history", "ports", "schemas"},
+    # What several faces render.
+    "reports": {"clock", "core", "schemas"},
     "archive": {"core", "inspection", "ports", "schemas"},
     "telemetry": {"clock", "core", "ports", "schemas", "settings", "worker"},
     # The flow.
@@ -55,9 +57,9 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # What people may ask; whoever lets them ask brings the log.
     "commands": {"core", "evidence", "history", "inspection", "ports", "schemas"},
     # What people and agents touch.
-    "gateway": {*SERVICE, "clock", "commands", "evidence", "inspection", "server", "telemetry"},
+    "gateway": {*SERVICE, "clock", "commands", "evidence", "inspection", "reports", "server", "telemetry"},
     # A part of the gateway's process: it is given what the endpoints are given.
-    "dashboard": {*SERVICE, "clock", "commands", "gateway", "inspection"},
+    "dashboard": {*SERVICE, "clock", "commands", "gateway", "inspection", "reports"},
     # Agents load it: no settings and no worker, for those would bring structlog and other libraries.
     "sdk": {
         *("clock", "core", "credentials", "history", "ports", "schemas", "secret_files"),
@@ -116,6 +118,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "integrations",
             "local",
             "ports",
+            "reports",
             "schemas",
         ),
         *("sdk", "secret_files", "settings", "sim", "telemetry", "experiments", "worker"),

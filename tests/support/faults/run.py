@@ -207,7 +207,7 @@ async def _judge(run: Run, *, name: str, seed: int, began: float) -> Outcome:
         ready_s=round(max(run.ready_s), 2) if run.ready_s else None,
         recovery_s=recovery(run),
         seconds=round(seconds, 1),
-        left_out=ledger.usage.left_out,
+        left_out=ledger.model_calls.left_out,
     )
 
 
@@ -219,8 +219,9 @@ def extra_calls(run: Run, dumped: checker.Dump, ledger: LedgerReport) -> int:
         for _, message in dumped.messages(topics.REFLECTIONS)
         if isinstance(message, Reflection)
     }
-    recorded = sum(reflections.values()) + ledger.usage.calls
-    return max(0, asked - recorded, asked - run.driver.traces - ledger.planned_calls - ledger.usage.hedges)
+    calls = ledger.model_calls
+    recorded = sum(reflections.values()) + calls.made
+    return max(0, asked - recorded, asked - run.driver.traces - calls.planned - calls.hedges)
 
 
 def recovery(run: Run) -> float | None:

@@ -1,7 +1,6 @@
 """What the dashboard's pages show, without a browser."""
 
-from combee.core import identity
-from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage, current_batch
+from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
 from combee.core.playbook.side_by_side import Learned
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts, graphs, outcomes, rows, wording
@@ -12,7 +11,7 @@ from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
 from combee_schemas.plan import Branch, BranchSettings
 from combee_schemas.playbook import Change, LevelAudit, Playbook
-from support.flat import changed, flat
+from support.flat import flat
 from support.pictures import BATCH, FAILED, MANIFEST, picture
 
 
@@ -38,7 +37,7 @@ def test_a_playbook_stands_before_its_branches_with_what_they_do_otherwise() -> 
     own = Branch(of="a", version=3, sequence=1, settings=BranchSettings(batch_size=5, carry=False))
     stored = {name: empty(name).model_copy(update={"version": 4}) for name in ("a@x", "a-b", "a")}
     stored["a@x"] = stored["a@x"].model_copy(update={"branch": own})
-    listed, _ = rows.playbook_rows((), stored, {})
+    listed, _ = rows.playbook_rows(Snapshot(revision=0, at_ms=0), stored, {})
     assert [(row["name"], row["forked"]) for row in listed] == [
         ("a", "–"),
         ("a@x", "version 3: batch_size 5, carry off"),
@@ -104,20 +103,6 @@ def test_a_batch_that_became_a_version_is_done_whatever_was_read_of_it() -> None
     assert {row["kind"] for row in rows.node_rows(batch)} == {"done"}
     assert graphs.tree(batch).words.endswith("3 → 1: 4 done")
     assert rows.headline(batch).endswith("version 1")
-
-
-def test_the_oldest_batch_in_flight_is_the_running_one() -> None:
-    later = changed(MANIFEST, batch_id=identity.batch_id("a", 2), sequence=2)
-    version = flat(
-        Playbook, name="a", version=1, origin="batch", batch_sequence=1, batch_id=BATCH, created_at_ms=5
-    )
-    in_flight = picture(MANIFEST, later).snapshot(0).batches
-    landed = picture(MANIFEST, later, version).snapshot(0).batches
-    assert [getattr(current_batch(batches), "sequence", None) for batches in (in_flight, landed, ())] == [
-        1,
-        2,
-        None,
-    ]
 
 
 def test_a_topic_says_whether_its_readers_are_behind_and_for_how_long() -> None:

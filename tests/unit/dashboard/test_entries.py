@@ -8,7 +8,8 @@ from combee.dashboard.views.entries import entry_list, search
 from combee.dashboard.views.lessons import LESSONS, newest_lessons
 from combee.dashboard.views.rows import figures, playbook_rows
 from combee.dashboard.views.wording import prompt_tokens
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.base import DAY_MS
+from combee_schemas.playbook import Entry, Playbook, Spend
 
 STRATEGIES, MISTAKES = "STRATEGIES & INSIGHTS", "COMMON MISTAKES TO AVOID"
 
@@ -94,9 +95,15 @@ def test_the_newest_lessons_stand_below_the_version_that_brought_them_new_ones_f
 
 
 def test_playbooks_are_found_by_name_those_that_changed_last_first_and_their_prompts_are_measured() -> None:
-    live = [LivePlaybook(name="b/waits", waiting=3, batch_size=40, changed_at_ms=9)]
-    stored = {"a/x": AFTER, "b/y": BEFORE}
+    waiting = LivePlaybook(name="b/waits", waiting=3, batch_size=40, changed_at_ms=9)
+    live = Snapshot(revision=0, at_ms=DAY_MS, playbooks=(waiting,))
+    yesterday = Spend(day=0, tokens=7_000, cost=1.0)
+    stored = {
+        name: made.model_copy(update={"name": name}) for name, made in (("a/x", AFTER), ("b/y", BEFORE))
+    }
+    stored["b/y"] = stored["b/y"].model_copy(update={"spend": yesterday})
     rows, total = playbook_rows(live, stored, {"a/x": "production → 1"})
+    assert (rows[2]["tokens"], rows[2]["cost"]) == ("0", "0.00"), "what was spent yesterday is not today's"
     assert ([row["name"] for row in rows], total) == (["b/waits", "a/x", "b/y"], 3)
     assert (rows[0]["version"], rows[0]["window"], rows[1]["labels"]) == (0, "3 of 40", "production → 1")
     assert rows[1]["prompt"] == prompt_tokens(AFTER.entries) > 0
@@ -107,7 +114,7 @@ def test_playbooks_are_found_by_name_those_that_changed_last_first_and_their_pro
 def test_figures_say_at_a_glance_what_there_is_and_what_somebody_should_look_at() -> None:
     pending = AFTER.entries[0].model_copy(update={"state": "proposed"})
     perhaps = AFTER.model_copy(update={"entries": (pending, *AFTER.entries[1:])})
-    (row,), _ = playbook_rows([], {"a/x": perhaps}, {})
+    (row,), _ = playbook_rows(Snapshot(revision=0, at_ms=0), {"a/x": perhaps}, {})
     assert row["entries"] == f"{len(AFTER.entries) - 1} (+1 proposed)"
     assert figures(Snapshot(revision=0, at_ms=0), [perhaps])[1].number == str(len(AFTER.entries) - 1)
     calm = {one.what: (one.number, one.state) for one in figures(Picture(batch_size=4).snapshot(0), [AFTER])}

@@ -9,6 +9,7 @@ from combee.core.outcomes.report import outcomes_report
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import gates
+from combee.reports.gate import verdict_text
 from combee_schemas.gate import Decision, Judge, Verdict
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
 from combee_schemas.playbook import Label
@@ -87,6 +88,7 @@ def test_of_a_canary_its_callers_and_runs_are_told_and_what_is_missing() -> None
     late = MEASURED.model_copy(update={"judge": "canary", "accepts": False, "undecided": True})
     (row,) = gates.verdict_rows(candidate("canary", verdicts=(late,)), canary)
     assert row["said"] == "is undecided"
+    assert verdict_text(late).startswith("canary is undecided about version 3: not worse")
 
 
 def test_outcomes_of_the_candidate_stand_beside_those_of_production() -> None:

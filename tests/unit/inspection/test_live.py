@@ -16,12 +16,14 @@ from combee.core.live.picture import BATCHES_KEPT, Picture
 from combee.core.live.playbooks import MOST_WITHOUT_VERSION
 from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
 from combee.core.live.windows import Rate, Windows
+from combee.core.playbook.spend import SpendPolicy
+from combee.core.tenants import Limits, Tenants
 from combee.inspection import live
 from combee.inspection.lag import INPUTS
 from combee.inspection.live import FOLLOWED, STAGES, Live
 from combee.ports import Outgoing, Record
 from combee_schemas import topics
-from combee_schemas.base import Message, Usage
+from combee_schemas.base import DAY_MS, Message, Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter
@@ -49,7 +51,7 @@ MANIFEST = flat(
 PLAN = MANIFEST.plan
 VERSION = flat(
     Playbook, name="a", version=1, origin="batch", batch_id=BATCH, batch_sequence=1, reflections=4, through_offset=3,
-    retention=(1.0, 0.75), closed_at_ms=1_000, created_at_ms=3_000,
+    retention=(1.0, 0.75), retention_recent=(0.75,), closed_at_ms=1_000, created_at_ms=3_000,
 )  # fmt: skip
 
 
@@ -244,14 +246,28 @@ def test_branches_follow_their_playbook_and_keep_their_own_size() -> None:
     assert [(book.batch_size, book.branch) for book in books[:2]] == [(40, None), (5, FORKED)]
 
 
-def test_a_line_that_the_common_cap_pauses_says_why() -> None:
+def test_a_line_that_the_common_cap_pauses_says_why_and_what_was_spent_yesterday_is_not_todays() -> None:
     spent = Spend(day=0, tokens=600, cap_tokens=1000)
     seen = picture(
         VERSION.model_copy(update={"spend": spent}),
         LINE.model_copy(update={"spend": Spend(day=0, tokens=400)}),
     )
     assert ["1,000 of 1,000 tokens" in book.paused for book in seen.snapshot(0).playbooks] == [True, True]
-    assert [book.paused for book in seen.snapshot(86_400_000).playbooks] == ["", ""]
+    told = [
+        (book.paused, book.spend_tokens) for now_ms in (0, DAY_MS) for book in seen.snapshot(now_ms).playbooks
+    ]
+    assert [spent for _, spent in told] == [600, 400, 0, 0]
+    assert [bool(why) for why, _ in told] == [True, True, False, False]
+
+
+def test_a_tenants_limit_and_the_cap_of_the_settings_pause_a_line_as_in_the_status() -> None:
+    spent = VERSION.model_copy(update={"spend": Spend(day=0, tokens=600)})
+    limited = Picture(batch_size=40, tenants=Tenants({"a": Limits(daily_tokens=500)}))
+    capped = Picture(batch_size=40, spending=SpendPolicy(daily_tokens=500))
+    for seen in (limited, capped):
+        seen.take(spent, 2_000)
+    assert only(limited).paused == "tenant a: 600 of 500 tokens spent today by all its playbooks"
+    assert only(capped).paused.startswith("600 of 500 tokens spent today")
 
 
 async def test_whoever_looks_late_knows_what_waits_for_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,8 +321,9 @@ def test_a_version_shows_what_became_of_its_reflections() -> None:
 def test_a_rollback_is_a_version_without_reflections_or_retention() -> None:
     back = VERSION.model_copy(update={"version": 2, "origin": "rollback", "batch": None})
     found = only(picture(VERSION, back))
-    assert found.retention is None
-    assert [(one.reflections, one.batch_id) for one in found.versions] == [(4, BATCH), (0, "")]
+    told = [(one.reflections, one.batch_id, one.retention) for one in found.versions]
+    assert told == [(4, BATCH, 0.75), (0, "", None)]
+    assert found.retention == 0.75, "as the status has it: that of the last batch"
 
 
 def test_a_deleted_playbook_is_not_shown_whatever_order_its_remains_are_read_in() -> None:

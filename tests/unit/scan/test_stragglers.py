@@ -58,10 +58,8 @@ async def check(deployment: Deployment) -> None:
     assert dead_letters(deployment.log) == []
     report = await audit(deployment.log)
     assert report.good, report.violations
-    calls = report.as_json()["model_calls"]
-    assert isinstance(calls, dict)
-    made = calls["planned"] - calls["skips"] + calls["splits"] + calls["re_asks"] + calls["hedges"]
-    assert calls["made"] == made
+    calls = report.model_calls
+    assert calls.made == calls.planned - calls.skips + calls.splits + calls.re_asks + calls.hedges
 
 
 async def test_a_late_group_is_left_out_named_cancelled_and_paid() -> None:

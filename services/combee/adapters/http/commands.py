@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from combee.adapters.http.errors import check, translated
 from combee.adapters.http.gateway import LOOPBACK
+from combee.adapters.http.queries import ReflectionStatus
 from combee.ports import ConfigurationError, PoisonError, TransientError
 from combee_schemas.base import Value
 
@@ -27,15 +28,6 @@ class CommandEffect(Value):
 
     done: bool = False
     version: int | None = None
-
-
-class ReflectionFate(Value):
-    """What became of a reflection."""
-
-    state: str
-    detail: str = ""
-    version: int | None = None
-    held: str = ""
 
 
 class GatewayCommands:
@@ -72,7 +64,7 @@ class GatewayCommands:
             raise TransientError(f"POST {path}: nothing has come of it within {wait_s} s")
         return effect
 
-    async def fate(self, playbook: str, reflection_id: str) -> ReflectionFate:
+    async def fate(self, playbook: str, reflection_id: str) -> ReflectionStatus:
         """Return what became of a reflection, once it is settled.
 
         Raises
@@ -86,7 +78,7 @@ class GatewayCommands:
             with translated(f"GET {path}"):
                 response = await self._client.get(path, params={"playbook": playbook})
             check(response, f"GET {path}")
-            fate: ReflectionFate = _read(ReflectionFate, response.content)
+            fate: ReflectionStatus = _read(ReflectionStatus, response.content)
             if fate.state in FATES:
                 return fate
             if fate.held and time.monotonic() - began >= HELD_S:

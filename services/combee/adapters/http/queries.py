@@ -32,9 +32,11 @@ class Page(Value):
 class ReflectionStatus(Value):
     """What became of a reflection."""
 
-    reflection_id: str
-    detail: str
+    state: str
+    detail: str = ""
     batch_sequence: int | None = None
+    version: int | None = None
+    held: str = ""
 
 
 class GatewayQueries:

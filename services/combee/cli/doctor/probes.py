@@ -14,23 +14,23 @@ from combee.adapters.kafka.probe import (
     skew,
 )
 from combee.adapters.openai.probe import Form, try_forms
+from combee.cli.shared.log import lines_now
 from combee.clock import SystemClock
 from combee.core.batching.limits import SHUFFLE_LIMITS
 from combee.core.diagnosis import Check, cluster, flow, unanswered
 from combee.core.diagnosis import surroundings as around
 from combee.core.methods import ace
-from combee.core.playbook.side_by_side import in_order, pause_of
+from combee.core.playbook.side_by_side import in_order
 from combee.core.redact import redacted
 from combee.history import newest_playbooks, newest_snapshots
 from combee.inspection.batches import unpublished
-from combee.inspection.branches import spent_by_playbook
 from combee.inspection.dead_letters import recent_letters
 from combee.inspection.lag import INPUTS, Lags
 from combee.ports import CombeeError, Log
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
 from combee_schemas import topics
-from combee_schemas.base import DAY_MS, playbook_of
+from combee_schemas.base import DAY_MS
 from combee_schemas.trace import Trace
 
 GRACE_S = 1.0
@@ -168,11 +168,9 @@ async def retention(log: Log) -> list[Check]:
 
 async def branches(log: Log, settings: Settings) -> list[Check]:
     """Look for open branches that are paused."""
-    snapshots = await newest_snapshots(log)
-    spent = await spent_by_playbook(log, snapshots, settings.batch.batch_size)
-    policy, now_ms = settings.spend.caps(), SystemClock().now_ms()
-    lines = in_order(name for name, snapshot in snapshots.items() if snapshot.branch is not None)
-    paused = {line: pause_of(line, spent[playbook_of(line)], policy, now_ms) for line in lines}
+    known = await lines_now(log, settings)
+    lines = in_order(name for name, snapshot in known.snapshots.items() if snapshot.branch is not None)
+    paused = {line: known.today[line].paused for line in lines}
     return [flow.judge_branches({line: why.reason if why else "" for line, why in paused.items()})]
 
 

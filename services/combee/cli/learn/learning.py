@@ -18,8 +18,8 @@ from combee.inspection.learned import (
     Report,
     all_reflected,
     conflicting,
+    effects,
     ends_before,
-    fates,
     new_items,
     progress_of,
 )
@@ -85,7 +85,7 @@ class Learning:
             )
             await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
             report = self.report(tracker, new)
-            report.audit, report.left_nothing = await fates(self._log, base, since, new, tracker.known_as)
+            report.audit, report.left_nothing = await effects(self._log, base, since, new, tracker.known_as)
             conflicts = await conflicting(items, tracker, self._signer)
         report.conflicts = tuple(own_id(conflict) for conflict in conflicts)
         report.applied -= sum(
@@ -182,7 +182,7 @@ class Learning:
 
     def report(self, tracker: Tracker, new: Mapping[str, Item]) -> Report:
         """Return what became of ``new``, once it is settled."""
-        dead = [reflection_id for reflection_id in new if reflection_id in tracker.dead]
+        dead = [reflection_id for reflection_id in new if tracker.fate(reflection_id).is_dead]
         derived = [reflection_id for reflection_id in new if not isinstance(new[reflection_id], Reflection)]
         sequences = {
             tracker.batch_of[reflection_id] for reflection_id in new if reflection_id in tracker.batch_of

@@ -189,7 +189,7 @@ def _print(
     console.print(_summary(report, playbook), soft_wrap=True)
     audit = LevelAudit.model_validate(report["audit"])
     if audit != LevelAudit():
-        console.print(f"what they said is {retention.fates_text(audit)}", soft_wrap=True)
+        console.print(f"what they said is {retention.effects_text(audit)}", soft_wrap=True)
     for line in _left_nothing(report["left_nothing"]):
         console.print(line, markup=False, soft_wrap=True)
     if warning := retention.warning(playbook):

@@ -12,7 +12,6 @@ from combee.cli.playbook.lookup import check_one_version, chosen_version, find_v
 from combee.cli.playbook.view import (
     full_view,
     history_table,
-    list_row,
     list_table,
     outcome_lines,
     version_json,
@@ -27,8 +26,8 @@ from combee.core.playbook.retention import is_losing
 from combee.core.playbook.side_by_side import in_order
 from combee.history import History, newest_playbooks
 from combee.inspection.outcomes import canaries, outcomes_of
+from combee.reports.status import list_row
 from combee.settings.loading import Settings, load_settings
-from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Playbook
 
 playbook = typer.Typer(
@@ -60,10 +59,7 @@ async def _list(settings: Settings) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
         pointing = await labels(log)
         newest = await newest_playbooks(log)
-    return [
-        list_row(newest[name], newest.get(playbook_of(name)), pointing.get(name, {}))
-        for name in in_order(newest)
-    ]
+    return [list_row(newest[name], newest, pointing.get(name, {})) for name in in_order(newest)]
 
 
 @playbook.command(epilog="Example: combee playbook show support/refunds --version 3 --format ace")

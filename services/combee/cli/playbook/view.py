@@ -1,6 +1,5 @@
 """Playbooks for people and for programs: rows, changes, one version in full."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,13 +17,13 @@ from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text, is_active, shown
 from combee.core.playbook.retention import percent
-from combee.core.playbook.side_by_side import branch_row, branch_text
+from combee.core.playbook.side_by_side import branch_text
 from combee.core.playbook.version_row import version_row
 from combee.core.playbook.versions import made_by
 from combee.core.sources import sources_text
-from combee_schemas.base import Usage
+from combee.reports.audit import audit_texts, changes_text, version_text
 from combee_schemas.plan import Outcomes
-from combee_schemas.playbook import AppliedBatch, Change, Entry, Playbook
+from combee_schemas.playbook import Change, Entry, Playbook
 
 SIGNS = {
     "add": "+",
@@ -43,43 +42,20 @@ LONG = 100
 VERSIONS_TOLD, ENTRIES_TOLD = 5, 10
 
 
-def list_row(playbook: Playbook, of: Playbook | None, labels: dict[str, int]) -> dict[str, Any]:
-    """Return one line of ``playbook list --json``; of a branch ``of`` is its playbook."""
-    return {
-        "name": playbook.name,
-        "version": playbook.version,
-        **counts(playbook),
-        "batch_sequence": playbook.batch_sequence,
-        "origin": playbook.origin,
-        "branch": branch_row(playbook.branch, of),
-        "labels": labels,
-        "created_at_ms": playbook.created_at_ms,
-    }
-
-
 def version_json(playbook: Playbook) -> dict[str, Any]:
     """Return one version without its entries: where it came from, what it changed, what it cost."""
     row, usage = version_row(playbook), playbook.usage
     plan = playbook.batch.plan if playbook.batch else None
     outcomes = plan.outcomes if plan else Outcomes()
-    closed = row["closed_at_ms"]
     return row | {
         "batch_id": row["batch_id"] or None,
         "made_by": made_by(playbook),
-        "scores": outcomes.scores,
-        "successes": outcomes.successes,
-        "failures": outcomes.failures,
+        **outcomes.model_dump(),
         "planned_calls": sum(plan.widths) if plan else 0,
-        "skips": usage.skips,
-        "splits": usage.splits,
-        "re_asks": usage.re_asks,
-        "hedges": usage.hedges,
-        "left_out": usage.left_out,
-        "retention": list(row["retention"]),
+        **usage.model_dump(include={"skips", "splits", "re_asks", "hedges", "left_out"}),
         "audit": [level.model_dump() for level in row["audit"]],
         "carried": playbook.batch.carried if playbook.batch else 0,
         "tokens": usage.tokens(),
-        "seconds": round((playbook.created_at_ms - closed) / 1000, 3) if closed else None,
     }
 
 
@@ -125,23 +101,9 @@ def history_table(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def changes_text(counts: Mapping[str, int]) -> str:
-    """Return how many changes of each kind a version made."""
-    return (
-        ", ".join(f"{count} {CHANGE_WORDS.get(kind, kind)}" for kind, count in counts.items()) or "no change"
-    )
-
-
 def version_title(playbook: Playbook) -> str:
     """Return one version in one line."""
-    by = f" by {clean(playbook.issued_by)}" if playbook.issued_by else ""
-    origin = _batch_title(playbook, playbook.batch) if playbook.batch else playbook.origin + by
-    made = moment(playbook.created_at_ms)
-    when = f", {made} UTC" if made else ""
-    return (
-        f"{playbook.name} version {playbook.version}: {counts_text(**counts(playbook))} entries;"
-        f" from {origin}{when}; {changes_text(Counter(change.kind for change in playbook.changes))}"
-    )
+    return clean(f"{playbook.name} version {playbook.version}: {version_text(playbook)}")
 
 
 def print_version(playbook: Playbook, *, changed: bool) -> None:
@@ -167,59 +129,12 @@ def print_change(
         output().print(line, markup=False, soft_wrap=True)
 
 
-def _batch_title(playbook: Playbook, batch: AppliedBatch) -> str:
-    plan = batch.plan
-    if plan.branch is not None:
-        return f"a fork of version {plan.branch.version} of {plan.branch.of}"
-    if plan.reason == "consolidate":
-        article = "an" if plan.automatic else "a"
-        return f"{article} {made_by(playbook)}, batch {plan.sequence}{', degraded' if batch.degraded else ''}"
-    stale = (
-        f", made on version {plan.base_version}, {plan.staleness} batches earlier" if plan.staleness else ""
-    )
-    again = ", asked about again" if plan.reason == "revoke" else ""
-    degraded = ", degraded" if batch.degraded else ""
-    return f"batch {plan.sequence} of {plan.reflections} reflections{again}{stale}{degraded}"
-
-
-def outcomes_text(outcomes: Outcomes) -> str:
-    """Return what the runs behind a batch came to; empty where nobody said."""
-    scores = [f"{clean(name)} {mean:.3g}" for name, mean in outcomes.scores.items()]
-    judged = outcomes.successes + outcomes.failures
-    return ", ".join([*([f"{outcomes.successes} of {judged} succeeded"] if judged else []), *scores])
-
-
-def calls_text(used: Usage, planned: int) -> str:
-    """Return planned model calls beside those made, and what makes the difference."""
-    why = {
-        "skipped": used.skips,
-        "split": used.splits,
-        "asked again": used.re_asks,
-        "beside slow ones": used.hedges,
-        "left out, estimated": used.left_out,
-    }
-    reasons = ", ".join(f"{count} {name}" for name, count in why.items() if count)
-    return f"model calls: {used.calls} made, {planned} planned{f' ({reasons})' if reasons else ''}"
-
-
 def _audit(playbook: Playbook) -> Iterator[Text]:
-    """Yield what became of the batch behind a version: what was retained, and at how many calls."""
-    batch = playbook.batch
-    if batch and (outcomes := outcomes_text(batch.plan.outcomes)):
-        yield Text(f"runs: {outcomes}")
-    if batch and batch.retention:
-        *levels, last = map(percent, batch.retention)
-        path = " → ".join(f"{share} after level {level}" for level, share in enumerate(levels))
-        carried = f"; {batch.carried} proposals carried" if batch.carried else ""
-        yield Text(f"retention: {path} → {last} in the playbook{carried}")
-    for level, audit in enumerate(batch.audit if batch else (), 1):
-        is_last = batch is not None and level == len(batch.audit)
-        where = "in the playbook" if is_last else f"after level {level - 1}"
-        yield Text(f"  {where}: {retention.fates_text(audit)}")
+    """Yield what became of the batch behind a version."""
     if warning := retention.warning(playbook):
         yield Text(f"warning: {warning}", style="yellow")
-    if batch and batch.plan.widths:
-        yield Text(calls_text(batch.usage, sum(batch.plan.widths)))
+    for text in audit_texts(playbook.batch) if playbook.batch else ():
+        yield Text(clean(text))
 
 
 def diff_lines(playbook: Playbook) -> Iterator[str]:

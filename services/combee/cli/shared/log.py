@@ -5,8 +5,11 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 
 from combee.adapters.kafka import KafkaLog
 from combee.cli.shared.console import diagnostics, remark
+from combee.clock import SystemClock
+from combee.inspection.branches import LinesToday, lines_today
 from combee.local import log
 from combee.local.log import Notices, OnFetched
+from combee.ports import Log
 from combee.settings.loading import Settings
 
 
@@ -30,6 +33,12 @@ def open_broker(settings: Settings) -> AbstractAsyncContextManager[str]:
 async def brokers(settings: Settings, servers: str) -> str:
     """Return the addresses of the brokers that answer."""
     return await log.brokers(settings, servers)
+
+
+async def lines_now(known: Log, settings: Settings) -> LinesToday:
+    """Return all playbooks and branches as they stand now, by the settings' caps and limits."""
+    now_ms, start = SystemClock().now_ms(), settings.batch.batch_size
+    return await lines_today(known, now_ms, start, settings.spend.caps(), settings.tenants.limits())
 
 
 def _notices(restarted: Callable[[str], None]) -> Notices:

@@ -16,6 +16,7 @@ from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.cli.top.view import fitted, frame
 from combee.clock import SystemClock
+from combee.core.tenants import Tenants
 from combee.inspection.live import Live
 from combee.settings.loading import Settings, load_settings
 from combee.worker.session import together
@@ -52,7 +53,13 @@ def top(
 async def _top(settings: Settings, interval: float, *, once: bool, as_json: bool) -> None:
     clock = SystemClock()
     async with open_log(settings) as (log, servers):
-        live = Live(log, clock, batch_size=settings.batch.batch_size)
+        live = Live(
+            log,
+            clock,
+            batch_size=settings.batch.batch_size,
+            spending=settings.spend.caps(),
+            tenants=Tenants(settings.tenants.limits()),
+        )
 
         def seen() -> RenderableType:
             shown, screen = live.picture.snapshot(clock.now_ms()), output()

@@ -14,6 +14,8 @@ from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot,
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
+from combee.reports.controller import why_text
+from combee.reports.status import newest_versions, progress_text
 from combee_schemas.base import branch_in, is_branch_of
 
 BAR, SHORT_BAR = 12, 6
@@ -73,8 +75,9 @@ def frame(
     if snapshot.playbooks:
         parts.append([playbooks(snapshot, room, narrow=narrow)])
         newest = snapshot.playbooks[0]
-        if narrow and newest.batch_size_reason:
-            parts[-1].append(line(f"batch size {newest.batch_size}: {newest.batch_size_reason}", "dim"))
+        if narrow:
+            why = why_text(newest.branch, newest.batch_size_reason)
+            parts[-1].append(line(f"batch size {newest.batch_size}: {why}", "dim"))
         parts[-1] += [
             line(f"paused: {book.name}: {book.paused}", "yellow")
             for book in snapshot.playbooks[: room.playbooks]
@@ -153,7 +156,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
 def _why(playbook: LivePlaybook) -> str:
     """Return why batches have their size; of a branch, all that it does in its own way."""
     if playbook.branch is None:
-        return playbook.batch_size_reason
+        return why_text(None, playbook.batch_size_reason)
     return f"forked from {branch_text(branch_row(playbook.branch))}"
 
 
@@ -177,17 +180,13 @@ def window(playbook: LivePlaybook, bar: int = BAR) -> Text:
 
 def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]:
     """Yield a batch and its tree, node by node."""
-    done = sum(node.is_settled for node in running.nodes)
-    state = (
-        f"became version {running.version}"
-        if running.version
-        else f"{done} of {len(running.nodes)} nodes done"
+    yield line(
+        f"batch {running.sequence} of {running.playbook}: {running.about}; {progress_text(running)}",
+        "bold cyan",
     )
-    title = f"batch {running.sequence} of {running.playbook}: {running.about}; {state}"
-    yield line(title, "bold cyan")
     if running.shape_reason:
         yield line(running.shape_reason, "dim")
-    if running.version is not None and done < len(running.nodes):
+    if running.version is not None and not all(node.is_settled for node in running.nodes):
         return  # it was over before anybody looked: what its nodes did has not been read
     if len(running.nodes) <= room.nodes:
         yield from tree(running.nodes)
@@ -247,15 +246,14 @@ def versions(
     books: Iterable[LivePlaybook], room: Room = ROOMS[0], *, narrow: bool = False
 ) -> Iterator[RenderableType]:
     """Yield the newest versions of all playbooks."""
-    made = [(version.at_ms, book.name, version) for book in books for version in book.versions]
-    newest = sorted(made, key=lambda made_version: made_version[0], reverse=True)[: room.versions]
+    newest = newest_versions(books, room.versions)[: room.versions]
     if not newest:
         return
     table = _named("newest versions", narrow=narrow, before=len("00:00:00  "))
     for title in ("version", "from", "entries", *(() if narrow else ("reflections",)), "retention", "s"):
         table.add_column(title)
-    for at_ms, name, version in newest:
-        when = moment(at_ms)[-len("00:00:00") :] if narrow else moment(at_ms)
+    for name, version in newest:
+        when = moment(version.at_ms)[-len("00:00:00") :] if narrow else moment(version.at_ms)
         table.add_row(
             Text(clean(f"{when}  {name}")),
             str(version.version),

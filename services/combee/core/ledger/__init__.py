@@ -11,10 +11,11 @@ from combee.core.ledger.checkpoint import (
     unsealed,
 )
 from combee.core.ledger.next_checkpoint import checkpoint
-from combee.core.ledger.report import Horizon, LedgerReport
+from combee.core.ledger.report import Calls, Horizon, LedgerReport
 
 __all__ = [
     "NOTHING",
+    "Calls",
     "Checkpoint",
     "CheckpointError",
     "Evidence",

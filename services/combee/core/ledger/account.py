@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from combee.core.dead_letters.subject import owner_in
+from combee.core.fates import Fate, fate_of
 from combee.core.identity import derived_ids, fingerprint, identity_of, is_sent_as
 from combee.core.ledger.batches import NOWHERE, Batches
 from combee.core.ledger.carried import COMMAND, REFLECTION, TRACE, Carried, Read
 from combee.core.ledger.checkpoint import NOTHING, Checkpoint
-from combee.core.ledger.dead_letters import DeadLetters, Fate, Key, Place
+from combee.core.ledger.dead_letters import DeadLetters, Key, Place
 from combee.core.ledger.decisions import Decisions
-from combee.core.ledger.report import Findings, Horizon, LedgerReport, TraceCounts
+from combee.core.ledger.report import Calls, Findings, Horizon, LedgerReport, TraceCounts
 from combee.core.ledger.traces import Contents, Traces
 from combee.core.ledger.updates import Updates
 from combee.core.ledger.versions import Versions
@@ -59,7 +60,7 @@ class Ledger:
         checkpoint: Checkpoint = NOTHING,
     ) -> None:
         self.carried = Carried(checkpoint)
-        self.horizon = Horizon(first_retained=checkpoint.first_retained or beginnings)
+        self.horizon = Horizon.model_validate({"first_retained": checkpoint.first_retained or beginnings})
         self._settled = settled
         self._findings = Findings()
         self.dead_letters = DeadLetters(committed=committed)
@@ -205,17 +206,18 @@ class Ledger:
     def _fate(self, place: Place, key: Key) -> Fate:
         name, reflection_id = key
         attempt, sequence = self.batches.last_batch(name, reflection_id)
+        batched = (attempt, sequence) != NOWHERE
         # A retry raises the attempt: the first dead letter is undone by attempt 1, the second by attempt 2.
-        letter_at = self.dead_letters.after(key, attempt)
-        if (attempt, sequence) == NOWHERE:
-            letter_at = letter_at or self.dead_letters.unread(key)
-            waits = not self.dead_letters.is_passed(place)
-            return self.dead_letters.fate(letter_at) if letter_at else Fate.PENDING if waits else Fate.LOST
-        if letter_at is not None:
-            return self.dead_letters.fate(letter_at)
-        if sequence > self.versions.published.get(name, 0):
-            return Fate.PENDING
-        return Fate.LOST if (name, sequence, reflection_id) in self.updates.failed else Fate.APPLIED
+        letter_at = self.dead_letters.after(key, attempt) or (
+            None if batched else self.dead_letters.unread(key)
+        )
+        return fate_of(
+            letter=self.dead_letters.fate(letter_at) if letter_at else None,
+            batched=batched,
+            applied=sequence <= self.versions.published.get(name, 0),
+            answered=(name, sequence, reflection_id) not in self.updates.failed,
+            passed=self.dead_letters.is_passed(place),
+        )
 
     def trace(self, partition: int, offset: int, trace: Trace, *, signed: bool = False) -> None:
         """Take an acknowledged trace; ``signed``: with what may prove its source, who is then its id's owner."""
@@ -280,7 +282,7 @@ class Ledger:
         return LedgerReport(
             reflections=counts.total(),
             applied=counts[Fate.APPLIED],
-            pending=counts[Fate.PENDING],
+            pending=counts[Fate.WAITING] + counts[Fate.IN_BATCH],
             dead_lettered=counts[Fate.DEAD_LETTERED] + counts[Fate.DROPPED],
             dropped=counts[Fate.DROPPED],
             lost=counts[Fate.LOST],
@@ -290,8 +292,10 @@ class Ledger:
             conflicts=self._conflicts.texts(),
             violations=self._findings.texts(),
             horizon=self.horizon,
-            planned_calls=before.planned_calls + sum(planned for planned, _ in spent),
-            usage=sum((usage for _, usage in spent), start=before.usage),
+            model_calls=Calls.of(
+                sum((usage for _, usage in spent), start=before.usage),
+                before.planned_calls + sum(planned for planned, _ in spent),
+            ),
             erasures=tuple(self.erasures),
             continued_from_ms=self.carried.checkpoint.taken_at_ms or None,
         )

@@ -2,24 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 
+from combee.core.fates import Fate, fate_of_letter
 from combee_schemas.dead_letter import DeadLetter, Resolution
 
 Place = tuple[int, int]
 """Partition and offset in the topic."""
 Key = tuple[str, str]
 """Playbook and the record's id."""
-
-
-class Fate(IntEnum):
-    """Where a reflection is; of an id that was published several times, the highest counts."""
-
-    LOST = 0
-    PENDING = 1
-    APPLIED = 2
-    DEAD_LETTERED = 3
-    DROPPED = 4
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,26 +74,12 @@ class DeadLetters:
         return self._places.get(key)
 
     def fate(self, place: Place) -> Fate:
-        """Return what became of a record that was dead-lettered and is in no batch since."""
-        if self.dropped(place):
-            return Fate.DROPPED
-        again = self.retried(place)
-        if again is None:
-            return Fate.DEAD_LETTERED
-        # Its reader took it for a repeat, or for nothing at all: the retry had no effect.
-        return Fate.LOST if self.is_passed(again) else Fate.PENDING
-
-    def dropped(self, place: Place) -> bool:
-        """Return whether an operator let it go."""
+        """Return the fate of a record that was dead-lettered and is in no batch since."""
         resolution = self._resolved.get(place)
-        return resolution is not None and resolution.decision == "dropped"
-
-    def retried(self, place: Place) -> Place | None:
-        """Return where the record stands again, if it was sent again."""
-        resolution = self._resolved.get(place)
-        if resolution is None or resolution.decision != "retried":
-            return None
-        return resolution.retry_partition, resolution.retry_offset
+        if resolution is None:
+            return fate_of_letter(None)
+        again = resolution.retry_partition, resolution.retry_offset
+        return fate_of_letter(resolution.decision, passed=self.is_passed(again))
 
     def is_passed(self, place: Place) -> bool:
         """Return whether the topic's reader has read this far."""

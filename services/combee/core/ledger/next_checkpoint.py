@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from combee.core.fates import Fate
 from combee.core.ledger.account import Ledger
 from combee.core.ledger.carried import COMMAND, REFLECTION, TRACE
 from combee.core.ledger.checkpoint import MET_KEPT, Checkpoint, Evidence, Line, Offsets, Totals, mark, packed
-from combee.core.ledger.dead_letters import Fate, Key, Place
+from combee.core.ledger.dead_letters import Key, Place
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.records import Record

@@ -1,20 +1,21 @@
 """What the ledger says: the counts, what is wrong and where, and how far back it could look."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
-from combee_schemas.base import Usage
+from pydantic import computed_field
+
+from combee_schemas.base import Usage, Value
 from combee_schemas.erasure import Erasure
 
 SHOWN_PER_KIND = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Horizon:
+class Horizon(Value):
     """The first retained offset of each topic's partitions; what stood before is gone and was not judged."""
 
-    first_retained: Mapping[str, Mapping[int, int]]
+    first_retained: dict[str, dict[int, int]]
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def note(self) -> str:
         """The same in words."""
@@ -26,17 +27,8 @@ class Horizon:
             return "nothing has expired: every record ever written was judged"
         return f"records before the first retained offsets were not judged: {', '.join(cut)}"
 
-    def as_json(self) -> dict[str, object]:
-        """Return the documented shape."""
-        firsts = {
-            topic: {str(partition): at for partition, at in sorted(offsets.items())}
-            for topic, offsets in self.first_retained.items()
-        }
-        return {"first_retained": firsts, "note": self.note}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceCounts:
+class TraceCounts(Value):
     """``acknowledged`` = ``reflected`` + ``pending`` + ``dead_lettered`` + ``duplicates`` + ``lost``.
 
     Of what is retained. ``duplicates`` are records under an id that their playbook had before.
@@ -50,12 +42,40 @@ class TraceCounts:
     lost: int = 0
 
     def __add__(self, other: "TraceCounts") -> "TraceCounts":
-        mine, theirs = asdict(self), asdict(other)
-        return TraceCounts(**{name: count + theirs[name] for name, count in mine.items()})
+        return TraceCounts(**{name: count + getattr(other, name) for name, count in self})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerReport:
+class Calls(Value):
+    """Model calls of batches: ``planned`` nodes, calls that were made, and what makes the difference."""
+
+    planned: int
+    made: int
+    skips: int
+    splits: int
+    re_asks: int
+    hedges: int
+    left_out: int
+
+    @classmethod
+    def of(cls, used: Usage, planned: int) -> "Calls":
+        """Return what batches used beside what was planned."""
+        return cls.model_validate({**dict(used), "planned": planned, "made": used.calls})
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        why = {
+            "skipped": self.skips,
+            "split": self.splits,
+            "asked again": self.re_asks,
+            "beside slow ones": self.hedges,
+            "left out, estimated": self.left_out,
+        }
+        reasons = ", ".join(f"{count} {name}" for name, count in why.items() if count)
+        return f"model calls: {self.made} made, {self.planned} planned{f' ({reasons})' if reasons else ''}"
+
+
+class LedgerReport(Value):
     """``reflections`` = ``applied`` + ``pending`` + ``dead_lettered`` + ``lost``; ``double`` is among applied.
 
     ``dropped`` is among dead-lettered: an operator let these go. ``duplicates`` are further records under those ids.
@@ -65,56 +85,27 @@ class LedgerReport:
     applied: int
     pending: int
     dead_lettered: int
+    dropped: int = 0
     lost: int
     double: int
-    violations: tuple[str, ...]
-    horizon: Horizon
-    dropped: int = 0
     duplicates: int = 0
     traces: TraceCounts = TraceCounts()
     conflicts: tuple[str, ...] = ()
     """Duplicates with other content than what came first under their id."""
-    planned_calls: int = 0
-    """Nodes of the batches that have an update."""
-    usage: Usage = field(default_factory=Usage)
-    """What these batches cost."""
+    violations: tuple[str, ...]
+    model_calls: Calls
+    """Of the batches that have an update."""
     erasures: tuple[Erasure, ...] = ()
     """That something was forgotten, when and by whom; what was forgotten is counted nowhere else."""
     continued_from_ms: int | None = None
     """When the checkpoint was taken that this reading began with; None: everything was read."""
+    horizon: Horizon
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def good(self) -> bool:
         """Whether every promise was kept."""
         return not (self.violations or self.lost or self.double)
-
-    def as_json(self) -> dict[str, object]:
-        """Return the stable shape of ``ledger --json``."""
-        return {
-            "reflections": self.reflections,
-            "applied": self.applied,
-            "pending": self.pending,
-            "dead_lettered": self.dead_lettered,
-            "dropped": self.dropped,
-            "lost": self.lost,
-            "double": self.double,
-            "duplicates": self.duplicates,
-            "traces": asdict(self.traces),
-            "conflicts": list(self.conflicts),
-            "violations": list(self.violations),
-            "model_calls": {
-                "planned": self.planned_calls,
-                "made": self.usage.calls,
-                "skips": self.usage.skips,
-                "splits": self.usage.splits,
-                "re_asks": self.usage.re_asks,
-                "hedges": self.usage.hedges,
-                "left_out": self.usage.left_out,
-            },
-            "erasures": [erasure.model_dump() for erasure in self.erasures],
-            "continued_from_ms": self.continued_from_ms,
-            "horizon": self.horizon.as_json(),
-        }
 
 
 @dataclass(slots=True)

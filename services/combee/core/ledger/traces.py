@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from combee.core.ledger.dead_letters import DeadLetters, Fate, Key, Place
+from combee.core.fates import Fate, fate_of
+from combee.core.ledger.dead_letters import DeadLetters, Key, Place
 from combee.core.ledger.report import Findings, TraceCounts
 from combee_schemas import topics
 
@@ -78,7 +79,7 @@ class Traces:
         return TraceCounts(
             acknowledged=fates.total() + self.contents.duplicates,
             reflected=fates[Fate.APPLIED],
-            pending=fates[Fate.PENDING],
+            pending=fates[Fate.WAITING],
             dead_lettered=fates[Fate.DEAD_LETTERED] + fates[Fate.DROPPED],
             duplicates=self.contents.duplicates,
             lost=fates[Fate.LOST],
@@ -89,7 +90,7 @@ class Traces:
         if any(is_reflected(key[0], own_id) for own_id in derived):
             return Fate.APPLIED
         letter_at = self.dead_letters.after(key, 0) or self.dead_letters.unread(key)
-        fate = self.dead_letters.fate(letter_at) if letter_at else Fate.LOST
+        fate = fate_of(letter=self.dead_letters.fate(letter_at) if letter_at else None, passed=True)
         if fate == Fate.LOST and any(is_reflected(key[0], own_id) for own_id in unproven):
             return Fate.APPLIED
-        return Fate.PENDING if fate == Fate.LOST and key in self._waiting else fate
+        return Fate.WAITING if fate == Fate.LOST and key in self._waiting else fate

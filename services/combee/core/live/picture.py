@@ -8,6 +8,8 @@ from combee.core.live.batch_tree import BatchTree
 from combee.core.live.playbooks import PlaybookSummaries
 from combee.core.live.values import LiveBatch, LiveDeadLetter, Snapshot, Stage
 from combee.core.live.windows import Rate, Windows
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.core.tenants import Tenants
 from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.control import BatchSize
@@ -26,11 +28,13 @@ DEAD_LETTERS_KEPT = 100
 class Picture:
     """What a deployment does; memory is bounded but for one short summary per playbook with a version."""
 
-    def __init__(self, *, batch_size: int) -> None:
+    def __init__(
+        self, *, batch_size: int, spending: SpendPolicy = UNCAPPED, tenants: Tenants | None = None
+    ) -> None:
         self.revision = 0
         """Rises with every change."""
         self.windows = Windows()
-        self._playbooks = PlaybookSummaries(batch_size)
+        self._playbooks = PlaybookSummaries(batch_size, spending, tenants or Tenants({}))
         self._stages: dict[str, Stage] = {}
         self._rates: dict[str, Rate] = {}
         self._batches: OrderedDict[str, BatchTree] = OrderedDict()

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from combee.core.live.values import LivePlaybook, LiveSize, LiveVersion
 from combee.core.live.windows import Windows
 from combee.core.playbook.probation import counts
-from combee.core.playbook.retention import in_playbook
-from combee.core.playbook.side_by_side import batch_size_of, pause_of, place
-from combee.core.playbook.spend import UNCAPPED, OtherLine
+from combee.core.playbook.retention import in_playbook, last_shares
+from combee.core.playbook.side_by_side import batch_size_of, place, today_of
+from combee.core.playbook.spend import OtherLine, SpendPolicy
+from combee.core.playbook.version_row import version_row
+from combee.core.tenants import Tenants
 from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
-from combee_schemas.playbook import AppliedBatch, Playbook, Spend
+from combee_schemas.playbook import Playbook, Spend
 
 KEPT = 200
 """Versions and decisions per playbook."""
@@ -29,8 +31,10 @@ class _Row:
 class PlaybookSummaries:
     """The summaries by playbook."""
 
-    def __init__(self, batch_size: int) -> None:
+    def __init__(self, batch_size: int, spending: SpendPolicy, tenants: Tenants) -> None:
         self._batch_size = batch_size
+        self._spending = spending
+        self._tenants = tenants
         self._rows: dict[str, _Row] = {}
         self._without_version: OrderedDict[str, None] = OrderedDict()
         """The lines among them that have none, the one that changed last at the end."""
@@ -63,6 +67,7 @@ class PlaybookSummaries:
     def newest(self, playbook: Playbook) -> None:
         """Take the newest version, from ``playbooks``; a deleted one leaves its bookkeeping there."""
         self._spent.setdefault(playbook_of(playbook.name), {})[playbook.name] = playbook.spend
+        self._tenants.spent(playbook)
         if playbook.origin == "delete":
             self.forget(playbook.name)
             return
@@ -72,12 +77,9 @@ class PlaybookSummaries:
                 update={
                     "version": playbook.version,
                     **counts(playbook),
-                    "retention": _retention(playbook),
+                    **last_shares(playbook),
                     "retention_recent": playbook.retention_recent,
-                    "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
                     "lost_recent": playbook.lost_recent,
-                    "spend_tokens": playbook.spend.tokens,
-                    "spend_cost": playbook.spend.cost,
                     "branch": playbook.branch,
                     "batch_size": batch_size_of(playbook, None, row.newest.batch_size),
                 }
@@ -138,9 +140,9 @@ class PlaybookSummaries:
         name = row.newest.name
         lines = {
             line: OtherLine(spend=spend, in_flight=in_flight.get(line, 0), batch_size=self.batch_size(line))
-            for line, spend in self._spent.get(playbook_of(name), {}).items()
+            for line, spend in ({name: Spend()} | self._spent.get(playbook_of(name), {})).items()
         }
-        paused = pause_of(name, lines, UNCAPPED, now_ms) if name in lines else None
+        day = today_of(name, lines, self._spending, self._tenants, now_ms)
         versions = self._versions.get(name, {})
         return row.newest.model_copy(
             update={
@@ -148,7 +150,9 @@ class PlaybookSummaries:
                 "waiting_since_ms": windows.since_ms(name),
                 "versions": tuple(versions[number] for number in sorted(versions)),
                 "sizes": tuple(row.sizes),
-                "paused": paused.reason if paused else "",
+                "spend_tokens": day.spend.tokens,
+                "spend_cost": day.spend.cost,
+                "paused": day.paused.reason if day.paused else "",
             }
         )
 
@@ -159,29 +163,14 @@ class PlaybookSummaries:
 
 
 def _version(playbook: Playbook) -> LiveVersion:
-    version = LiveVersion(
-        version=playbook.version,
-        at_ms=playbook.created_at_ms,
-        origin=playbook.origin,
-        **counts(playbook),
-        retention=_retention(playbook),
-        audit=in_playbook(playbook.batch),
-    )
-    return version.model_copy(update=_applied(playbook, playbook.batch)) if playbook.batch else version
-
-
-def _applied(playbook: Playbook, batch: AppliedBatch) -> dict[str, object]:
-    usage = batch.usage + batch.plan.reflect_usage
-    return {
-        "batch_id": batch.plan.batch_id,
-        "batch_size": batch.plan.batch_size,
-        "reflections": batch.plan.reflections,
-        "tokens": usage.tokens_in + usage.tokens_out,
-        "cost": playbook.spend.cost_each * batch.plan.reflections,
-        "close_reason": batch.plan.reason,
-        "seconds": max(0, playbook.created_at_ms - batch.plan.closed_at_ms) / 1000,
-    }
-
-
-def _retention(playbook: Playbook) -> float | None:
-    return playbook.batch.retention[-1] if playbook.batch and playbook.batch.retention else None
+    row, batch = version_row(playbook), playbook.batch
+    row |= {"at_ms": playbook.created_at_ms, "seconds": max(0.0, row["seconds"] or 0.0)}
+    row |= {"retention": next(reversed(row["retention"]), None), "audit": in_playbook(batch)}
+    if batch is not None:
+        usage, plan = batch.usage + batch.plan.reflect_usage, batch.plan
+        row |= {"batch_size": plan.batch_size, "close_reason": plan.reason}
+        row |= {
+            "tokens": usage.tokens_in + usage.tokens_out,
+            "cost": playbook.spend.cost_each * plan.reflections,
+        }
+    return LiveVersion.model_validate(row)

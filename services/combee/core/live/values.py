@@ -143,12 +143,12 @@ class LivePlaybook(Value):
     versions: tuple[LiveVersion, ...] = ()
     """Newest last."""
     spend_tokens: int = 0
-    """Today's, by the last version."""
+    """Today's."""
     spend_cost: float = 0.0
     branch: Branch | None = None
     """Of a branch: where it was forked, and what it does in its own way."""
     paused: str = ""
-    """Why its next batch waits for the next day, by the cap that its playbook was last measured against."""
+    """Why its next batch waits for the next day, by a cap of these settings or the one last measured against."""
     changed_at_ms: int = 0
 
 

@@ -1,8 +1,4 @@
-"""The retention audit: what became of a batch's reflections, level by level and in the playbook; pure.
-
-*New*: something rests on it now. *Known*: it counts for an entry that says it already, or echoes one. *Dropped*: the
-model left it out by name. *Lost*: neither, which is the only one to worry about.
-"""
+"""The retention audit: the effects of a batch's reflections, level by level and in the playbook; pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -11,10 +7,10 @@ from itertools import takewhile
 from statistics import median
 from typing import Any, Literal
 
+from combee.core.fates import Effect
 from combee_schemas.playbook import AppliedBatch, Change, LevelAudit, Playbook
 from combee_schemas.scan import Echo, Known, NodeResult, Seen
 
-Fate = Literal["new", "known", "dropped", "lost"]
 How = Literal["change", "repeat", "claim"]
 """How evidence came to an entry: with a change of it, as a repeat that code recognised, by a claim or an echo."""
 RECENT_KEPT = 20
@@ -62,8 +58,8 @@ class Landed:
     """They say it by the model's word, or are echoes."""
 
 
-def fate(reflection: Seen, levels: int, landed: Landed) -> Fate:
-    """Return what became of a reflection in the playbook, ``levels`` above it."""
+def effect(reflection: Seen, levels: int, landed: Landed) -> Effect:
+    """Return the effect of a reflection on the playbook, ``levels`` above it."""
     through = reflection.survived >= levels
     if through and reflection.reflection_id in landed.changed:
         return "new"
@@ -72,7 +68,7 @@ def fate(reflection: Seen, levels: int, landed: Landed) -> Fate:
     return "dropped" if reflection.dropped and not through else "lost"
 
 
-def _fate_at(reflection: Seen, level: int, claimed: Collection[str]) -> Fate:
+def _effect_at(reflection: Seen, level: int, claimed: Collection[str]) -> Effect:
     if reflection.survived > level:
         return "new"
     if reflection.reflection_id in claimed:
@@ -88,10 +84,10 @@ def audit(result: NodeResult, levels: int, landed: Landed) -> tuple[LevelAudit, 
     if not result.seen:
         return ()
     by_level = (
-        [_fate_at(reflection, level, claimed) for reflection in got_through] for level in range(levels)
+        [_effect_at(reflection, level, claimed) for reflection in got_through] for level in range(levels)
     )
-    last = [fate(reflection, levels, landed) for reflection in got_through]
-    return tuple(LevelAudit.model_validate(Counter(fates)) for fates in (*by_level, last))
+    last = [effect(reflection, levels, landed) for reflection in got_through]
+    return tuple(LevelAudit.model_validate(Counter(effects)) for effects in (*by_level, last))
 
 
 def shares(levels: Iterable[LevelAudit], count: int) -> tuple[float, ...]:
@@ -114,6 +110,12 @@ def lost_share(levels: Sequence[LevelAudit]) -> float | None:
 def recent(before: Sequence[float], newest: float | None) -> tuple[float, ...]:
     """Return a share of each of the last batches, the newest included."""
     return (*before, *(() if newest is None else (newest,)))[-RECENT_KEPT:]
+
+
+def last_shares(playbook: Playbook) -> dict[str, float | None]:
+    """Return the shares of the last batch's reflections that were retained and lost; None: there was no batch."""
+    by_name = {"retention": playbook.retention_recent, "lost": playbook.lost_recent}
+    return {name: shares[-1] if shares else None for name, shares in by_name.items()}
 
 
 def recent_shares(current: Playbook, kept: Sequence[float], levels: Sequence[LevelAudit]) -> dict[str, Any]:
@@ -155,7 +157,7 @@ def losing(lost: float) -> str:
     )
 
 
-def fates_text(level: LevelAudit) -> str:
+def effects_text(level: LevelAudit) -> str:
     """Return what became of reflections, in words."""
     return f"{level.new} new, {level.known} known, {level.dropped} dropped by name, {level.lost} lost"
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.core.playbook.retention import in_playbook
-from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy, pause
+from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy, pause, today
+from combee.core.tenants import Tenants, tenant_of
 from combee_schemas.base import NOTHING_SPENT, Usage, playbook_of
 from combee_schemas.plan import Branch
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Playbook, Spend
 
 
 def place(line: str) -> tuple[str, str]:
@@ -70,32 +71,33 @@ Lines = Mapping[str, OtherLine]
 """What the lines of one playbook spent and have in flight, ended branches too: they have one cap."""
 
 
-def by_playbook(lines: Lines) -> dict[str, dict[str, OtherLine]]:
-    """Return the lines of each playbook."""
-    grouped: dict[str, dict[str, OtherLine]] = {}
-    for name, line in lines.items():
-        grouped.setdefault(playbook_of(name), {})[name] = line
-    return grouped
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Today:
+    """What a line spent today, what it may spend, and why its next batch waits."""
+
+    own: OtherLine
+    spend: Spend
+    together: Spend | None
+    """Of all lines under the cap, in ``tokens`` and ``cost``; None: it is the only one."""
+    cap: SpendPolicy
+    paused: Pause | None
 
 
-def recorded_cap(line: str, lines: Lines, policy: SpendPolicy) -> SpendPolicy:
-    """Return a policy; without a cap of its own, with the one that a snapshot of a line was measured against."""
-    policy = policy.or_recorded(lines[line].spend)
-    for other in lines.values():
-        policy = policy.or_recorded(other.spend)
-    return policy
-
-
-def pause_of(line: str, lines: Lines, policy: SpendPolicy, now_ms: int) -> Pause | None:
-    """Return why a line's next batch waits; None: it does not."""
-    own = lines[line]
-    return pause(
-        own.spend,
-        recorded_cap(line, lines, policy),
-        in_flight=own.in_flight,
-        batch_size=own.batch_size,
-        now_ms=now_ms,
-        others=[other for name, other in lines.items() if name != line],
+def today_of(line: str, lines: Lines, policy: SpendPolicy, tenants: Tenants, now_ms: int) -> Today:
+    """Return what a line spent today; ``lines`` share its cap, which is recorded with them if the policy has none."""
+    own, others = lines[line], [other for name, other in lines.items() if name != line]
+    for known in (own, *others):
+        policy = policy.or_recorded(known.spend)
+    spend, *spent = (today(known.spend, now_ms) for known in (own, *others))
+    together = {name: sum(getattr(known, name) for known in (spend, *spent)) for name in ("tokens", "cost")}
+    sizes = {"in_flight": own.in_flight, "batch_size": own.batch_size}
+    return Today(
+        own=own,
+        spend=spend,
+        together=spend.model_copy(update=together) if spent else None,
+        cap=policy,
+        paused=tenants.pause(tenant_of(line), now_ms)
+        or pause(own.spend, policy, **sizes, now_ms=now_ms, others=others),
     )
 
 

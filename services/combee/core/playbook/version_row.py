@@ -29,6 +29,9 @@ def version_row(playbook: Playbook) -> dict[str, Any]:
         "audit": batch.audit if batch else (),
         "degraded": batch.degraded if batch else False,
         "closed_at_ms": plan.closed_at_ms if plan else 0,
+        "seconds": (playbook.created_at_ms - plan.closed_at_ms) / 1000
+        if plan and plan.closed_at_ms
+        else None,
         **counts(playbook),
         "changes": dict(Counter(change.kind for change in playbook.changes)),
         "created_at_ms": playbook.created_at_ms,

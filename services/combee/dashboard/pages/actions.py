@@ -21,8 +21,8 @@ from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal
 from combee.gateway.store import commands_of
-from combee.inspection.gates import judgement_text
 from combee.ports import FatalError, TransientError
+from combee.reports.gate import judgement_text
 from combee_schemas.playbook import Label, Playbook
 
 logger = structlog.get_logger()

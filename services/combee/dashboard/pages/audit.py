@@ -9,8 +9,9 @@ from combee.dashboard.views.gates import LEARNED, audit_rows
 from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
-from combee.inspection.gates import decisions_of
+from combee.history import messages
 from combee.ports import FatalError, TransientError
+from combee_schemas import topics
 from combee_schemas.playbook import Label, Playbook
 
 COLUMNS = {
@@ -55,7 +56,8 @@ class AuditTrail:
     async def _read(self, seen: tuple[int, list[Label]]) -> None:
         history = self._context.history
         try:
-            decisions = await decisions_of(self._context.log, self._name)
+            async with aclosing(messages(self._context.log, topics.DECISIONS, self._name)) as decided:
+                decisions = [decision async for decision in decided]
             if self._read_to < 0:
                 newest = list((await history.places(self._name)).values())[-VERSIONS:]
                 self._read_to = newest[0] if newest else 0

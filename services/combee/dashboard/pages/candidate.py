@@ -16,12 +16,12 @@ from combee.dashboard.pieces import fill, heading, table
 from combee.dashboard.views.entries import entry_list
 from combee.dashboard.views.gates import compared_rows, verdict_rows
 from combee.dashboard.views.rows import Row
-from combee.dashboard.views.wording import address, moment
+from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.gateway.store import commands_of
-from combee.inspection.gates import gate_document, gate_text
 from combee.ports import FatalError, TransientError
+from combee.reports.gate import gate_report
 from combee_schemas.playbook import Playbook
 
 VERDICTS = {
@@ -83,14 +83,12 @@ class CandidateBeside:
     def look(self) -> None:
         """Show what is known; read a candidate that is another one, or of which more was said."""
         gate = gate_of(playbooks.labels_of(self._context, self._name))
-        document = gate_document(gate)
-        self._section.set_visibility(document is not None)
+        self._section.set_visibility(gate is not None)
         if gate == self._gate or self._is_reading:
             return
-        if document is not None:
-            since = f" since {moment(document['since_ms'])} UTC" if document["since_ms"] else ""
-            text = gate_text(document)
-            self._state.text = f"{text[0].upper()}{text[1:]}{since}."
+        if gate is not None:
+            text = gate_report(gate).text
+            self._state.text = f"{text[0].upper()}{text[1:]}."
         if gate is None or gate.candidate is None:
             self._gate, self._candidate = gate, None
             self._body.set_visibility(False)

@@ -3,9 +3,7 @@
 from nicegui import ui
 
 from combee.core.playbook.comparison import Comparison, compare
-from combee.core.playbook.probation import counts, counts_text
-from combee.core.playbook.retention import fates_text
-from combee.core.playbook.versions import empty, made_by
+from combee.core.playbook.versions import empty
 from combee.core.sources import sources_text
 from combee.dashboard.admin import Admin
 from combee.dashboard.listing import Listing
@@ -17,10 +15,11 @@ from combee.dashboard.pages.lines import LinesBeside
 from combee.dashboard.pieces import TURN_S, heading, replace_address
 from combee.dashboard.views.entries import EntryList, entry_list
 from combee.dashboard.views.rows import Row
-from combee.dashboard.views.wording import address, moment, percent, prompt_tokens, title
+from combee.dashboard.views.wording import address, prompt_tokens, title
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.ports import FatalError, TransientError
+from combee.reports.audit import audit_texts, version_text
 from combee_schemas.playbook import Playbook
 
 
@@ -214,17 +213,7 @@ def _counted(listed: EntryList, playbook: Playbook, *, is_filtered: bool, only: 
 
 
 def _about(version: Playbook) -> str:
-    batch = kept = ""
-    if version.batch and version.origin == "batch":
-        what = f" of {version.reflections} reflections" if version.reflections else ""
-        batch = f", batch {version.batch_sequence}{what}"
-        audit = version.batch.audit
-        kept = f", retention {percent(version.batch.retention[-1])}" if version.batch.retention else ""
-        kept += f" ({fates_text(audit[-1])})" if audit else ""
-        sources = sources_text(version.batch.sources)
-        kept += f", reflections: {sources}" if sources else ""
-    by = f" by {version.issued_by}" if version.issued_by else ""
-    when = moment(version.created_at_ms)
-    counted = counts(version)
-    count = f"{counts_text(**counted)} {'entry' if counted['entries'] == 1 else 'entries'}"
-    return f"{when} UTC, from {made_by(version)}{by}{batch}, {count}{kept}"
+    batch = version.batch
+    told = [text.strip() for text in audit_texts(batch)] if batch else []
+    sources = sources_text(batch.sources) if batch else ""
+    return "; ".join([version_text(version), *told, *([f"reflections: {sources}"] if sources else [])])

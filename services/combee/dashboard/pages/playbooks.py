@@ -50,7 +50,7 @@ def page(context: Context) -> None:
             labels[pointer.playbook].append(f"{pointer.label} → {pointer.version}")
         told_labels = {name: ", ".join(those) for name, those in labels.items()}
         shown_rows, total = playbook_rows(
-            context.live.shared().playbooks,
+            context.live.shared(),
             playbooks.newest_by_name(context),
             told_labels,
             wanted.value or "",

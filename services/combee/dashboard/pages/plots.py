@@ -3,11 +3,11 @@
 from nicegui import ui
 
 from combee.core.live.values import LivePlaybook
-from combee.core.sizing.reasons import STARTING
 from combee.dashboard.pieces import following, heading, unreadable
 from combee.dashboard.views import charts
 from combee.dashboard.views.wording import moment
 from combee.gateway.context import Context
+from combee.reports.controller import why_text
 from combee_schemas import topics
 
 PLOTS = {
@@ -44,7 +44,8 @@ def page(context: Context, playbook: str = "") -> None:
         chosen = known.get(str(select.value))
         if chosen is None:
             return
-        reason.text = f"Batch size {chosen.batch_size}: {chosen.batch_size_reason or STARTING}"
+        why = why_text(chosen.branch, chosen.batch_size_reason)
+        reason.text = f"Batch size {chosen.batch_size}: {why}"
         for name, plot in PLOTS.items():
             drawn[name].options.clear()
             drawn[name].options.update(plot(chosen))

@@ -5,7 +5,7 @@ from textwrap import shorten
 from nicegui import ui
 
 from combee.core.gate.gate import gates_of
-from combee.core.playbook.retention import fates_text
+from combee.core.playbook.retention import effects_text
 from combee.core.redact import redacted
 from combee.dashboard.pages.evidence import open_evidence
 from combee.dashboard.pages.outcomes import Outcomes
@@ -121,7 +121,7 @@ class _Lessons:
         elif version.origin == "batch":
             parts.append(f"from a batch of {counted(version.reflections, 'reflection')}")
             if version.audit is not None:
-                parts.append(f"of these {fates_text(version.audit)}")
+                parts.append(f"of these {effects_text(version.audit)}")
             elif version.retention is not None:
                 parts.append(f"{percent(version.retention)} of them have evidence in the playbook")
         else:

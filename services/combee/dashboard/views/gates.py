@@ -11,8 +11,8 @@ from combee.core.redact import redacted
 from combee.dashboard.views.outcomes import outcome_rows
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import moment
-from combee.inspection.gates import verdict_figures, verdict_text
-from combee_schemas.gate import Decision, Verdict
+from combee.reports.gate import decision_text, gate_report, said, verdict_figures, verdict_text
+from combee_schemas.gate import Decision
 from combee_schemas.playbook import CANDIDATE, Label, Origin, Playbook
 
 LEARNED: tuple[Origin, ...] = ("empty", "batch")
@@ -23,43 +23,27 @@ NO_RUNS: Row = {"success": "not known", "runs": 0, "unscored": 0, "scores": ""}
 
 def waiting_rows(gates: Mapping[str, Gate]) -> list[Row]:
     """Return the candidates that wait for a person, those that wait longest first."""
-    waiting = [
-        (gate.candidate, gate, name)
-        for name, gate in gates.items()
-        if gate.candidate is not None and gate.waits_for("approve")
-    ]
+    waiting = [(gate_report(gate), gate, name) for name, gate in gates.items() if gate.waits_for("approve")]
+    waiting.sort(key=lambda row: (row[0].since_ms or 0, row[2]))
     return [
         {
             "name": name,
-            "candidate": candidate.version,
-            "production": gate.production.version or "none yet",
-            "since": moment(candidate.moved_at_ms),
-            "said": ", ".join(map(_word, candidate.verdicts)) or "–",
-            "others": ", ".join(
-                judge for judge in gate.judges if judge != "approve" and gate.waits_for(judge)
-            )
-            or "–",
+            "candidate": report.candidate,
+            "production": report.production or "none yet",
+            "since": moment(report.since_ms),
+            "said": ", ".join(f"{judge} {said(verdict)}" for judge, verdict in gate.said.items()) or "–",
+            "others": ", ".join(judge for judge in report.waits_for if judge != "approve") or "–",
         }
-        for candidate, gate, name in sorted(waiting, key=lambda row: (row[0].moved_at_ms, row[2]))
+        for report, gate, name in waiting
     ]
-
-
-def _word(verdict: Verdict) -> str:
-    return f"{verdict.judge} {_said(verdict)}"
-
-
-def _said(verdict: Verdict) -> str:
-    if verdict.undecided:
-        return "is undecided"
-    return "accepts" if verdict.accepts else "rejects"
 
 
 def verdict_rows(candidate: Candidate, canary: CanaryReport | None) -> list[Row]:
     """Return what each judge said of a candidate, and of those that are awaited how far they are."""
-    said = [
+    spoken = [
         {
             "judge": verdict.judge,
-            "said": _said(verdict),
+            "said": said(verdict),
             "why": redacted(verdict.reason),
             "figures": verdict_figures(verdict),
             "by": redacted(verdict.judged_by) or "–",
@@ -78,7 +62,7 @@ def verdict_rows(candidate: Candidate, canary: CanaryReport | None) -> list[Row]
         }
         for judge in candidate.waits_for
     ]
-    return [*said, *awaited]
+    return [*spoken, *awaited]
 
 
 def _canary_figures(canary: CanaryReport) -> str:
@@ -126,27 +110,13 @@ def audit_rows(
 
 
 def _decision_row(decision: Decision) -> Row:
-    about = decision.candidate or decision.version
-    before = f"version {decision.before}" if decision.before else "no version"
-    what = f"version {about} {decision.decided}"
-    if decision.decided == "opened":
-        what = f"gate opened: {', '.join(decision.judges)}"
-    elif decision.decided == "moved":
-        what = f"production moved past the judges: {before} → version {decision.version}"
-    elif decision.decided == "rejected":
-        parts = decision.verdicts[-1] if decision.verdicts else None
-        named = ", ".join((*parts.entry_ids, *parts.sources)) if parts else ""
-        what += f" in part ({named})" if named else ""
-        what += f", agents go on reading {before}"
-        if decision.taken_back:
-            made = f", version {decision.made} is without them" if decision.made else ""
-            what += f"; {decision.taken_back} reflections taken back{made}"
-    said = "; ".join(
+    verdicts = "; ".join(
         f"{verdict_text(verdict)}{f' ({verdict.judged_by})' if verdict.judged_by else ''}"
         for verdict in decision.verdicts
     )
-    row = _audit_row(what, about, decision.decided_at_ms, decision.decided_by)
-    return row | {"reason": redacted(decision.reason) or "–", "said": redacted(said) or "–"}
+    about = decision.candidate or decision.version
+    row = _audit_row(decision_text(decision), about, decision.decided_at_ms, decision.decided_by)
+    return row | {"reason": redacted(decision.reason) or "–", "said": redacted(verdicts) or "–"}
 
 
 def _audit_row(what: str, version: int, at_ms: int, by: str) -> Row:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from combee.core.live.values import LivePlaybook, LiveVersion
+from combee.reports.status import newest_versions
 from combee_schemas.playbook import Entry, Playbook
 
 VERSIONS = 8
@@ -30,13 +31,8 @@ def newest_lessons(
     shown: Iterable[LivePlaybook], latest: Callable[[str], Playbook], most: int = VERSIONS
 ) -> tuple[Learned, ...]:
     """Return the newest versions that brought lessons, the newest first."""
-    recent = sorted(
-        ((version, playbook.name) for playbook in shown for version in playbook.versions[-most:]),
-        key=lambda pair: pair[0].at_ms,
-        reverse=True,
-    )
     lessons_learned: list[Learned] = []
-    for version, name in recent:
+    for name, version in newest_versions(shown, most):
         if len(lessons_learned) == most:
             break
         entries = [entry for entry in latest(name).entries if entry.updated_version == version.version]

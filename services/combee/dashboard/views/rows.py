@@ -6,12 +6,16 @@ from typing import Any
 
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.playbook.probation import counts, counts_text
-from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
+from combee.core.playbook.retention import last_shares
+from combee.core.playbook.side_by_side import branch_text, in_order
+from combee.core.playbook.spend import today
+from combee.core.playbook.versions import empty
 from combee.core.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent, prompt_tokens
 from combee.inspection.branches import Line
+from combee.reports.status import line_row, newest_versions, progress_text
 from combee_schemas.base import branch_in
-from combee_schemas.playbook import Playbook, Spend
+from combee_schemas.playbook import Playbook
 
 KINDS = {
     "waiting": ("hourglass_empty", "waits for its children"),
@@ -69,9 +73,7 @@ def share_full(playbook: LivePlaybook) -> float:
 
 def headline(batch: LiveBatch) -> str:
     """Return what a batch is and how far."""
-    done = sum(node.is_settled for node in batch.nodes)
-    so_far = f"version {batch.version}" if batch.version else f"{done} of {len(batch.nodes)} nodes done"
-    return f"{batch.playbook} · batch {batch.sequence} · {batch.about} · {so_far}"
+    return f"{batch.playbook} · batch {batch.sequence} · {batch.about} · {progress_text(batch)}"
 
 
 def kind_of(node: LiveNode, *, is_over: bool) -> str:
@@ -141,7 +143,7 @@ def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
 
 
 def playbook_rows(
-    shown: Iterable[LivePlaybook],
+    now: Snapshot,
     stored: Mapping[str, Playbook],
     labels: Mapping[str, str],
     text: str = "",
@@ -152,21 +154,25 @@ def playbook_rows(
     Those that changed last come first; the picture has them. All others are told from their newest version.
     """
     matches = matching(text)
-    live = {playbook.name: playbook for playbook in shown}
+    live = {playbook.name: playbook for playbook in now.playbooks}
     others = in_order(name for name in stored if name not in live)
     names = [name for name in (*live, *others) if matches(name.casefold())]
     rows = [
-        _playbook_row(name, live.get(name), stored.get(name), labels.get(name, "–"))
-        | {"forked": _forked(stored.get(name), stored)}
+        _playbook_row(stored.get(name) or empty(name), stored, live.get(name), now.at_ms)
+        | {"labels": labels.get(name, "–")}
         for name in names[:most]
     ]
     return rows, len(names)
 
 
-def _forked(line: Playbook | None, stored: Mapping[str, Playbook]) -> str:
-    """Return of a branch where it was forked and what it does otherwise."""
-    branch = line.branch if line else None
-    return branch_text(branch_row(branch, stored.get(branch.of) if branch else None)) or "–"
+def _line_cells(line: Playbook, stored: Mapping[str, Playbook]) -> Row:
+    row = line_row(line, stored)
+    return {
+        "name": line.name,
+        "forked": branch_text(row["branch"]) or "–",
+        "version": line.version,
+        "entries": counts_text(row["entries"], row["proposed"]),
+    }
 
 
 def line_rows(
@@ -176,10 +182,7 @@ def line_rows(
     seen = {playbook.name: playbook for playbook in live}
     return [
         {
-            "name": line.playbook.name,
-            "forked": _forked(line.playbook, stored),
-            "version": line.playbook.version,
-            "entries": counts_text(**counts(line.playbook)),
+            **_line_cells(line.playbook, stored),
             "versions": line.learned.versions,
             "reflections": line.learned.reflections,
             "calls": line.learned.usage.calls,
@@ -194,20 +197,18 @@ def line_rows(
     ]
 
 
-def _playbook_row(name: str, live: LivePlaybook | None, stored: Playbook | None, labels: str) -> Row:
-    spend = stored.spend if stored else Spend()
+def _playbook_row(
+    line: Playbook, stored: Mapping[str, Playbook], live: LivePlaybook | None, now_ms: int
+) -> Row:
+    spend, shares = today(line.spend, now_ms), last_shares(line)
     return {
-        "name": name,
-        "version": stored.version if stored else 0,
-        "entries": counts_text(**counts(stored)) if stored else "0",
-        "prompt": prompt_tokens(stored.entries) if stored else 0,
-        "labels": labels,
+        **_line_cells(line, stored),
+        **{name: percent(share) for name, share in shares.items()},
+        "prompt": prompt_tokens(line.entries),
         "window": f"{live.waiting} of {live.batch_size}" if live else "–",
-        "retention": percent(live.retention if live else None),
-        "lost": percent(live.lost if live else None),
         "tokens": f"{spend.tokens:,}",
         "cost": f"{spend.cost:,.2f}",
-        "changed": moment(live.changed_at_ms if live else stored.created_at_ms if stored else None),
+        "changed": moment(live.changed_at_ms if live else line.created_at_ms),
     }
 
 
@@ -229,8 +230,6 @@ def batch_rows(batches: Iterable[LiveBatch]) -> list[Row]:
 
 def version_rows(snapshot: Snapshot, most: int = 8) -> list[Row]:
     """Return the newest versions of all playbooks."""
-    versions = [(version, book.name) for book in snapshot.playbooks for version in book.versions]
-    newest = sorted(versions, key=lambda pair: pair[0].at_ms, reverse=True)[:most]
     return [
         {
             "id": f"{name} {version.version}",
@@ -243,7 +242,7 @@ def version_rows(snapshot: Snapshot, most: int = 8) -> list[Row]:
             "took": f"{version.seconds:.1f} s" if version.seconds else "–",
             "at": moment(version.at_ms),
         }
-        for version, name in newest
+        for name, version in newest_versions(snapshot.playbooks, most)[:most]
     ]
 
 

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from weakref import WeakValueDictionary
 
 from fastapi import APIRouter, Depends, Path, Query
 
 from combee.core.dead_letters.subject import reflection_of
+from combee.core.fates import Fate, fate_of, fate_of_letter
 from combee.core.identity import claimed_identities, full_name, identity_of, is_sent_as, meant_by
 from combee.core.sources import gateway_source
 from combee.evidence import with_revoked
@@ -63,14 +63,6 @@ class ReflectionStatus(Value):
     """Waiting: when its window closes at the latest."""
     held: str = ""
     """Waiting: why no batch takes it and what helps, by the gateway's own settings; empty: it knows of nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Manifest:
-    """The batch that a reflection is in, and as which attempt."""
-
-    batch: Batch
-    member: Member
 
 
 class ReflectionStatusLookup:
@@ -134,19 +126,40 @@ class ReflectionStatusLookup:
         for batch in batches:
             repeats += sum(member.reflection_id == reflection_id for member in batch.dropped)
             manifest = _in(batch, reflection_id) or manifest
-        attempt = manifest.member.attempt if manifest else -1
+        attempt = manifest[1].attempt if manifest else -1
         again = [record for record in records if _attempt(record) > attempt]
         repeats += len(records) - min(len(again), 1)
-        if again:
-            buried = await self._buried(name, reflection_id, again[0].timestamp_ms, attempt)
-            return buried or await self._waiting(name, reflection_id, repeats)
-        if manifest is None:
-            buried = await self._buried(name, reflection_id, 0, attempt)
-            if buried is not None:
-                return buried
+        if manifest is None and not again:
             async for batch in messages(self._context.log, topics.BATCHES, name, 0, recent):
                 manifest = _in(batch, reflection_id) or manifest
-        return await self._batched(name, reflection_id, manifest, repeats) if manifest else None
+            attempt = manifest[1].attempt if manifest else -1
+        own = manifest[0] if manifest and not again else None
+        latest = await with_revoked(self._context.log, self._context.playbooks.latest(name))
+        is_applied = own is not None and latest.batch_sequence >= own.plan.sequence
+        letter = None
+        if own is None or is_applied:  # what fails in a batch is dead-lettered with its version
+            since_ms = again[0].timestamp_ms if again else own.plan.closed_at_ms if own else 0
+            letter = await self._letter(name, reflection_id, since_ms, attempt)
+        fate = fate_of(
+            letter=letter[0] if letter else None,
+            batched=own is not None,
+            applied=is_applied,
+            passed=not again,
+        )
+        if fate == Fate.LOST:
+            return None
+        told: dict[str, Any] = {}
+        if own is not None:
+            told = {"batch_id": own.plan.batch_id, "batch_sequence": own.plan.sequence}
+            told["revoked"] = reflection_id in latest.revoked
+        if letter is not None:
+            told["detail"] = f"{letter[1].service} could not use it: {letter[1].reason}"
+        elif own is None:
+            told |= await self._waiting(name)
+        else:
+            told |= await (self._applied(name, reflection_id, own) if is_applied else self._in_batch(own))
+        known = {"reflection_id": reflection_id, "playbook": name, "repeats": repeats}
+        return ReflectionStatus.model_validate({**known, "state": fate.name.lower(), **told})
 
     # ---- the topics
 
@@ -160,10 +173,10 @@ class ReflectionStatusLookup:
                 if own_id is not None:
                     yield own_id, record
 
-    async def _buried(
+    async def _letter(
         self, name: str, reflection_id: str, since_ms: int, attempt: int
-    ) -> ReflectionStatus | None:
-        """Return the fate of what failed as a later attempt than ``attempt``; None if it did not, or goes on."""
+    ) -> tuple[Fate, DeadLetter] | None:
+        """Return the letter of a later attempt than ``attempt`` and its fate; None if it has none, or goes on."""
         log, topic = self._context.log, topics.DEAD_LETTERS.name
         letters: dict[tuple[int, int], DeadLetter] = {}
         resolved: dict[tuple[int, int], Resolution] = {}
@@ -181,77 +194,33 @@ class ReflectionStatusLookup:
         for place, letter in reversed(letters.items()):
             decision = resolved[place].decision if place in resolved else None
             if decision != "retried":
-                state: Literal["dropped", "dead_lettered"] = "dropped" if decision else "dead_lettered"
-                return ReflectionStatus(
-                    reflection_id=reflection_id,
-                    playbook=name,
-                    state=state,
-                    detail=f"{letter.service} could not use it: {letter.reason}",
-                )
+                return fate_of_letter(decision), letter
         return None
 
     # ---- what is answered
 
-    async def _waiting(self, name: str, reflection_id: str, repeats: int) -> ReflectionStatus:
+    async def _waiting(self, name: str) -> dict[str, Any]:
         picture = await self._context.live.seen()
         waiting, size = picture.windows.count(name), picture.batch_size(name)
         until_ms = playbooks.closes_ms(self._context, picture, name)
         held = playbooks.held(self._context, name)
         closes = held or f"which closes when full or at {playbooks.moment(until_ms)}"
         detail = f"it waits in its window ({waiting} of {size}), {closes}"
-        return ReflectionStatus(
-            reflection_id=reflection_id,
-            playbook=name,
-            state="waiting",
-            detail=detail,
-            repeats=repeats,
-            until_ms=until_ms,
-            held=held,
-        )
+        return {"detail": detail, "until_ms": until_ms, "held": held}
 
-    async def _batched(
-        self, name: str, reflection_id: str, manifest: _Manifest, repeats: int
-    ) -> ReflectionStatus:
-        batch = manifest.batch
-        latest = await with_revoked(self._context.log, self._context.playbooks.latest(name))
-        common = {
-            "reflection_id": reflection_id,
-            "playbook": name,
-            "batch_id": batch.plan.batch_id,
-            "batch_sequence": batch.plan.sequence,
-            "repeats": repeats,
-            "revoked": reflection_id in latest.revoked,
-        }
-        if latest.batch_sequence < batch.plan.sequence:
-            level = await self._level(batch)
-            where = (
-                "its update waits for publish"
-                if level is None
-                else f"level {level} of {len(batch.plan.widths)}"
-            )
-            detail = f"it is in batch {batch.plan.sequence}: {where}"
-            return ReflectionStatus.model_validate(
-                {**common, "state": "in_batch", "level": level, "detail": detail}
-            )
-        buried = await self._buried(name, reflection_id, batch.plan.closed_at_ms, manifest.member.attempt)
-        if buried is not None:
-            return buried.model_copy(update=common)
+    async def _in_batch(self, batch: Batch) -> dict[str, Any]:
+        level, levels = await self._level(batch), len(batch.plan.widths)
+        where = "its update waits for publish" if level is None else f"level {level} of {levels}"
+        return {"level": level, "detail": f"it is in batch {batch.plan.sequence}: {where}"}
+
+    async def _applied(self, name: str, reflection_id: str, batch: Batch) -> dict[str, Any]:
         version = await self._version(name, batch)
-        entries = (
-            tuple(entry.id for entry in version.entries if reflection_id in entry.evidence) if version else ()
-        )
-        rests = f"; on it rest {', '.join(entries)}" if entries else "; it taught nothing that was not known"
-        return ReflectionStatus.model_validate(
-            {
-                **common,
-                "state": "applied",
-                "version": version and version.version,
-                "entries": entries,
-                "detail": f"batch {batch.plan.sequence} became version {version.version}{rests}"
-                if version
-                else f"batch {batch.plan.sequence} became a version that is no longer in the log",
-            }
-        )
+        if version is None:
+            return {"detail": f"batch {batch.plan.sequence} became a version that is no longer in the log"}
+        entries = tuple(entry.id for entry in version.entries if reflection_id in entry.evidence)
+        rests = f"on it rest {', '.join(entries)}" if entries else "it taught nothing that was not known"
+        detail = f"batch {batch.plan.sequence} became version {version.version}; {rests}"
+        return {"version": version.version, "entries": entries, "detail": detail}
 
     async def _level(self, batch: Batch) -> int | None:
         seen = (await self._context.live.seen()).batch(batch.plan.batch_id)
@@ -276,10 +245,8 @@ def _sent_as(batch: Batch, sent_id: str) -> list[str]:
     return [own_id for own_id in own_ids if is_sent_as(own_id, sent_id)]
 
 
-def _in(batch: Batch, reflection_id: str) -> _Manifest | None:
-    return next(
-        (_Manifest(batch, member) for member in batch.members if member.reflection_id == reflection_id), None
-    )
+def _in(batch: Batch, reflection_id: str) -> tuple[Batch, Member] | None:
+    return next(((batch, member) for member in batch.members if member.reflection_id == reflection_id), None)
 
 
 def _attempt(record: Record) -> int:

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
 
-from combee.core.ledger import Checkpoint
+from combee.core.ledger import Checkpoint, LedgerReport
 from combee.core.live.values import LiveBatch, Snapshot
 from combee.gateway.access.access import allowed, check_sees_all
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import not_found, problems, unavailable
-from combee.gateway.values import LedgerAccount
 from combee.inspection.audit import account
 from combee.telemetry.health import Page, pages
 
@@ -31,7 +30,7 @@ class Status:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._auditing = asyncio.Lock()
-        self._account: tuple[float, LedgerAccount] | None = None
+        self._account: tuple[float, LedgerReport] | None = None
         self._checkpoint: Checkpoint | None = None
         """Of this process: the first account reads everything, the others go on."""
 
@@ -49,7 +48,7 @@ class Status:
             raise not_found("none of the last 50 batches has this id")
         return batch
 
-    async def ledger(self, caller: Reader) -> LedgerAccount:
+    async def ledger(self, caller: Reader) -> LedgerReport:
         """Account for every acknowledged reflection, from the topics alone; the first account reads all of them."""
         check_sees_all(caller)
         try:
@@ -58,14 +57,13 @@ class Status:
         except TimeoutError as error:
             raise unavailable(f"the topics could not be read within {LEDGER_S:.0f} s") from error
 
-    async def _audited(self) -> LedgerAccount:
+    async def _audited(self) -> LedgerReport:
         now_s = self._context.clock.monotonic()
         if self._account is None or now_s - self._account[0] > KEPT_S:
             now_ms = self._context.clock.now_ms()
             read = await account(self._context.log, self._checkpoint, now_ms=now_ms)
             self._checkpoint = read.checkpoint or self._checkpoint
-            said = LedgerAccount.model_validate({"good": read.report.good, **read.report.as_json()})
-            self._account = self._context.clock.monotonic(), said
+            self._account = self._context.clock.monotonic(), read.report
         return self._account[1]
 
 
@@ -93,7 +91,7 @@ def router(context: Context, metrics: MetricsText) -> APIRouter:
     add = routes.add_api_route
     add("/v1/status", status.status, response_model=Snapshot, responses=problems())
     add("/v1/batches/{batch_id}", status.batch, response_model=LiveBatch, responses=problems(404))
-    add("/v1/ledger", status.ledger, response_model=LedgerAccount, responses=problems())
+    add("/v1/ledger", status.ledger, response_model=LedgerReport, responses=problems())
     for path, page in pages(context.health, metrics).items():
         add(path, _shown(page), response_class=Response, responses=_texts(path), name=path.strip("/"))
     return routes

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook import versions
+from combee.core.playbook.effects import reflection_effects
 from combee.core.playbook.entries import evictions
-from combee.core.playbook.fates import reflection_fates
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
@@ -256,4 +256,4 @@ def test_what_comes_back_by_a_revocation_makes_room_by_the_same_rule() -> None:
     left = book.result(budget_tokens=PLENTY)
     assert removed.content in {known.content for known in left.entries}
     assert greeting not in {known.content for known in left.entries}
-    assert set(reflection_fates(without, later, full)) == {one.reflection_id for one in later.result.seen}
+    assert set(reflection_effects(without, later, full)) == {one.reflection_id for one in later.result.seen}

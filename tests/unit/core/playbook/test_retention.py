@@ -11,13 +11,13 @@ from rich.console import Console
 
 from combee.cli.learn.learning import Learning
 from combee.cli.playbook.diff import lines
-from combee.cli.playbook.view import changes_text, full_view
+from combee.cli.playbook.view import full_view
 from combee.clock import SystemClock
 from combee.core.diagnosis.flow import judge_retention
 from combee.core.playbook import evidence
 from combee.core.playbook.comparison import compare
+from combee.core.playbook.effects import reflection_effects
 from combee.core.playbook.entries import apply_operations, finish
-from combee.core.playbook.fates import reflection_fates
 from combee.core.playbook.operations import merge_seen
 from combee.core.playbook.retention import (
     LEAST_LOST,
@@ -35,6 +35,7 @@ from combee.core.playbook.retention import (
     warning,
 )
 from combee.core.playbook.versions import after_update, empty
+from combee.reports.audit import changes_text
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Change, LevelAudit, Playbook
@@ -242,7 +243,7 @@ def test_what_is_known_is_evidence_for_its_entry_whose_text_stays() -> None:
     assert (version.entries[0].content, version.entries[0].evidence_count) == (entry.content, 3)
     assert [change.kind for change in version.changes] == ["duplicate", "dropped"]
     assert batch_of(version).audit[-1] == LevelAudit(known=2, lost=1)
-    assert reflection_fates(known, told, version)["c"].why == "the model proposed nothing for it"
+    assert reflection_effects(known, told, version)["c"].why == "the model proposed nothing for it"
     complete = evidence.followed(known, version, told)
     assert complete.entries[0].evidence_count == 3
 
@@ -459,8 +460,8 @@ def test_each_reflection_that_left_nothing_is_told_with_the_reason() -> None:
         ),
     )
     after = after_update(empty("p"), update, budget_tokens=60, now_ms=0)
-    found = reflection_fates(empty("p"), update, after)
-    assert {name: fate.fate for name, fate in found.items()} == {
+    found = reflection_effects(empty("p"), update, after)
+    assert {name: one.effect for name, one in found.items()} == {
         "kept": "new", "evicted": "lost", "late": "lost", "silent": "lost", "combined": "lost", "named": "dropped",
     }  # fmt: skip
     why = {name: fate.why for name, fate in found.items() if fate.why}

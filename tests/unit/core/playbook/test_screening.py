@@ -7,8 +7,8 @@ import pytest
 
 from combee.core import commands
 from combee.core.playbook import versions
+from combee.core.playbook.effects import reflection_effects
 from combee.core.playbook.evidence import followed
-from combee.core.playbook.fates import reflection_fates
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.screening import established_sources, taught
 from combee.core.playbook.versions import empty
@@ -353,7 +353,7 @@ def test_a_batch_applied_again_without_what_is_revoked_keeps_the_rules(rules: di
     expected.pop(POISON, None)
     assert expected.items() <= left.items()
     assert POISON not in left
-    assert set(reflection_fates(before, made, version)) == {"r-3", "r-4", "r-5"}
+    assert set(reflection_effects(before, made, version)) == {"r-3", "r-4", "r-5"}
 
 
 def test_what_a_wholly_revoked_batch_evicted_is_back() -> None:

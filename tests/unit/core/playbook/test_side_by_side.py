@@ -1,5 +1,7 @@
 """A playbook and its branches side by side: their order, what differs, and the one cap."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from combee.core.playbook.comparison import compare
@@ -9,11 +11,12 @@ from combee.core.playbook.side_by_side import (
     branch_text,
     in_order,
     learned,
-    pause_of,
+    today_of,
 )
-from combee.core.playbook.spend import UNCAPPED, OtherLine, SpendPolicy
+from combee.core.playbook.spend import UNCAPPED, OtherLine, Pause, SpendPolicy
 from combee.core.playbook.versions import empty
-from combee_schemas.base import Usage
+from combee.core.tenants import Tenants
+from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.plan import Branch, BranchSettings, Plan, PlanSettings
 from combee_schemas.playbook import AppliedBatch, Entry, LevelAudit, Playbook, Spend
 
@@ -87,20 +90,24 @@ def line(tokens: int, in_flight: int = 0, **spend: int) -> OtherLine:
     )
 
 
+def pause_of(lines: Mapping[str, OtherLine], policy: SpendPolicy) -> Pause | None:
+    return today_of(LINE, lines, policy, Tenants({}), 3 * DAY_MS).paused
+
+
 @pytest.mark.parametrize("other", ["a/b", "a/b@ended"])
 def test_a_line_is_paused_by_what_all_lines_of_its_playbook_spent(other: str) -> None:
     lines = {LINE: line(10), other: line(990)}
     capped = SpendPolicy(daily_tokens=1000)
-    paused = pause_of(LINE, lines, capped, 3 * 86_400_000)
+    paused = pause_of(lines, capped)
     assert paused is not None
     assert "1,000 of 1,000 tokens spent today" in paused.reason
-    assert pause_of(LINE, {LINE: lines[LINE]}, capped, 3 * 86_400_000) is None
-    assert pause_of(LINE, lines, UNCAPPED, 3 * 86_400_000) is None
+    assert pause_of({LINE: lines[LINE]}, capped) is None
+    assert pause_of(lines, UNCAPPED) is None
 
 
 def test_the_cap_that_a_playbook_was_measured_against_holds_for_a_branch_that_has_none_yet() -> None:
     lines = {LINE: line(0), NAME: line(990, cap_tokens=990)}
-    assert pause_of(LINE, lines, UNCAPPED, 3 * 86_400_000) is not None
+    assert pause_of(lines, UNCAPPED) is not None
 
 
 def test_what_versions_were_learned_from_is_summed_up() -> None:

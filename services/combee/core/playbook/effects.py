@@ -1,7 +1,8 @@
-"""What became of each reflection of a batch in the version that it made; pure."""
+"""The effect of each reflection of a batch on the version that it made; pure."""
 
 from dataclasses import dataclass
 
+from combee.core.fates import Effect
 from combee.core.playbook import retention
 from combee.core.playbook.apply import barred, drafted, holds_after
 from combee_schemas.playbook import Playbook
@@ -11,15 +12,15 @@ COUNTING = frozenset({"new", "known"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReflectionFate:
-    """What became of one reflection in a version; ``why``: the reason if nothing of it is there."""
+class ReflectionEffect:
+    """The effect of one reflection on a version; ``why``: the reason if it has none."""
 
-    fate: retention.Fate
+    effect: Effect
     why: str = ""
 
 
-def reflection_fates(before: Playbook, update: Update, after: Playbook) -> dict[str, ReflectionFate]:
-    """Return what became of each reflection of ``update`` in ``after``, the version it made.
+def reflection_effects(before: Playbook, update: Update, after: Playbook) -> dict[str, ReflectionEffect]:
+    """Return the effect of each reflection of ``update`` on ``after``, the version it made.
 
     Dead letters are left out.
     """
@@ -30,17 +31,17 @@ def reflection_fates(before: Playbook, update: Update, after: Playbook) -> dict[
         if change.kind in {"evict", "expire"}:
             draft.landing.evict(change.entry_id)
     landed, levels = draft.landed(), len(update.plan.widths)
-    fates: dict[str, ReflectionFate] = {}
+    effects: dict[str, ReflectionEffect] = {}
     for reflection in update.result.seen:
         if reflection.ok:
-            fate = retention.fate(reflection, levels, landed)
-            why = "" if fate in COUNTING else _why_nothing(reflection, levels, applicable)
-            fates[reflection.reflection_id] = ReflectionFate(fate=fate, why=why)
-    return fates
+            effect = retention.effect(reflection, levels, landed)
+            why = "" if effect in COUNTING else _why_nothing(reflection, levels, applicable)
+            effects[reflection.reflection_id] = ReflectionEffect(effect=effect, why=why)
+    return effects
 
 
 def _why_nothing(reflection: Seen, levels: int, applicable: retention.Landed) -> str:
-    if retention.fate(reflection, levels, applicable) in COUNTING:
+    if retention.effect(reflection, levels, applicable) in COUNTING:
         return "evicted at once: the playbook's token budget is used up"
     if reflection.survived >= levels:
         return "its proposal lost to one of more sources or with newer evidence, or no longer applied"

@@ -1,0 +1,1 @@
+"""Reports that the command line, the gateway, the dashboard and ``top`` render alike; pure."""
