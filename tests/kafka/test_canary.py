@@ -27,11 +27,11 @@ CANARY = {"canary_share": 0.5, "gate_margin": 0.3}
 
 
 @asynccontextmanager
-async def tried(kafka: Broker, prefix: str, folder: Path, **terms: object) -> AsyncIterator[Running]:
+async def tried(kafka: Broker, prefix: str, folder: Path) -> AsyncIterator[Running]:
     """Run a deployment whose agents read version 1, and of which version 2 is a candidate."""
     sources = folder / "sources.toml"
     sources.write_text(f'[[sources]]\nname = "scorer"\nsecret = "{SECRET}"\n')
-    settings: dict[str, Any] = {"gate": "canary", "sources_file": sources, **CANARY, **terms}
+    settings: dict[str, Any] = {"gate": "canary", "sources_file": sources, **CANARY}
     roles = ("publish", "control")
     async with running_stack(kafka.bootstrap_servers, prefix, folder, roles=roles, **settings) as running:
         await candidate_of(running)
@@ -91,18 +91,15 @@ async def test_a_good_candidate_is_accepted_and_all_read_it(
         assert await runs(kafka, topic_prefix, 0, 20, candidate=0.95) == {2}
 
 
-async def test_forged_outcomes_decide_nothing_and_the_deadline_closes(
-    kafka: Broker, topic_prefix: str, tmp_path: Path
-) -> None:
-    async with tried(kafka, topic_prefix, tmp_path, canary_deadline_s=15) as running:
+async def test_forged_outcomes_decide_nothing(kafka: Broker, topic_prefix: str, tmp_path: Path) -> None:
+    async with tried(kafka, topic_prefix, tmp_path) as running:
+        before = len(await decisions(running))
         await runs(kafka, topic_prefix, 0, AGENTS, candidate=0.95, secret=FORGED)
         async with asyncio.timeout(WITHIN_S):
             while True:
                 told = (await canaries(running.log, 0)).get(NAME)
-                if told is None or told.unproven == AGENTS:
+                if told is not None and told.unproven == AGENTS:
                     break
                 await asyncio.sleep(0.1)
-        await decided(running, 3)
-        last = (await decisions(running))[-1]
-        assert (last.decided, last.version, last.taken_back) == ("rejected", 1, 0)
-        assert f"{AGENTS} outcomes without proof" in last.reason
+        assert (told.state, told.candidate.counted) == ("open", 0)
+        assert len(await decisions(running)) == before
