@@ -65,11 +65,6 @@ def experiment(
     law: Annotated[str, typer.Option(help=f"of the stand-in, {LAW_HELP}")] = IN_FORCE,
     mode: Annotated[list[str] | None, typer.Option(help=f"of the stand-in, {MODE_HELP}")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="model calls at once")] = 32,
-    price_in: Annotated[float | None, typer.Option(min=0, help="a million tokens read (money)")] = None,
-    price_cached_in: Annotated[
-        float | None, typer.Option(min=0, help="a million tokens read from the prompt cache (money)")
-    ] = None,
-    price_out: Annotated[float | None, typer.Option(min=0, help="a million tokens written (money)")] = None,
     out: Annotated[Path, typer.Option(help="results go into a folder NAME below this one")] = Path("results"),
     fresh: Annotated[bool, typer.Option("--fresh", help="measure again what is there already")] = False,
     plot: Annotated[bool, typer.Option(help="draw plot.png (needs matplotlib)")] = True,
@@ -86,9 +81,6 @@ def experiment(
         model=model_flag(simulated=simulated, model=model, base_url=base_url),
         base_url=base_url,
         llm_concurrency=concurrency,
-        price_in=price_in,
-        price_cached_in=price_cached_in,
-        price_out=price_out,
     )
     asks_real = settings.model.model not in (None, SIMULATED)
     parse(parse_law, law)
