@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 from benchmarks.law_fit import run_naive
 
-from combee.core.batching.limits import PRODUCT
 from combee.core.batching.plan import Base, deal_batch
 from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel, PoisonError
-from combee.settings.batch import BatchSettings
 from combee.settings.model import ModelSettings
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, Arm, unshuffled
@@ -68,13 +66,6 @@ def test_adaptive_makes_the_versions_that_the_services_make() -> None:
     assert ours.playbook.entries == theirs.playbook.entries
     assert (len(ours.versions), ours.usage.calls) == (theirs.versions, theirs.usage.calls)
     assert batch_of(ours.playbook).retention == batch_of(theirs.playbook).retention
-
-
-def test_adaptive_has_the_default_settings_whatever_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert PRODUCT.aggregate_tokens == BatchSettings.model_fields["aggregate_tokens"].default
-    assert ADAPTIVE.carry
-    monkeypatch.setenv("COMBEE_COPIES", "7")
-    assert PRODUCT.copies == 2
 
 
 def test_plain_is_the_papers_tree_however_many_there_are() -> None:

@@ -18,6 +18,7 @@ from rich.progress import Progress
 from combee.cli.shared.console import COLUMNS, diagnostics, output, print_json, remark
 from combee.cli.shared.options import AsJson, BaseUrl
 from combee.cli.sim import LAW_HELP, MODE_HELP, parse
+from combee.core.playbook.spend import SpendPolicy
 from combee.local.preflight import SIMULATED, model_flag, require_answer, require_model
 from combee.ports import ConfigurationError, FatalError
 from combee.settings.loading import load_settings
@@ -65,11 +66,11 @@ def experiment(
     law: Annotated[str, typer.Option(help=f"of the stand-in, {LAW_HELP}")] = IN_FORCE,
     mode: Annotated[list[str] | None, typer.Option(help=f"of the stand-in, {MODE_HELP}")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="model calls at once")] = 32,
-    price_in: Annotated[float | None, typer.Option(min=0, help="a million tokens read (money)")] = None,
+    price_in: Annotated[float, typer.Option(min=0, help="a million tokens read (money)")] = 0.0,
     price_cached_in: Annotated[
         float | None, typer.Option(min=0, help="a million tokens read from the prompt cache (money)")
     ] = None,
-    price_out: Annotated[float | None, typer.Option(min=0, help="a million tokens written (money)")] = None,
+    price_out: Annotated[float, typer.Option(min=0, help="a million tokens written (money)")] = 0.0,
     out: Annotated[Path, typer.Option(help="results go into a folder NAME below this one")] = Path("results"),
     fresh: Annotated[bool, typer.Option("--fresh", help="measure again what is there already")] = False,
     plot: Annotated[bool, typer.Option(help="draw plot.png (needs matplotlib)")] = True,
@@ -86,9 +87,6 @@ def experiment(
         model=model_flag(simulated=simulated, model=model, base_url=base_url),
         base_url=base_url,
         llm_concurrency=concurrency,
-        price_in=price_in,
-        price_cached_in=price_cached_in,
-        price_out=price_out,
     )
     asks_real = settings.model.model not in (None, SIMULATED)
     parse(parse_law, law)
@@ -106,7 +104,9 @@ def experiment(
         modes=parse(parse_modes, mode or []),
         concurrency=concurrency,
         samples=samples,
-        prices=settings.spend.policy(settings.model.model),
+        prices=SpendPolicy(price_in=price_in, price_cached_in=price_cached_in, price_out=price_out)
+        if price_in or price_out
+        else settings.spend.policy(settings.model.model),
         cache=out / "reflections",
     )
     _run(name, setup, out / name, fresh=fresh, plot=plot, as_json=as_json)

@@ -90,6 +90,12 @@ def load_settings(**flags: object) -> Settings:
         If a value is wrong; the message names the variable.
     """
     given = {name: value for name, value in flags.items() if value is not None}
+    if unknown := [
+        name for name in given if not any(name in group.model_fields for group in GROUPS.values())
+    ]:
+        raise SettingsError(
+            f"{', '.join(unknown)}: no setting; what docs/reference/settings.md does not list is a constant"
+        )
     variables = environment()
     in_file = file_values(variables.get(NAMED_BY))
     stated = {*given, *variables, *in_file}

@@ -302,18 +302,6 @@ async def test_a_large_body_is_refused_before_it_is_read_or_parsed() -> None:
     assert sent <= 12_000
 
 
-async def test_a_body_that_trickles_in_is_not_waited_for() -> None:
-    stuck = asyncio.Event()
-
-    async def trickle() -> AsyncIterator[bytes]:
-        yield b"{"
-        await stuck.wait()
-
-    async with asked(body_timeout_s=0.05) as gateway:
-        answer = await gateway.client.post("/v1/reflections", content=trickle(), headers=JSON)
-        assert answer.status_code == 408
-
-
 @pytest.mark.parametrize(
     "limits",
     [

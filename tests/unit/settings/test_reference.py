@@ -4,11 +4,13 @@ import re
 from pathlib import Path
 from typing import get_args
 
+import pytest
 from pydantic import SecretStr
 
 from combee.core.replaying.variant import SETTINGS
 from combee.settings.batch import BatchSettings
-from combee.settings.loading import GROUPS
+from combee.settings.group import SettingsError
+from combee.settings.loading import GROUPS, load_settings
 from combee_schemas.plan import BatchOptions, PlanSettings
 
 ROOT = Path(__file__).parents[3]
@@ -38,6 +40,11 @@ def test_a_guide_names_every_setting_that_is_no_address_name_or_key() -> None:
         and not re.search(rf"\bCOMBEE_{name.upper()}\b|`{name}`|^\[{name}\b|^{name} = ", guides, re.MULTILINE)
     ]
     assert untold == []
+
+
+def test_who_gives_a_setting_that_there_is_not_hears_that_it_is_a_constant() -> None:
+    with pytest.raises(SettingsError, match=r"max_span: no setting; what .* does not list is a constant"):
+        load_settings(max_span=3)
 
 
 def test_a_batch_option_is_written_once_and_settings_manifests_and_variants_have_it() -> None:

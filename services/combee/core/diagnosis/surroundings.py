@@ -26,7 +26,11 @@ def judge_settings(unknown: Mapping[str, str | None], in_file: Sequence[str]) ->
     """Judge settings that nobody reads (name → the most similar one), and secrets ``in_file``."""
     checks: list[Check] = []
     for name, similar in unknown.items():
-        meant = f"did you mean {similar}?" if similar else "remove it, or see docs/reference/settings.md"
+        meant = (
+            f"did you mean {similar}?"
+            if similar
+            else "remove it: what docs/reference/settings.md does not list is a constant"
+        )
         checks.append(
             Check(
                 name="settings", verdict="warn", says=f"{name} is no setting: nobody reads it", remedy=meant
