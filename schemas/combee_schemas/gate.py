@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints
 from combee_schemas.base import KIB, Message, PlaybookName
 from combee_schemas.marks import Name, Text, Word
 
-Judge = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+Judge = Annotated[Word, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 """Such as evaluate (held-out questions), canary (outcomes of a share of the callers) or approve (a person).
 
 Any name, so that readers of an older release read the labels of a gate that asks a newer judge."""
