@@ -1,4 +1,4 @@
-"""Errors that nobody but a person can mend; ``combee.ports`` has them too, beside those that heal or are buried."""
+"""Errors that only a person can mend; ``combee.ports`` has them next to transient and poisonous errors."""
 
 from typing import TYPE_CHECKING
 

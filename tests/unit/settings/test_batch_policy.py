@@ -82,9 +82,8 @@ def test_the_processes_of_a_stack_take_the_same_policy(
     [
         ({"batch_size": 600, "batch_policy": "keep-up"}, LARGEST_CHOICE),
         ({"batch_size": 600}, 600),
-        ({}, DEFAULT),
     ],
-    ids=["a start value", "a fixed size", "nothing"],
+    ids=["a start value", "a fixed size"],
 )
 @pytest.mark.usefixtures("in_process")
 def test_the_first_batch_is_no_larger_than_any_that_the_controller_may_choose(

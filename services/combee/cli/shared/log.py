@@ -16,7 +16,7 @@ from combee.settings.loading import Settings
 def open_log(
     settings: Settings, *, create: bool = False, restarted: Callable[[str], None] = remark
 ) -> AbstractAsyncContextManager[tuple[KafkaLog, str]]:
-    """Open the configured cluster's log, or that of this user's embedded broker: see ``combee.local.log``."""
+    """Open the configured cluster's log, or that of this user's broker: see ``combee.local.log``."""
     return log.open_log(settings, _notices(restarted), create=create)
 
 

@@ -1,6 +1,6 @@
 """When a playbook is consolidated without anybody asking, and which entries are asked about; pure.
 
-Code alone merges only what is the same lesson word for word (`combee.core.similarity.lessons`). What is merely alike
+Code alone merges only the same lesson (`combee.core.similarity.lessons`). What is merely alike
 or mostly harmful goes to the model, a cluster at a time, and only what it answers about one cluster is applied.
 """
 
