@@ -16,8 +16,8 @@ from benchmarks.broker import broker
 from benchmarks.machine import describe
 from benchmarks.report import show, write
 from benchmarks.rows import Row
-from combee.ports import CombeeError
-from combee.telemetry.logs import configure_logs
+from combee.adapters.ports import CombeeError
+from combee.process.telemetry.logs import configure_logs
 
 NAMES = (
     "startup",

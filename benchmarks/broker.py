@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from combee.cli.broker import throw_away_broker
-from combee.settings.loading import load_settings
+from combee.process.settings.loading import load_settings
 
 
 @asynccontextmanager

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.openai.model import OpenAIModel
-from combee.local.stack import StackOptions, model_environment, stack
-from combee.local.supervisor import Supervisor
-from combee.settings.loading import load_settings
-from combee.worker.views import Playbooks
+from combee.assembly import backends
+from combee.assembly.local.stack import StackOptions, model_environment, stack
+from combee.assembly.local.supervisor import Supervisor
+from combee.process.settings.loading import load_settings
+from combee.process.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection

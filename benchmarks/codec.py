@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.cluster import ROLES, Cluster, fresh, lessons, running_cluster
 from benchmarks.processor import used_ms
 from benchmarks.rows import Row, row
-from combee.ports import TopicPartition
+from combee.adapters.ports import TopicPartition
 from combee_schemas.codec import decode, encode
 from combee_schemas.topics import TOPICS, AnyTopic
 

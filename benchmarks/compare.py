@@ -24,7 +24,7 @@ from benchmarks.processor import process_ms
 from benchmarks.report import show, write
 from benchmarks.rows import Row, row
 from benchmarks.sides import ROOT, Side, checked_out, default_base, output, side
-from combee.ports import CombeeError, FatalError
+from combee.adapters.ports import CombeeError, FatalError
 
 ROLES = ("control", "publish", "scan", "shuffle", "reflect")
 PAIRS = 8

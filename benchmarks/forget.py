@@ -9,16 +9,16 @@ from uuid import uuid4
 from benchmarks.cluster import CHUNK, fresh, lessons
 from benchmarks.rows import Row, row
 from benchmarks.synthetic import PER_BATCH, write_past
-from combee import backends
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
-from combee.archive import forgetting
-from combee.archive.erasing import Wish
-from combee.archive.forgetting import Place
-from combee.clock import SystemClock
-from combee.core.erasure.selector import Marker, Selector
-from combee.core.replaying.selection import Selection
-from combee.ports import TopicPartition
-from combee.settings.loading import load_settings
+from combee.adapters.ports import TopicPartition
+from combee.assembly import backends
+from combee.core.log.erasure.selector import Marker, Selector
+from combee.core.log.replaying.selection import Selection
+from combee.log.archive import forgetting
+from combee.log.archive.erasing import Wish
+from combee.log.archive.forgetting import Place
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 
 TIMEOUT_S = 900.0

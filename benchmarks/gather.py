@@ -4,12 +4,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from combee.adapters.ports import LanguageModel
 from combee.core.batching import plan
 from combee.core.batching.limits import PRODUCT
 from combee.core.methods import ace
 from combee.core.playbook import operations
 from combee.core.playbook.versions import empty
-from combee.ports import LanguageModel
 from combee_schemas.batch import Member
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation

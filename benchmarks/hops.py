@@ -7,7 +7,7 @@ from benchmarks.cluster import Cluster, fresh, lessons, running_cluster
 from benchmarks.overhead import CASES, WARM_UP, Case
 from benchmarks.processor import shares, used_ms
 from benchmarks.rows import Row, row
-from combee.ports import TopicPartition
+from combee.adapters.ports import TopicPartition
 from combee_schemas import topics
 from combee_schemas.topics import AnyTopic
 

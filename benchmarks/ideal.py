@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from combee.asking.limits import PrioritySlots
+from combee.adapters.asking.limits import PrioritySlots
 from combee.core.playbook.versions import empty
 from combee_experiments.arms.arms import ADAPTIVE
 from combee_experiments.arms.scanning import Scan

@@ -13,12 +13,12 @@ from uuid import uuid4
 from benchmarks.cluster import CHUNK, fresh, lessons
 from benchmarks.rows import Row, row
 from benchmarks.synthetic import PER_BATCH, write_past
-from combee import backends
 from combee.adapters.kafka import KafkaLog
-from combee.core.ledger import sealed, unsealed
-from combee.inspection.audit import account
-from combee.ports import TopicPartition
-from combee.settings.loading import load_settings
+from combee.adapters.ports import TopicPartition
+from combee.assembly import backends
+from combee.core.log.ledger import sealed, unsealed
+from combee.log.inspection.audit import account
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 
 TIMEOUT_S = 900.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.cluster import lessons, running_cluster
 from benchmarks.rows import Row, row
 from combee.adapters.kafka import KafkaLog
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace

@@ -8,7 +8,7 @@ from benchmarks.cluster import Cluster, fresh, lessons, running_cluster
 from benchmarks.gather import in_process
 from benchmarks.ideal import Ideal, ideal, logged_calls
 from benchmarks.rows import Row, row
-from combee.ports import TopicPartition
+from combee.adapters.ports import TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import decode

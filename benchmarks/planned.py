@@ -4,11 +4,11 @@ import time
 from collections.abc import Sequence
 
 from benchmarks.rows import Row, row
-from combee.core import identity
 from combee.core.batching.plan import Base, make_groups, plan_batch
 from combee.core.batching.planned import forgery, kept_of
-from combee.settings.batch import BatchSettings
-from combee.settings.methods import plan_settings
+from combee.core.names import identity
+from combee.process.settings.batch import BatchSettings
+from combee.process.settings.methods import plan_settings
 from combee_schemas import topics
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import decode

@@ -15,10 +15,10 @@ from combee.adapters.embedded_kafka import open_user_broker
 from combee.adapters.embedded_kafka.data_dir import RunState
 from combee.adapters.kafka import Reachability, is_ready
 from combee.adapters.kafka.connection import Connection
-from combee.inspection.audit import audit
-from combee.ports import TransientError
-from combee.settings.loading import environment
-from combee.worker.retry import write
+from combee.adapters.ports import TransientError
+from combee.log.inspection.audit import audit
+from combee.process.settings.loading import environment
+from combee.process.worker.retry import write
 from combee_schemas import topics
 from combee_schemas.trace import Trace
 

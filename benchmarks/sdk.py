@@ -13,11 +13,12 @@ from uuid import uuid4
 
 from benchmarks.cluster import fresh, lessons
 from benchmarks.rows import Row, row
-from combee import Client, backends
+from combee import Client
 from combee.adapters.kafka import KafkaLog
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
+from combee.assembly import backends
+from combee.process.settings.loading import load_settings
 from combee.sdk import PlaybookView
-from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Playbook
 

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from combee.ports import FatalError
-from combee.settings.loading import environment
+from combee.adapters.ports import FatalError
+from combee.process.settings.loading import environment
 
 ROOT = Path(__file__).parents[1]
 FOREIGN = ("COMBEE_", "OPENAI_", "PYTHON")

@@ -16,10 +16,10 @@ from combee.core.formats.render import parse_ace
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.entries import apply_operations, finish
 from combee.core.playbook.versions import empty
-from combee.core.similarity.embeddings import near_pairs
-from combee.core.similarity.lessons import same_lesson
-from combee.core.similarity.overlap import Overlap
-from combee.core.similarity.wording import wording
+from combee.core.text.similarity.embeddings import near_pairs
+from combee.core.text.similarity.lessons import same_lesson
+from combee.core.text.similarity.overlap import Overlap
+from combee.core.text.similarity.wording import wording
 from combee_schemas.playbook import ACE_SECTIONS, Entry
 from combee_schemas.scan import Operation, OperationKind
 from combee_sim.embeddings import vector

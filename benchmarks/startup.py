@@ -5,7 +5,7 @@ import sys
 import time
 
 from benchmarks.rows import Row, row
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
 
 TIMEOUT_S = 300.0
 LEAST_RUNS = 7

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from combee.core import identity
+from combee.adapters.ports import Log, TopicPartition
 from combee.core.batching import plan
 from combee.core.batching.limits import PRODUCT
-from combee.ports import Log, TopicPartition
+from combee.core.names import identity
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member

@@ -8,7 +8,7 @@ from functools import partial
 from benchmarks.cluster import WAIT_S, Cluster, fresh, lessons, running_cluster
 from benchmarks.processor import shares, used_ms
 from benchmarks.rows import Row, row
-from combee.worker.views import View
+from combee.process.worker.views import View
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.reflection import Reflection

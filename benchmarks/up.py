@@ -15,8 +15,8 @@ import psutil
 from benchmarks.processor import memory_mb
 from benchmarks.rows import Row, row
 from benchmarks.sides import FOREIGN, output
-from combee.ports import FatalError
-from combee.settings.loading import environment
+from combee.adapters.ports import FatalError
+from combee.process.settings.loading import environment
 
 TIMEOUT_S = 900.0
 READY_S = 90.0

@@ -19,23 +19,23 @@ from pydantic import AliasChoices, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
 from combee.core.evaluation.questions import Question
 from combee.core.evaluation.scoring import judge_prompt
 from combee.core.formats.render import ace_lines, ace_lines_by_age
 from combee.core.methods import ace, consolidation, gepa
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
-from combee.core.prompt import entry_tokens, estimate_tokens
-from combee.core.similarity.relevance import best_entries
+from combee.core.text.prompt import entry_tokens, estimate_tokens
+from combee.core.text.similarity.relevance import best_entries
 from combee.gateway.app import build
 from combee.gateway.context import context_of
-from combee.settings.batch import BatchSettings
-from combee.settings.group import Group
-from combee.settings.loading import GROUPS, load_settings
-from combee.settings.playbook import PlaybookSettings
-from combee.telemetry.metrics import Metrics, new_registry
+from combee.process.settings.batch import BatchSettings
+from combee.process.settings.group import Group
+from combee.process.settings.loading import GROUPS, load_settings
+from combee.process.settings.playbook import PlaybookSettings
+from combee.process.telemetry.metrics import Metrics, new_registry
 from combee_schemas.base import DAY_MS, Message
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt

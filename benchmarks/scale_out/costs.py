@@ -14,7 +14,7 @@ from random import Random
 
 from combee.core.batching import plan
 from combee.core.batching.limits import PRODUCT
-from combee.settings.playbook import PlaybookSettings
+from combee.process.settings.playbook import PlaybookSettings
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
 from combee_schemas.model import CHARS_PER_TOKEN

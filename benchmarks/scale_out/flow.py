@@ -16,7 +16,7 @@ from random import Random
 from statistics import NormalDist, quantiles
 
 from benchmarks.scale_out.costs import Costs, widths
-from combee.settings.batch import BatchSettings
+from combee.process.settings.batch import BatchSettings
 from combee_schemas import topics
 
 LOT = 40

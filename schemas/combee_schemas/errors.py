@@ -1,4 +1,4 @@
-"""Errors that only a person can mend; ``combee.ports`` has them next to transient and poisonous errors."""
+"""Errors that only a person can mend; ``combee.adapters.ports`` has them next to transient and poisonous errors."""
 
 from typing import TYPE_CHECKING
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from math import sqrt
 from typing import Any
 
-from combee.core.prompt import estimate_tokens
-from combee.ports import Embedded
+from combee.adapters.ports import Embedded
+from combee.core.text.prompt import estimate_tokens
 from combee_schemas.base import Usage
 from combee_sim.chance import draw
 from combee_sim.family.lessons import key

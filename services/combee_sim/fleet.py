@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from combee.core.identity import content_id
+from combee.adapters.ports import LanguageModel, PoisonError
 from combee.core.methods import ace
 from combee.core.methods.method import Method
+from combee.core.names.identity import content_id
 from combee.core.playbook import probation
 from combee.core.playbook.lines import shown_to
 from combee.core.playbook.versions import empty
-from combee.ports import LanguageModel, PoisonError
 from combee_schemas.base import Shown
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from combee.ports import DrainingError
+from combee.adapters.ports import DrainingError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply, request_hash
 from combee_sim.family.knowledge import NOTHING_KNOWN, Knowledge

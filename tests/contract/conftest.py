@@ -7,7 +7,7 @@ import pytest
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.memory import MemoryLog
-from combee.ports import Log
+from combee.adapters.ports import Log
 from combee_schemas import topics
 from support.clock import ManualClock
 

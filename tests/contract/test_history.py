@@ -1,7 +1,7 @@
 """A version by its number, in memory and on Kafka, where the marks of transactions stand among the versions."""
 
-from combee.history import History
-from combee.ports import Log
+from combee.adapters.ports import Log
+from combee.log.history import History
 from combee_schemas import topics
 from support.gateway import version
 

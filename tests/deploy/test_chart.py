@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from combee.compose import FRONTS, JUDGES, ROLES
+from combee.assembly.compose import FRONTS, JUDGES, ROLES
 from support.kubernetes import CHART, ChartError, Document, fetch, problems, rendered
 
 pytestmark = pytest.mark.timeout(600)

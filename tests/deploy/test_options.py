@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 import pytest
 
-from combee.compose import JUDGES
+from combee.assembly.compose import JUDGES
 from support.compose import GATEWAY, KEY, Deployment, deployment
 from support.shown import ROOT
 from support.waiting import wait_until

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from combee import compose
-from combee.clock import SystemClock
-from combee.inspection.tracker import Tracker
+from combee.adapters.clock import SystemClock
+from combee.assembly import compose
+from combee.log.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.outcome import Outcome

@@ -14,18 +14,18 @@ import structlog
 from nicegui import core
 from playwright.async_api import Page, expect
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
-from combee.compose import FRONTS, ROLES
+from combee.adapters.ports import Outgoing, TransientError
+from combee.assembly.compose import FRONTS, ROLES
+from combee.assembly.local.admin_key import admin_key, dashboard_link
 from combee.core.gate.policy import GatePolicy
-from combee.core.identity import batch_id
+from combee.core.names.identity import batch_id
 from combee.dashboard import mount
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
-from combee.local.admin_key import admin_key, dashboard_link
-from combee.ports import Outgoing, TransientError
-from combee.settings.loading import load_settings
+from combee.process.settings.loading import load_settings
 from combee_schemas.base import DAY_MS
 from combee_schemas.gate import Verdict
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes

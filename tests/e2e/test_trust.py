@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from combee.compose import FRONTS, ROLES
+from combee.assembly.compose import FRONTS, ROLES
 from combee.sdk import AsyncClient
 from support.broker import Broker
 from support.browser import CHROMIUM, PATIENCE_MS, browsing, opened

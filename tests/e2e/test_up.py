@@ -18,10 +18,10 @@ import pytest
 
 from combee.adapters.embedded_kafka.data_dir import RunState
 from combee.adapters.kafka import KafkaLog
-from combee.backends import connection
-from combee.core.text import comparable
-from combee.ports import Outgoing
-from combee.settings.loading import load_settings
+from combee.adapters.ports import Outgoing
+from combee.assembly.backends import connection
+from combee.core.text.forms import comparable
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.trace import Trace
 from support.cli import all_gone, combee, descendants, start_anew
@@ -177,10 +177,10 @@ async def test_after_ctrl_c_a_person_is_forgotten_at_once_and_named_in_no_file_a
         "combee.reflections",
         "combee.scan.0",
         "combee.updates",
-        "combee.history",
+        "combee.log.history",
         "combee.playbooks",
     }
-    assert files_with(tmp_path, "order number") >= {"combee.reflections", "combee.history"}
+    assert files_with(tmp_path, "order number") >= {"combee.reflections", "combee.log.history"}
 
     ended = await combee(
         "forget", "--subject-file", "-", "--to", "left", "--yes", data_dir=tmp_path, stdin="jane roe"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.adapters.ports import PoisonError
 from combee.core.methods.ace import aggregate_prompt
 from combee.core.playbook.versions import empty
-from combee.ports import PoisonError
 from combee_experiments.arms.arms import ADAPTIVE
 from combee_experiments.baselines import experiment as baselines
 from combee_experiments.baselines.approaches import (

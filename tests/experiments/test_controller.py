@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.sizing.policy import SizingPolicy
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
+from combee.core.batching.sizing.policy import SizingPolicy
 from combee_experiments.arms.tails import SlowModel
 from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller

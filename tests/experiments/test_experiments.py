@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.ports import FatalError
-from combee.settings.model import ModelSettings
+from combee.adapters.ports import FatalError
+from combee.process.settings.model import ModelSettings
 from combee_experiments.data.samples import family
 from combee_experiments.running import plot, results
 from combee_experiments.running.cells import Cell, Measured, Numbers, Spread

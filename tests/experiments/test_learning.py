@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from benchmarks.law_fit import run_naive
 
+from combee.adapters.ports import LanguageModel, PoisonError
 from combee.core.batching.plan import Base, deal_batch
 from combee.core.playbook.versions import empty
-from combee.ports import LanguageModel, PoisonError
-from combee.settings.model import ModelSettings
+from combee.process.settings.model import ModelSettings
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, Arm, unshuffled
 from combee_experiments.arms.learning import Learnt, learn

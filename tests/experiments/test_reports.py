@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.core.sizing.policy import SizingPolicy
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
+from combee.core.batching.sizing.policy import SizingPolicy
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN
 from combee_experiments.arrivals import experiment as arrivals
 from combee_experiments.asynchronous import experiment as asynchronous

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from combee.core.prompt import entry_tokens
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
+from combee.core.text.prompt import entry_tokens
 from combee_experiments.arms.material import reflections
 from combee_experiments.data.samples import family
 from combee_experiments.running.cells import Cell, Measured, Numbers

@@ -10,7 +10,7 @@ import pytest
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.ports import CombeeError, Outgoing, TransientError
+from combee.adapters.ports import CombeeError, Outgoing, TransientError
 from support.faults.actions import How
 from support.faults.brokers import Fronted, fronted_broker, own_broker
 from support.faults.injected import broker_killed, partition, random_kills

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.compose import FRONTS, ROLES, STOP_WITHIN_S
+from combee.assembly.compose import FRONTS, ROLES, STOP_WITHIN_S
 from support.faults.brokers import own_broker
 from support.running import running_stack
 from support.waiting import until

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
-from combee.archive.file import ArchiveReader
-from combee.archive.restoring import restore
-from combee.backends import connection, topic_problems
-from combee.clock import SystemClock
-from combee.core.layout import wanted
-from combee.history import whole
-from combee.settings.loading import Settings, load_settings
+from combee.assembly.backends import connection, topic_problems
+from combee.core.log.layout import wanted
+from combee.log.archive.file import ArchiveReader
+from combee.log.archive.restoring import restore
+from combee.log.history import whole
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from support.archives import archived
 from support.broker import Broker, segments

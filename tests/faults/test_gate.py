@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from combee.clock import SystemClock
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import TopicPartition
+from combee.assembly.local.stack import StackOptions, child_environment
+from combee.assembly.local.supervisor import Process, Supervisor
 from combee.control.outcomes import GROUP
 from combee.core.gate.gate import gates_of
-from combee.history import all_labels, newest_playbook
-from combee.inspection.audit import audit
-from combee.local.stack import StackOptions, child_environment
-from combee.local.supervisor import Process, Supervisor
-from combee.ports import TopicPartition
+from combee.log.history import all_labels, newest_playbook
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.gate import Verdict
 from support.broker import Broker

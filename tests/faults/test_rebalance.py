@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.inspection.audit import audit
+from combee.log.inspection.audit import audit
 from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.faults.cluster import Cluster, Scenario, patched, running_cluster
@@ -21,7 +21,7 @@ MOVED = {True: 3, False: 5}
 """Two members have partitions 0–3 and 4–7, three have 0–2, 3–5 and 6–7 (range). If the one that joins is the last
 by its number, 3, 6 and 7 change hands; a dynamic member may be the first: then 0–2, 4 and 5 do."""
 FORGETFUL = """
-from combee.worker.loop import Loop
+from combee.process.worker.loop import Loop
 
 reassigned = Loop._reassigned
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from combee import backends
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
-from combee.clock import SystemClock
-from combee.compose import ROLES
-from combee.core import rights
-from combee.core.rights import Right
-from combee.ports import ConfigurationError, Outgoing, TopicPartition
-from combee.settings.loading import environment, load_settings
+from combee.adapters.ports import ConfigurationError, Outgoing, TopicPartition
+from combee.assembly import backends
+from combee.assembly.compose import ROLES
+from combee.core.log import rights
+from combee.core.log.rights import Right
+from combee.process.settings.loading import environment, load_settings
 from combee_schemas.topics import TOPICS
 from support.cli import combee
 from support.granted import (

@@ -9,8 +9,8 @@ import pytest
 
 from combee import AsyncClient, PlaybookView
 from combee.adapters.kafka import KafkaLog
-from combee.core import rights
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
+from combee.core.log import rights
 from combee_schemas.topics import REFLECTIONS
 from support.granted import (
     WAYS,

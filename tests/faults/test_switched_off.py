@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
 from support.broker import Broker
 from support.faults.cluster import Scenario, patched, running_cluster
 from support.faults.driver import Driver, items

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
-from combee.backends import check_topics, connection
-from combee.clock import SystemClock
-from combee.core.archive.cut import read
-from combee.history import newest_playbooks
-from combee.inspection.audit import audit
-from combee.inspection.tracker import Tracker
-from combee.ports import ConfigurationError, TopicPartition
+from combee.adapters.ports import ConfigurationError, TopicPartition
+from combee.assembly.backends import check_topics, connection
+from combee.core.log.archive.cut import read
+from combee.log.history import newest_playbooks
+from combee.log.inspection.audit import audit
+from combee.log.inspection.tracker import Tracker
+from combee.process.settings.loading import Settings, load_settings
 from combee.sdk import AsyncClient
-from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.topics import outgoing
 from support import ledger

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from combee.clock import SystemClock
-from combee.commands.log_store import LogStore
-from combee.commands.playbook import Commands
+from combee.adapters.clock import SystemClock
 from combee.core.commands import RefusedError
-from combee.inspection.audit import audit
-from combee.inspection.lineage import lineage
+from combee.log.commands.log_store import LogStore
+from combee.log.commands.playbook import Commands
+from combee.log.inspection.audit import audit
+from combee.log.inspection.lineage import lineage
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.plan import BranchSettings

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from combee import backends
-from combee.local.ports import metrics_ports
-from combee.settings.loading import load_settings
+from combee.assembly import backends
+from combee.assembly.local.ports import metrics_ports
+from combee.process.settings.loading import load_settings
 from support.broker import Broker
 from support.cli import combee, start
 from support.faults.brokers import Fronted, fronted_broker

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from combee.history import newest_playbook
+from combee.log.history import newest_playbook
 from combee.sdk import AsyncClient
 from support.broker import Broker
 from support.gates import contents

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import pytest
 
-from combee.clock import SystemClock
-from combee.inspection.tracker import Tracker
-from combee.ports import Outgoing
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import Outgoing
+from combee.log.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import outgoing

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from combee.core.ledger import LedgerReport
-from combee.inspection.audit import audit
+from combee.core.log.ledger import LedgerReport
+from combee.log.inspection.audit import audit
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import outgoing
 from support.broker import Broker

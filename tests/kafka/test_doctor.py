@@ -16,15 +16,15 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from combee import compose
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import PROBE_TOPIC, open_transactions, skew
-from combee.clock import SystemClock
-from combee.inspection.lag import INPUTS, Lags
-from combee.inspection.tracker import Tracker
-from combee.ports import Outgoing
-from combee.settings.loading import load_settings
+from combee.adapters.ports import Outgoing
+from combee.assembly import compose
+from combee.log.inspection.lag import INPUTS, Lags
+from combee.log.inspection.tracker import Tracker
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.batch import Batch

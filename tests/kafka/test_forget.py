@@ -6,10 +6,10 @@ from pathlib import Path
 import aiokafka
 import pytest
 
-from combee.history import newest_playbooks
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
+from combee.log.history import newest_playbooks
+from combee.process.settings.loading import load_settings
 from combee.sdk.cache import DiskCache
-from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import NO_LABEL
 from combee_schemas.reflection import Reflection

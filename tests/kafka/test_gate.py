@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from combee.history import newest_playbook
-from combee.inspection.audit import audit
+from combee.log.history import newest_playbook
+from combee.log.inspection.audit import audit
 from support import exam
 from support.broker import Broker
 from support.cli import combee

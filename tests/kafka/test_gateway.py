@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from combee import backends
 from combee.adapters.kafka import KafkaLog
-from combee.local.stack import StackOptions, stack
-from combee.settings.loading import Settings, load_settings
+from combee.assembly import backends
+from combee.assembly.local.stack import StackOptions, stack
+from combee.process.settings.loading import Settings, load_settings
 from support.broker import Broker
 from support.forked import ForkingSupervisor
 from support.gateway import Event, Stream, version, writer

@@ -7,12 +7,12 @@ from pathlib import Path
 import aiokafka
 import pytest
 
-from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.consumer import FETCH_BYTES
-from combee.local.supervisor import Supervisor
-from combee.ports import Outgoing, Record, TopicPartition
-from combee.settings.loading import load_settings
+from combee.adapters.ports import Outgoing, Record, TopicPartition
+from combee.assembly import backends
+from combee.assembly.local.supervisor import Supervisor
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.topics import TOPICS, AnyTopic, M, Topic, outgoing
 from combee_schemas.trace import Trace

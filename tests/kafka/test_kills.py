@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.local.stack import SIMULATED_EMBEDDING
+from combee.assembly.local.stack import SIMULATED_EMBEDDING
 from support.broker import Broker
 from support.faults.kills import survives_kills
 

@@ -5,7 +5,7 @@ import asyncio
 from combee.adapters.kafka import KafkaAdmin
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.consumer import KafkaConsumer
-from combee.ports import TopicPartition
+from combee.adapters.ports import TopicPartition
 from support.broker import Broker
 
 DEADLINE_S = 40.0

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from combee import backends
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.consumer import KafkaConsumer
-from combee.ports import FatalError, TopicPartition
-from combee.settings.loading import load_settings
+from combee.adapters.ports import FatalError, TopicPartition
+from combee.assembly import backends
+from combee.process.settings.loading import load_settings
 from support.broker import Broker
 from support.cli import start
 from support.forked import Forked

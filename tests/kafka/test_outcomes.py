@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.inspection.outcomes import outcomes_by_line
+from combee.log.inspection.outcomes import outcomes_by_line
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.outcome import Outcome

@@ -9,9 +9,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
 
-from combee.inspection.outcomes import outcomes_by_line
-from combee.ports import Log, Outgoing
-from combee.settings.loading import load_settings
+from combee.adapters.ports import Log, Outgoing
+from combee.log.inspection.outcomes import outcomes_by_line
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.outcome import Outcome

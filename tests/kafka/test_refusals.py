@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from combee import backends
 from combee.adapters.kafka import KafkaAdmin
-from combee.settings.loading import load_settings
+from combee.assembly import backends
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from support.broker import Broker
 from support.cli import Ended, combee

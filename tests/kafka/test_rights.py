@@ -9,9 +9,9 @@ import pytest
 from combee import AsyncClient
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.core import rights
-from combee.history import all_labels
-from combee.ports import CombeeError, Outgoing
+from combee.adapters.ports import CombeeError, Outgoing
+from combee.core.log import rights
+from combee.log.history import all_labels
 from combee_schemas.playbook import Label
 from combee_schemas.topics import TOPICS
 from support.broker import Broker

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import Outgoing
 from combee.cli.learn.learning import Learning
-from combee.clock import SystemClock
-from combee.core.canonical import canonical
-from combee.inspection.tracker import Tracker
-from combee.ports import Outgoing
+from combee.core.batching.canonical import canonical
+from combee.log.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import outgoing

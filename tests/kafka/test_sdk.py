@@ -9,7 +9,7 @@ import pytest
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.ports import Log
+from combee.adapters.ports import Log
 from combee.sdk import AsyncClient, Client, PlaybookView
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Label, Playbook

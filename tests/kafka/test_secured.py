@@ -9,14 +9,14 @@ from typing import Any, get_args
 import pytest
 import trustme
 
-from combee import backends
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection
-from combee.clock import SystemClock
-from combee.core import layout
-from combee.inspection.live import Live
-from combee.ports import ConfigurationError, Outgoing, TopicPartition
-from combee.settings.loading import environment, load_settings
+from combee.adapters.ports import ConfigurationError, Outgoing, TopicPartition
+from combee.assembly import backends
+from combee.core.log import layout
+from combee.log.inspection.live import Live
+from combee.process.settings.loading import environment, load_settings
 from combee_schemas import topics
 from support.cli import combee
 from support.secured import Grant, SecuredKafka, Way, secured_kafka
@@ -194,11 +194,11 @@ GROUP = Grant(resource="group", name="combee.*", operation="read")
 IDEMPOTENT = Grant(resource="cluster", name="", operation="idempotent-write")
 MISSING: Mapping[str, tuple[Use, list[Grant], str]] = {
     "writing at all": (write, on_topic("describe"), "IdempotentWrite on cluster"),
-    "writing": (write, [IDEMPOTENT, *on_topic("describe")], "Write on topic combee.history"),
-    "reading": (read, on_topic("describe"), "Read on topic combee.history"),
-    "following": (follow, on_topic("describe"), "Read on topic combee.history"),
+    "writing": (write, [IDEMPOTENT, *on_topic("describe")], "Write on topic combee.log.history"),
+    "reading": (read, on_topic("describe"), "Read on topic combee.log.history"),
+    "following": (follow, on_topic("describe"), "Read on topic combee.log.history"),
     "joining a group": (join, on_topic("describe", "read"), "Read on group combee.doctor"),
-    "reading as a group": (join, [GROUP, *on_topic("describe")], "Read on topic combee.history"),
+    "reading as a group": (join, [GROUP, *on_topic("describe")], "Read on topic combee.log.history"),
     "a transaction": (begin, on_topic("describe", "write"), "Write on transactional-id combee.doctor"),
 }
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from combee.clock import SystemClock
-from combee.inspection.audit import audit
-from combee.inspection.tracker import Tracker
+from combee.adapters.clock import SystemClock
+from combee.log.inspection.audit import audit
+from combee.log.inspection.tracker import Tracker
 from combee_schemas.topics import outgoing
 from support.broker import Broker
 from support.faults.kills import SERVICES, STALL_S

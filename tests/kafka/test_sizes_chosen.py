@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.clock import SystemClock
-from combee.inspection.tracker import Tracker
+from combee.adapters.clock import SystemClock
+from combee.log.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.control import BatchSize

@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from combee.core.identity import derived_ids
-from combee.core.sources import UNPROVEN, secret_proof
-from combee.history import newest_playbooks
-from combee.inspection.audit import audit
-from combee.inspection.lineage import lineage
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
+from combee.core.names.identity import derived_ids
+from combee.core.names.sources import UNPROVEN, secret_proof
+from combee.log.history import newest_playbooks
+from combee.log.inspection.audit import audit
+from combee.log.inspection.lineage import lineage
 from combee.sdk import Client
 from combee_schemas import topics
 from combee_schemas.base import Source

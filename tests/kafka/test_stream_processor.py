@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from aiokafka.errors import KafkaError
 
-from combee import backends
-from combee.ports import TransientError
-from combee.settings.loading import load_settings
+from combee.adapters.ports import TransientError
+from combee.assembly import backends
+from combee.process.settings.loading import load_settings
 from combee.shuffle import app
 from combee.shuffle.shuffler import Shuffler
 from support.broker import Broker

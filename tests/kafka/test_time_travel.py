@@ -14,12 +14,12 @@ from typing import Any
 import aiokafka
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
-from combee.clock import SystemClock
-from combee.inspection.audit import audit
-from combee.inspection.tracker import Tracker
-from combee.local.stack import model_environment
-from combee.settings.loading import load_settings
+from combee.assembly.local.stack import model_environment
+from combee.log.inspection.audit import audit
+from combee.log.inspection.tracker import Tracker
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.reflection import Reflection

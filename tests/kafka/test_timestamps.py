@@ -5,15 +5,15 @@ from pathlib import Path
 import aiokafka
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.admin import KafkaAdmin
-from combee.archive.restoring import restore
-from combee.archive.writing import write_archive
-from combee.backends import check_topics, connection, create_topics
-from combee.clock import SystemClock
-from combee.core.layout import wanted
-from combee.ports import ConfigurationError
-from combee.settings.loading import Settings, load_settings
+from combee.adapters.ports import ConfigurationError
+from combee.assembly.backends import check_topics, connection, create_topics
+from combee.core.log.layout import wanted
+from combee.log.archive.restoring import restore
+from combee.log.archive.writing import write_archive
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.base import DAY_MS
 from combee_schemas.records import Outgoing, Record, TopicPartition

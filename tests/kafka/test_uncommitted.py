@@ -12,8 +12,8 @@ from aiokafka.errors import InvalidTransactionTimeout
 
 from combee.adapters.embedded_kafka.node import MAX_TRANSACTION_MS
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS
-from combee.inspection.audit import audit
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.reflection import Reflection

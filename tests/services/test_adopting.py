@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.ports import FatalError, PoisonError
 from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
-from combee.commands import dead_letters
 from combee.core.commands import RefusedError
 from combee.core.playbook import versions
 from combee.core.playbook.lines import shown_to
-from combee.inspection.audit import audit
-from combee.inspection.dead_letters import letters
-from combee.inspection.lineage import Lineage, lineage
-from combee.ports import FatalError, PoisonError
+from combee.log.commands import dead_letters
+from combee.log.inspection.audit import audit
+from combee.log.inspection.dead_letters import letters
+from combee.log.inspection.lineage import Lineage, lineage
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.command import Command

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.archive.writing import write_archive
-from combee.inspection.audit import audit
-from combee.ports import TopicPartition
+from combee.adapters.ports import TopicPartition
+from combee.log.archive.writing import write_archive
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.command import Command
 from support import ledger

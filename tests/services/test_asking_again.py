@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.ports import PoisonError, TopicPartition
 from combee.cli.replay.replaying import Replay
 from combee.cli.shared.sending import commands_on
-from combee.commands.playbook import Decision
-from combee.inspection.audit import audit
-from combee.ports import PoisonError, TopicPartition
+from combee.log.commands.playbook import Decision
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.model import Prompt

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from combee.commands.revocation import Outlook
+from combee.adapters.ports import PoisonError
 from combee.core.playbook import side_by_side
-from combee.evidence import with_revoked
-from combee.inspection.audit import audit
-from combee.ports import PoisonError
+from combee.log.commands.revocation import Outlook
+from combee.log.evidence import with_revoked
+from combee.log.inspection.audit import audit
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.scan import Operation, OperationKind

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from combee.commands.dead_letters import Filters, retry
+from combee.log.commands.dead_letters import Filters, retry
+from combee.process.worker import manifest_cache
 from combee.publish import publisher
-from combee.worker import manifest_cache
 from combee_schemas import topics
 from combee_schemas.base import KIB
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, encode

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from combee.commands import dead_letters
-from combee.core.archive.cut import Cut
+from combee.adapters.ports import Outgoing, PoisonError
 from combee.core.batching.limits import ShuffleLimits
 from combee.core.batching.window import Waiting
+from combee.core.log.archive.cut import Cut
 from combee.core.playbook.lines import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.inspection.audit import audit
-from combee.inspection.dead_letters import letters
-from combee.ports import Outgoing, PoisonError
+from combee.log.commands import dead_letters
+from combee.log.inspection.audit import audit
+from combee.log.inspection.dead_letters import letters
 from combee.shuffle import partition
 from combee.shuffle.partition import PartitionState
 from combee_schemas import topics

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from combee.ports import PoisonError, PromptTooLongError
+from combee.adapters.ports import PoisonError, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from support import ledger

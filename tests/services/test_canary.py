@@ -4,8 +4,8 @@ import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.core.gate.policy import CanaryPolicy, GatePolicy
-from combee.core.sources import KnownSources, with_secret
-from combee.worker.provenance import Provenance
+from combee.core.names.sources import KnownSources, with_secret
+from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.canary import CanaryStatistics
 from combee_schemas.gate import Decision, Verdict

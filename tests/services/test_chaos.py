@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from combee.inspection.audit import audit
-from combee.ports import FencedError, Outgoing, PoisonError, PromptTooLongError
+from combee.adapters.ports import FencedError, Outgoing, PoisonError, PromptTooLongError
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.ports import Record, TopicPartition
+from combee.adapters.ports import Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId, attempt_headers
 from support import ledger

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.ports import Embedded, PoisonError, PromptTooLongError, TransientError
 from combee.cli.replay.replaying import Replay
 from combee.cli.shared.sending import commands_on
 from combee.core.batching.plan import plan_hash
+from combee.core.batching.sizing.policy import iteration_of
 from combee.core.commands import RefusedError
 from combee.core.playbook.versions import InapplicableError, after_update, empty, made_by
-from combee.core.sizing.policy import iteration_of
-from combee.inspection.audit import audit
-from combee.inspection.lineage import lineage
-from combee.ports import Embedded, PoisonError, PromptTooLongError, TransientError
+from combee.log.inspection.audit import audit
+from combee.log.inspection.lineage import lineage
 from combee_schemas import topics
 from combee_schemas.batch import Cluster
 from combee_schemas.command import Command

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from combee.inspection.audit import audit
+from combee.log.inspection.audit import audit
 from combee_schemas.command import Command
 from support import ledger
 from support.deployment import ROLES, Deployment

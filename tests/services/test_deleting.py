@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from combee.inspection.audit import audit
-from combee.worker.views import Playbooks
+from combee.log.inspection.audit import audit
+from combee.process.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command

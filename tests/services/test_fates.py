@@ -16,12 +16,7 @@ import stamina
 
 import combee
 import combee_schemas
-from combee.cli.learn.learning import Learning
-from combee.control.controller import Controller
-from combee.core.formats.intake import Sample
-from combee.core.playbook.versions import empty
-from combee.core.sizing.policy import SizingPolicy
-from combee.ports import (
+from combee.adapters.ports import (
     CombeeError,
     DrainingError,
     FatalError,
@@ -32,8 +27,13 @@ from combee.ports import (
     PromptTooLongError,
     TransientError,
 )
-from combee.worker import session
-from combee.worker.session import run_sessions, together
+from combee.cli.learn.learning import Learning
+from combee.control.controller import Controller
+from combee.core.batching.sizing.policy import SizingPolicy
+from combee.core.formats.intake import Sample
+from combee.core.playbook.versions import empty
+from combee.process.worker import session
+from combee.process.worker.session import run_sessions, together
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.control import BatchSize

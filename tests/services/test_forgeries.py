@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from combee.core import identity
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
+from combee.core.names import identity
+from combee.process.worker import manifest_cache
 from combee.publish import publisher
-from combee.worker import manifest_cache
 from combee_schemas import topics
 from combee_schemas.scan import Group, NodeResult, Partial, Planned, Seen, Update
 from combee_schemas.topics import AnyTopic

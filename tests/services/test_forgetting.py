@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.archive import forgetting, restoring
-from combee.archive.erasing import found_runs, without
-from combee.archive.file import ArchiveReader
-from combee.core.archive.cut import IN_FILE
-from combee.core.erasure.lessons import ErasureError
-from combee.core.erasure.selector import Selector, Subjects
-from combee.core.identity import reflection_id
-from combee.core.ledger import LedgerReport
-from combee.core.replaying.selection import Selection
-from combee.core.text import comparable
-from combee.inspection.audit import audit
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
+from combee.core.log.archive.cut import IN_FILE
+from combee.core.log.erasure.lessons import ErasureError
+from combee.core.log.erasure.selector import Selector, Subjects
+from combee.core.log.ledger import LedgerReport
+from combee.core.log.replaying.selection import Selection
+from combee.core.names.identity import reflection_id
+from combee.core.text.forms import comparable
+from combee.log.archive import forgetting, restoring
+from combee.log.archive.erasing import found_runs, without
+from combee.log.archive.file import ArchiveReader
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.erasure import Erasure

@@ -7,17 +7,17 @@ from pkgutil import resolve_name
 
 import pytest
 
-from combee import compose, wiring
+from combee.adapters.ports import Clock, Log, TransientError
+from combee.assembly import compose, wiring
 from combee.core.evaluation.questions import Question
 from combee.core.gate.gate import Gate
 from combee.core.gate.judges import JUDGES, JudgeKind
 from combee.core.playbook.spend import UNCAPPED
-from combee.evaluation.answering import FunctionAnswerer
-from combee.evaluation.evaluator import Evaluated, Evaluator
-from combee.evaluation.judge import AskJudge, EvaluationJudge, Judges, OnAnswer
-from combee.ports import Clock, Log, TransientError
-from combee.settings.loading import Settings, load_settings
-from combee.worker.views import View
+from combee.log.evaluation.answering import FunctionAnswerer
+from combee.log.evaluation.evaluator import Evaluated, Evaluator
+from combee.log.evaluation.judge import AskJudge, EvaluationJudge, Judges, OnAnswer
+from combee.process.settings.loading import Settings, load_settings
+from combee.process.worker.views import View
 from combee_schemas import topics
 from combee_schemas.gate import Judge, Verdict
 from combee_schemas.playbook import Playbook

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import FatalError
 from combee.cli.replay.replaying import Replay
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.executing import after_command
 from combee.core.playbook.probation import shown
-from combee.inspection.audit import audit
-from combee.ports import FatalError
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command

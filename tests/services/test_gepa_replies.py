@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.asking.replies import Answer as Said
+from combee.adapters.asking.replies import UnusableError, read_reply
 from combee.adapters.openai.model import UnusableReplyError
-from combee.asking.replies import Answer as Said
-from combee.asking.replies import UnusableError, read_reply
 from combee.core.methods import gepa
 from combee_schemas import topics
 from combee_schemas.base import Usage

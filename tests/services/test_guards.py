@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from combee.core import identity
+from combee.adapters.ports import Outgoing
 from combee.core.gate.policy import GatePolicy
-from combee.ports import Outgoing
+from combee.core.names import identity
+from combee.process.worker import manifest_cache
 from combee.publish import publisher
-from combee.worker import manifest_cache
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member

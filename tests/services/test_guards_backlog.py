@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.ports import Record, TopicPartition
+from combee.adapters.ports import Record, TopicPartition
 from combee.shuffle import partition
 from combee_schemas import topics
 from support import ledger

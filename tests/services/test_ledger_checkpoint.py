@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from combee.commands.dead_letters import Filters, drop, retry
-from combee.core.ledger import Checkpoint, CheckpointError, LedgerReport, sealed, unsealed
-from combee.inspection.audit import Account, account, audit
-from combee.ports import FencedError, Outgoing, PoisonError, TopicPartition
+from combee.adapters.ports import FencedError, Outgoing, PoisonError, TopicPartition
+from combee.core.log.ledger import Checkpoint, CheckpointError, LedgerReport, sealed, unsealed
+from combee.log.commands.dead_letters import Filters, drop, retry
+from combee.log.inspection.audit import Account, account, audit
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import LetterId

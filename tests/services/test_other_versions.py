@@ -6,11 +6,11 @@ import logging
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.core.archive.cut import read
-from combee.inspection.audit import audit
-from combee.inspection.tracker import Tracker
+from combee.core.log.archive.cut import read
+from combee.log.inspection.audit import audit
+from combee.log.inspection.tracker import Tracker
+from combee.process.worker.views import Playbooks
 from combee.sdk.transport import LogTransport, Sink
-from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.errors import ConfigurationError, OtherVersionError
 from combee_schemas.playbook import Label, Playbook

@@ -3,8 +3,8 @@
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.core.outcomes import fold
-from combee.core.outcomes.fold import Fold
+from combee.core.evaluation.outcomes import fold
+from combee.core.evaluation.outcomes.fold import Fold
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.outcome import Figures, Outcome, OutcomeStatistics

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import Outgoing
 from combee.core.playbook.versions import empty
-from combee.inspection.audit import audit
-from combee.ports import Outgoing
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode

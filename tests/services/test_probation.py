@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.ports import Outgoing
 from combee.core.methods import ace
 from combee.core.playbook.probation import shown
 from combee.core.playbook.versions import empty
-from combee.ports import Outgoing
 from combee.sdk.view import PlaybookView
 from combee_schemas.playbook import Entry, Playbook
 from support import ledger

@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 
 from combee.adapters.memory.transactor import MemoryTransaction, MemoryTransactor
-from combee.core.watermark import Watermark
-from combee.inspection import audit
-from combee.ports import FencedError, Outgoing, Record, TopicPartition
+from combee.adapters.ports import FencedError, Outgoing, Record, TopicPartition
+from combee.core.log.watermark import Watermark
+from combee.log.inspection import audit
 from combee.publish.decide import record as decide_record
 from combee.publish.decide.basis import Basis
 from combee.publish.decide.decision import Decision

@@ -4,14 +4,14 @@ from functools import partial
 
 import pytest
 
+from combee.adapters.ports import FatalError
 from combee.cli.replay import verb
 from combee.cli.replay.replaying import Replay, Replayed, content_of
 from combee.core.batching.plan import plan_hash
-from combee.inspection.audit import audit
-from combee.inspection.tracker import StalledError
-from combee.ports import FatalError
-from combee.settings import methods
-from combee.settings.loading import load_settings
+from combee.log.inspection.audit import audit
+from combee.log.inspection.tracker import StalledError
+from combee.process.settings import methods
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook

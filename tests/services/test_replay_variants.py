@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import FatalError, Outgoing
+from combee.assembly.local.stack import StackOptions, child_environment
 from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.report import Row, as_row, table
 from combee.cli.replay.variant_run import Done, VariantRun
 from combee.cli.replay.variants import Job, _planned
 from combee.cli.replay.verb import FAR_MS
 from combee.cli.shared.console import print_whole
-from combee.core.replaying.selection import Selection
-from combee.core.replaying.steps import as_batched
-from combee.core.replaying.variant import Variant, parse
-from combee.inspection.audit import audit
-from combee.inspection.tracker import StalledError
-from combee.local.stack import StackOptions, child_environment
-from combee.ports import FatalError, Outgoing
-from combee.settings.loading import load_settings
+from combee.core.log.replaying.selection import Selection
+from combee.core.log.replaying.steps import as_batched
+from combee.core.log.replaying.variant import Variant, parse
+from combee.log.inspection.audit import audit
+from combee.log.inspection.tracker import StalledError
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection

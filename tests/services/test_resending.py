@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from combee.commands import dead_letters
-from combee.commands.dead_letters import Refused
-from combee.core.dead_letters.resending import refusal
-from combee.core.identity import identity_of
-from combee.core.ledger import LedgerReport
-from combee.inspection import audit
-from combee.inspection.dead_letters import StoredLetter, letters, resolutions
-from combee.inspection.learned import progress_of
-from combee.inspection.tracker import Tracker
-from combee.ports import Outgoing, PoisonError
+from combee.adapters.ports import Outgoing, PoisonError
+from combee.core.log.dead_letters.resending import refusal
+from combee.core.log.ledger import LedgerReport
+from combee.core.names.identity import identity_of
+from combee.log.commands import dead_letters
+from combee.log.commands.dead_letters import Refused
+from combee.log.inspection import audit
+from combee.log.inspection.dead_letters import StoredLetter, letters, resolutions
+from combee.log.inspection.learned import progress_of
+from combee.log.inspection.tracker import Tracker
 from combee.shuffle.attempts import Attempts
 from combee_schemas import topics
 from combee_schemas.batch import Batch

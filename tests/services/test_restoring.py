@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.archive import restoring
-from combee.archive.restoring import read_contents
-from combee.archive.writing import write_archive
-from combee.inspection.audit import audit
-from combee.ports import FatalError, Outgoing, TopicPartition
+from combee.adapters.ports import FatalError, Outgoing, TopicPartition
+from combee.log.archive import restoring
+from combee.log.archive.restoring import read_contents
+from combee.log.archive.writing import write_archive
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.archive import ArchiveError, Restoring
 from combee_schemas.batch import Batch

@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from combee.core import identity
+from combee.core.names import identity
 from combee.core.playbook import evidence
 from combee_schemas import topics
 from combee_schemas.command import Command

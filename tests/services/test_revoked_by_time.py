@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import Clock
 from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.verb import FAR_MS
-from combee.commands.log_store import LogStore
-from combee.commands.playbook import Commands
 from combee.core.commands import RefusedError
-from combee.core.erasure.selector import Selector
-from combee.core.replaying.selection import Selection
-from combee.ports import Clock
+from combee.core.log.erasure.selector import Selector
+from combee.core.log.replaying.selection import Selection
+from combee.log.commands.log_store import LogStore
+from combee.log.commands.playbook import Commands
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection
 from support import ledger

@@ -7,8 +7,8 @@ import pytest
 
 from combee.core.commands import RefusedError
 from combee.core.playbook import versions
-from combee.evidence import with_revoked
-from combee.inspection.audit import audit
+from combee.log.evidence import with_revoked
+from combee.log.inspection.audit import audit
 from combee.publish.decide import record as decide_record
 from combee.publish.decide.decision import Waiting
 from combee_schemas import topics

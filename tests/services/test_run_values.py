@@ -8,8 +8,8 @@ from combee.core.batching.plan import RUNS_BYTES, Base, outcomes, plan_batch, pl
 from combee.core.formats.intake import read_line
 from combee.core.methods import ace
 from combee.core.methods.templates import templates_hash
+from combee.process.settings.methods import as_configured, plan_settings
 from combee.scan import templates
-from combee.settings.methods import as_configured, plan_settings
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.batch import Batch, Member

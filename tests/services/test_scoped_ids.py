@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.ports import Outgoing, PoisonError, TopicPartition
 from combee.cli.learn.learning import Learning
-from combee.commands import dead_letters
-from combee.core import identity
 from combee.core.formats.intake import Item, Sample
-from combee.core.ledger import LedgerReport
-from combee.inspection import audit
-from combee.inspection.dead_letters import letters
-from combee.inspection.learned import Report
-from combee.inspection.lineage import lineage
-from combee.inspection.tracker import GAP, Tracker, _runs
-from combee.ports import Outgoing, PoisonError, TopicPartition
+from combee.core.log.ledger import LedgerReport
+from combee.core.names import identity
+from combee.log.commands import dead_letters
+from combee.log.inspection import audit
+from combee.log.inspection.dead_letters import letters
+from combee.log.inspection.learned import Report
+from combee.log.inspection.lineage import lineage
+from combee.log.inspection.tracker import GAP, Tracker, _runs
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command

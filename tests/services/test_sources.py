@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import Outgoing, PoisonError
 from combee.cli.learn.learning import Learning
 from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
-from combee.commands import dead_letters
-from combee.commands.revocation import meant
-from combee.core.erasure.selector import Selector, Subjects
-from combee.core.identity import derived_ids, reflection_id
-from combee.core.replaying.selection import Selection
-from combee.core.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
-from combee.inspection.audit import audit
-from combee.inspection.dead_letters import letters
-from combee.inspection.lineage import lineage
-from combee.ports import Outgoing, PoisonError
-from combee.settings.methods import as_configured
-from combee.worker.provenance import Provenance
+from combee.core.log.erasure.selector import Selector, Subjects
+from combee.core.log.replaying.selection import Selection
+from combee.core.names.identity import derived_ids, reflection_id
+from combee.core.names.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
+from combee.log.commands import dead_letters
+from combee.log.commands.revocation import meant
+from combee.log.inspection.audit import audit
+from combee.log.inspection.dead_letters import letters
+from combee.log.inspection.lineage import lineage
+from combee.process.settings.methods import as_configured
+from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.batch import Batch

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from combee.core.tenants import IN_BATCHES_S, Limits
+from combee.core.names.tenants import IN_BATCHES_S, Limits
 from combee.shuffle.shuffler import HOLDS_BACK
 from combee_schemas.base import DAY_MS
 from support import ledger

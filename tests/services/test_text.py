@@ -2,8 +2,8 @@
 
 import pytest
 
-from combee.core.text import clean
-from combee.inspection.audit import audit
+from combee.core.text.forms import clean
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry

@@ -11,8 +11,8 @@ from opentelemetry.trace import StatusCode, Tracer
 
 from combee.adapters.opentelemetry.current import current_context
 from combee.adapters.opentelemetry.spans import OtelTracing
-from combee.core.redact import redacted
-from combee.ports import NO_TRACING, DrainingError, Outgoing, PoisonError, Record, Tracing
+from combee.adapters.ports import NO_TRACING, DrainingError, Outgoing, PoisonError, Record, Tracing
+from combee.core.text.redact import redacted
 from combee.sdk.transport import LogTransport
 from combee_schemas import topics
 from combee_schemas.command import Command

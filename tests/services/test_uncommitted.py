@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.inspection.audit import audit
-from combee.inspection.lag import INPUTS, backlog
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
+from combee.log.inspection.audit import audit
+from combee.log.inspection.lag import INPUTS, backlog
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.trace import Trace

@@ -16,7 +16,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from combee.local.ports import metrics_ports
+from combee.assembly.local.ports import metrics_ports
 from support import go_tools
 from support.kubernetes import CRDS, Document, helm
 from support.waiting import wait_until

@@ -11,13 +11,13 @@ from typing import Any
 
 from combee.adapters.memory import MemoryLog
 from combee.adapters.memory.store import Partition
-from combee.archive.restoring import Contents, restore
-from combee.archive.writing import Archived, write_archive
-from combee.core.archive.cut import read
-from combee.core.canonical import canonical
-from combee.core.layout import wanted
-from combee.inspection.audit import audit
-from combee.ports import Log, TopicPartition
+from combee.adapters.ports import Log, TopicPartition
+from combee.core.batching.canonical import canonical
+from combee.core.log.archive.cut import read
+from combee.core.log.layout import wanted
+from combee.log.archive.restoring import Contents, restore
+from combee.log.archive.writing import Archived, write_archive
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Message
 from support.clock import ManualClock

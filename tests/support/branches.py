@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from combee.commands.log_store import LogStore
-from combee.commands.playbook import Commands, Decision
+from combee.log.commands.log_store import LogStore
+from combee.log.commands.playbook import Commands, Decision
 from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt

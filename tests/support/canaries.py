@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from random import Random
 
 from combee.core.gate.canary import place_of, version_for
-from combee.core.sources import Signer
+from combee.core.names.sources import Signer
 from combee_schemas import topics
 from combee_schemas.base import Shown, Source
 from combee_schemas.canary import CanaryTerms

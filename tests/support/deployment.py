@@ -7,23 +7,23 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from combee import wiring
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import NO_TRACING, Embedder, LanguageModel, Log, Tracing
+from combee.assembly import wiring
 from combee.control.outcomes import OutcomeFolder
 from combee.core.batching.limits import ShuffleLimits
 from combee.core.gate.policy import NO_GATE, GatePolicy
+from combee.core.names.tenants import IN_BATCHES_S, NO_LIMITS, Limits, Tenants
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.core.tenants import IN_BATCHES_S, NO_LIMITS, Limits, Tenants
-from combee.ports import NO_TRACING, Embedder, LanguageModel, Log, Tracing
+from combee.process.settings.batch import BatchSettings
+from combee.process.telemetry.counted import CountedLog, CountedModel
+from combee.process.telemetry.metrics import Metrics, new_registry
+from combee.process.worker.provenance import Provenance
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
-from combee.settings.batch import BatchSettings
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.shuffler import Shuffler
-from combee.telemetry.counted import CountedLog, CountedModel
-from combee.telemetry.metrics import Metrics, new_registry
-from combee.worker.provenance import Provenance
 from combee_schemas import topics
 from support.clock import ManualClock
 from support.failpoints.points import CrashFailpoint

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from combee.control.controller import Controller
-from combee.core.sizing.policy import SizingPolicy
-from combee.inspection.live import Live
-from combee.worker.session import together
+from combee.core.batching.sizing.policy import SizingPolicy
+from combee.log.inspection.live import Live
+from combee.process.worker.session import together
 from combee_schemas import topics
 from combee_schemas.trace import Trace
 from support import ledger

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from combee.adapters.memory import MemoryLog
-from combee.archive import forgetting
-from combee.archive.erasing import Wish
-from combee.archive.forgetting import Place
-from combee.core.erasure.selector import Marker, Selector, Subjects
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
+from combee.core.log.erasure.selector import Marker, Selector, Subjects
+from combee.log.archive import forgetting
+from combee.log.archive.erasing import Wish
+from combee.log.archive.forgetting import Place
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command

@@ -21,8 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+from combee.assembly.local.supervisor import Process, Supervisor
 from combee.cli.verbs import VERBS
-from combee.local.supervisor import Process, Supervisor
 from support import forked_verb
 
 MOST_FILES, MOST_BYTES = 256, 1 << 18
@@ -33,7 +33,7 @@ CONTEXT.set_forkserver_preload(
     [
         "pytest",  # where it is the main module, each process would import it
         "combee.cli.__main__",
-        "combee.compose",
+        "combee.assembly.compose",
         "combee.gateway.server",
         "combee.shuffle.app",
         "combee_sim.server.server",

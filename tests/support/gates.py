@@ -1,9 +1,9 @@
 """A gated deployment: batches, verdicts and commands sent to publish, and what the log says of the gate then."""
 
 from combee.adapters.memory import MemoryLog
-from combee.core import identity
 from combee.core.gate.gate import Gate, gate_of
 from combee.core.gate.policy import GatePolicy
+from combee.core.names import identity
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Decision, Judge, Verdict

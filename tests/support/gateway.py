@@ -12,17 +12,17 @@ from typing import Any, cast
 import httpx
 from fastapi import FastAPI
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
+from combee.adapters.ports import FatalError, Log, Record
 from combee.core.gate.policy import NO_GATE, GatePolicy
 from combee.core.playbook.versions import empty
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.limits import GatewayLimits
 from combee.gateway.server import serve
-from combee.ports import FatalError, Log, Record
+from combee.process.settings.loading import load_settings
 from combee.publish.publisher import Publisher
-from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Label, Playbook, label_key
 from support.observed import Accesses, ObservedLog

@@ -11,15 +11,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.clock import SystemClock
-from combee.compose import FRONTS, JUDGES, ROLES
-from combee.core import rights
-from combee.core.rights import Granted, Right, granted
-from combee.local.supervisor import Process
-from combee.ports import ConfigurationError, FatalError, Outgoing, TopicPartition
-from combee.settings.loading import environment
+from combee.adapters.ports import ConfigurationError, FatalError, Outgoing, TopicPartition
+from combee.assembly.compose import FRONTS, JUDGES, ROLES
+from combee.assembly.local.supervisor import Process
+from combee.core.log import rights
+from combee.core.log.rights import Granted, Right, granted
+from combee.process.settings.loading import environment
 from combee_schemas.topics import TOPICS
 from support import exam
 from support.cli import Ended, combee

@@ -48,8 +48,8 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def quick_polls(monkeypatch: pytest.MonkeyPatch, virtual_time: None) -> None:  # noqa: ARG001 - no wait, either
     """Let an idle loop commit at once: it does so once per poll, and tests wait for that."""
+    from combee.process.worker import loop  # noqa: PLC0415 - see above
     from combee.publish import publisher  # noqa: PLC0415 - see above
-    from combee.worker import loop  # noqa: PLC0415 - see above
 
     monkeypatch.setattr(loop, "POLL_S", 0.005)
     monkeypatch.setattr(publisher, "POLL_S", 0.005)

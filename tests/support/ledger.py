@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import TypeVar
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import Log, Outgoing, Record, TopicPartition
 from combee.core.batching import tree
 from combee.core.batching.plan import deal_batch
-from combee.core.identity import node_id
-from combee.ports import Log, Outgoing, Record, TopicPartition
+from combee.core.names.identity import node_id
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch

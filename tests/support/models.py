@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from combee.ports import DrainingError
+from combee.adapters.ports import DrainingError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply, request_hash
 from combee_sim.roles.fences import unfenced

@@ -4,7 +4,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from combee.ports import Consumer, Log, OnAssigned, Outgoing, Record, TopicPartition, Transaction, Transactor
+from combee.adapters.ports import (
+    Consumer,
+    Log,
+    OnAssigned,
+    Outgoing,
+    Record,
+    TopicPartition,
+    Transaction,
+    Transactor,
+)
 from combee_schemas.topics import TOPICS
 
 READERS = {topic.name: topic.read_by for topic in TOPICS}

@@ -1,7 +1,7 @@
 """A picture of one small batch, in which a call failed and said a secret."""
 
-from combee.core import identity
-from combee.core.live.picture import Picture
+from combee.core.log.live.picture import Picture
+from combee.core.names import identity
 from combee_schemas.batch import Batch, Member
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.plan import Plan

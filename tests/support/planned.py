@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import Outgoing
 from combee.core.batching.planned import evidence_of
-from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import yaml
 from platformdirs import user_cache_path
 
-from combee.local.ports import metrics_ports
+from combee.assembly.local.ports import metrics_ports
 from support.monitoring import ALERTS
 from support.waiting import wait_until
 

@@ -13,11 +13,11 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import Outgoing
+from combee.assembly.local import log as local_log
+from combee.assembly.local import publisher
 from combee.cli.__main__ import app
-from combee.local import log as local_log
-from combee.local import publisher
-from combee.ports import Outgoing
-from combee.settings.loading import Settings
+from combee.process.settings.loading import Settings
 from combee_schemas.topics import TOPICS, AnyTopic
 from support import ledger
 from support.deployment import Deployment

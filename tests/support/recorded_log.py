@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import Clock, Outgoing
 from combee.control.controller import Controller
-from combee.core.sizing.policy import SizingPolicy
-from combee.ports import Clock, Outgoing
-from combee.worker.session import together
+from combee.core.batching.sizing.policy import SizingPolicy
+from combee.process.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.command import Command

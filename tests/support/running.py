@@ -10,17 +10,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from combee import backends, compose
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
+from combee.assembly import backends, compose
+from combee.assembly.local.stack import StackOptions, stack
+from combee.assembly.local.supervisor import Supervisor
 from combee.cli.learn.learning import Learning
-from combee.clock import SystemClock
-from combee.core.identity import reflection_id
-from combee.core.ledger import LedgerReport
-from combee.inspection.audit import audit
-from combee.inspection.lag import INPUTS, backlog
-from combee.local.stack import StackOptions, stack
-from combee.local.supervisor import Supervisor
-from combee.settings.loading import Settings, load_settings
+from combee.core.log.ledger import LedgerReport
+from combee.core.names.identity import reflection_id
+from combee.log.inspection.audit import audit
+from combee.log.inspection.lag import INPUTS, backlog
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.base import Message
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace

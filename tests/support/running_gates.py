@@ -3,7 +3,7 @@
 import asyncio
 
 from combee.core.gate.gate import gates_of
-from combee.history import all_labels
+from combee.log.history import all_labels
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Decision

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from combee.ports import PoisonError, TransientError
+from combee.adapters.ports import PoisonError, TransientError
 from combee.sdk import MemoryTransport, Reflection
 from combee.sdk.transport import Contexts
 from combee_schemas.playbook import Playbook

@@ -11,12 +11,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 from cryptography.hazmat.primitives import serialization
 
+from combee.adapters.credentials import Credentials
 from combee.adapters.embedded_kafka import EmbeddedKafka
 from combee.adapters.embedded_kafka.jvm import Jvm
 from combee.adapters.embedded_kafka.ports import LOOPBACK, free_ports
 from combee.adapters.kafka import is_ready
 from combee.adapters.kafka.security import variable
-from combee.credentials import Credentials
 from support.token_endpoint import AUDIENCE, ISSUER, TokenEndpoint, token_endpoint, write_key_set
 
 RESOURCES = {"topic": 2, "group": 3, "cluster": 4, "transactional-id": 5}

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from combee.adapters.ports import Log, Record, TopicPartition
 from combee.core.batching.limits import ShuffleLimits
-from combee.ports import Log, Record, TopicPartition
-from combee.settings.batch import BatchSettings
+from combee.process.settings.batch import BatchSettings
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
 from support.clock import ManualClock

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from combee.core.sizing.decide import decide
-from combee.core.sizing.policy import Iteration, SizingPolicy
+from combee.core.batching.sizing.decide import decide
+from combee.core.batching.sizing.policy import Iteration, SizingPolicy
 from combee_schemas.control import BatchSize
 
 Delay = Callable[[int, float], float]

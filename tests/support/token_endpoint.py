@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from combee.clock import SystemClock
+from combee.adapters.clock import SystemClock
 
 KEY_ID = "tests"
 AUDIENCE, ISSUER = "kafka", "https://tokens.test"

@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from combee.core import identity
+from combee.adapters.ports import LanguageModel, PoisonError
 from combee.core.formats.intake import Sample, verdict
 from combee.core.methods import ace
+from combee.core.names import identity
 from combee.core.playbook import probation
 from combee.core.playbook.lines import shown_to
-from combee.core.shortening import task_excerpt
-from combee.core.similarity.relevance import best_entries, entries_to_judge
-from combee.ports import LanguageModel, PoisonError
-from combee.settings.batch import BatchSettings
+from combee.core.text.shortening import task_excerpt
+from combee.core.text.similarity.relevance import best_entries, entries_to_judge
+from combee.process.settings.batch import BatchSettings
 from combee_experiments.arms.services import Services
 from combee_experiments.arms.tails import Tail
 from combee_schemas.base import Usage

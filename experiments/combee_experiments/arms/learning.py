@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from combee.adapters.ports import LanguageModel
 from combee.core.batching.plan import Base
 from combee.core.formats.render import ace_text
 from combee.core.playbook import versions
 from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.versions import empty
-from combee.core.prompt import estimate_tokens
-from combee.ports import LanguageModel
-from combee.settings.playbook import PlaybookSettings
+from combee.core.text.prompt import estimate_tokens
+from combee.process.settings.playbook import PlaybookSettings
 from combee_experiments.arms.arms import Arm
 from combee_experiments.arms.scanning import Scan
 from combee_experiments.data.samples import PLAYBOOK

@@ -8,9 +8,9 @@ from random import Random
 
 from pydantic import ValidationError
 
+from combee.adapters.ports import LanguageModel
 from combee.core.formats.intake import Sample
 from combee.core.playbook.versions import empty
-from combee.ports import LanguageModel
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import Arm
 from combee_experiments.arms.learning import Learnt, learn

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import Answer, Method, Sources, shaped
-from combee.ports import LanguageModel
 from combee.scan.aggregate import Aggregator
 from combee.scan.in_memory import InMemoryScan
 from combee_experiments.arms.arms import Arm

@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from combee import wiring
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import Clock, LanguageModel, TopicPartition
+from combee.assembly import wiring
 from combee.control.controller import Controller
+from combee.core.batching.sizing.policy import SizingPolicy
 from combee.core.gate.policy import NO_GATE, GatePolicy
-from combee.core.sizing.policy import SizingPolicy
-from combee.ports import Clock, LanguageModel, TopicPartition
+from combee.process.settings.batch import BatchSettings
+from combee.process.worker.provenance import Provenance
+from combee.process.worker.views import Playbooks
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
-from combee.settings.batch import BatchSettings
 from combee.shuffle.shuffler import Shuffler
-from combee.worker.provenance import Provenance
-from combee.worker.views import Playbooks
 from combee_experiments.running.virtual_time import LoopClock
 from combee_schemas import topics
 from combee_schemas.base import Usage

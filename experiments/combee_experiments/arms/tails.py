@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from combee.ports import LanguageModel
+from combee.adapters.ports import LanguageModel
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from combee_sim.chance import draw

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from statistics import fmean, quantiles
 
-from combee.core.sizing.policy import SizingPolicy
-from combee.ports import LanguageModel
-from combee.settings.batch import BatchSettings
+from combee.adapters.ports import LanguageModel
+from combee.core.batching.sizing.policy import SizingPolicy
+from combee.process.settings.batch import BatchSettings
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.services import FOREVER_S, Services, batch_settings
 from combee_experiments.arms.tails import Pace, SlowModel

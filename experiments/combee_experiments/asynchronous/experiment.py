@@ -5,7 +5,7 @@ The services are the real ones, on the log in memory; agents and model calls tak
 
 from collections.abc import Iterator, Sequence
 
-from combee.ports import LanguageModel
+from combee.adapters.ports import LanguageModel
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.tails import SlowModel, Tail
 from combee_experiments.asynchronous.report import SYNCHRONOUS, report_on

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import fmean
 
-from combee.ports import LanguageModel
+from combee.adapters.ports import LanguageModel
 from combee_experiments.arms.agents import Fleet
 from combee_experiments.arms.services import FOREVER_S, Services, batch_settings
 from combee_experiments.arms.tails import Tail

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from combee.core.sources import KnownSources, secret_proof, with_secret
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
+from combee.core.names.sources import KnownSources, secret_proof, with_secret
 from combee_experiments.attacks.gullible import REQUEST, for_agents, for_curators, for_reflectors
 from combee_experiments.data.samples import PLAYBOOK
 from combee_schemas import topics

@@ -6,20 +6,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from combee import wiring
+from combee.adapters.ports import TopicPartition
+from combee.assembly import wiring
 from combee.core.evaluation.questions import Question
 from combee.core.gate.gate import Gate, gates_of
 from combee.core.gate.policy import NO_GATE, GatePolicy
 from combee.core.playbook.probation import shown
 from combee.core.playbook.spend import UNCAPPED
 from combee.core.playbook.versions import empty
-from combee.core.prompt import estimate_tokens
-from combee.evaluation.answering import ModelAnswerer
-from combee.evaluation.evaluator import Evaluator
-from combee.evaluation.judge import EvaluationJudge, Judges
-from combee.ports import TopicPartition
-from combee.worker.provenance import Provenance
-from combee.worker.views import View
+from combee.core.text.prompt import estimate_tokens
+from combee.log.evaluation.answering import ModelAnswerer
+from combee.log.evaluation.evaluator import Evaluator
+from combee.log.evaluation.judge import EvaluationJudge, Judges
+from combee.process.worker.provenance import Provenance
+from combee.process.worker.views import View
 from combee_experiments.arms.services import Services, batch_settings
 from combee_experiments.attacks.gullible import GullibleModel
 from combee_experiments.attacks.producers import (

@@ -9,12 +9,12 @@ from typing import Any
 from rapidfuzz import fuzz, process
 from rapidfuzz.utils import default_process
 
+from combee.adapters.ports import LanguageModel, PoisonError
 from combee.core.methods.ace import DATA_WARNING, MAX_FIELD_CHARS
 from combee.core.playbook.operations import MAX_OPERATIONS
 from combee.core.playbook.versions import empty
-from combee.core.prompt import as_line, fence
-from combee.core.text import clean_line
-from combee.ports import LanguageModel, PoisonError
+from combee.core.text.forms import clean_line
+from combee.core.text.prompt import as_line, fence
 from combee_experiments.scoring.exam import Given
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from rapidfuzz import fuzz
 from rapidfuzz.utils import default_process
 
-from combee.ports import LanguageModel
+from combee.adapters.ports import LanguageModel
 from combee_experiments.arms.arms import NAIVE
 from combee_experiments.arms.learning import Learnt, iterate
 from combee_experiments.baselines.approaches import Learned, Summariser

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from combee.ports import LanguageModel
+from combee.adapters.ports import LanguageModel
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, Arm
 from combee_experiments.arms.learning import learn
 from combee_experiments.arms.material import reflections

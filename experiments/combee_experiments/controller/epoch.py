@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from combee.core.sizing.decide import decide
-from combee.core.sizing.policy import Iteration, SizingPolicy
-from combee.ports import LanguageModel
+from combee.adapters.ports import LanguageModel
+from combee.core.batching.sizing.decide import decide
+from combee.core.batching.sizing.policy import Iteration, SizingPolicy
 from combee_experiments.arms.agents import Fleet
 from combee_experiments.arms.services import FOREVER_S, Services, batch_settings
 from combee_experiments.arms.tails import Tail

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from combee.adapters.ports import FatalError, LanguageModel
 from combee.core.formats.intake import Sample
 from combee.core.methods.method import Method
-from combee.ports import FatalError, LanguageModel
-from combee.settings.methods import method
+from combee.process.settings.methods import method
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.tails import Pace, SlowModel
 from combee_experiments.controller.choice_report import BY_ITERATIONS, BY_VERSIONS, FIXED

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
 from combee_experiments.arms.arms import ARMS
 from combee_experiments.arms.material import measure_updates
 from combee_experiments.robustness.report import ALL, NONE, report_on

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
 from combee_experiments.running.report import Panel, Series
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import combee
 import combee_experiments
 import combee_schemas
+from combee.adapters.ports import LanguageModel
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.ports import LanguageModel
-from combee.settings.model import ModelSettings
+from combee.process.settings.model import ModelSettings
 from combee_experiments.arms.tails import SlowModel
 from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Cell
@@ -97,7 +97,7 @@ class Setup:
             law = parse_law(self.law)
             yield SimulatedModel(seed=seed, knowledge=known, cache=PrefixCache(), law=law, modes=self.modes)
             return
-        from combee.backends import language_model  # noqa: PLC0415 - the SDK is slow to load
+        from combee.assembly.backends import language_model  # noqa: PLC0415 - the SDK is slow to load
 
         model = language_model(self.model)
         try:

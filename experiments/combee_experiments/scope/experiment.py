@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 
+from combee.adapters.ports import FatalError, LanguageModel
 from combee.core.batching.limits import PRODUCT
 from combee.core.playbook.spend import MILLION, SpendPolicy
-from combee.ports import FatalError, LanguageModel
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import ADAPTIVE, Arm
 from combee_experiments.arms.learning import iterate

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from combee.adapters.ports import LanguageModel, PoisonError
 from combee.core.formats.ace_protocol import Score
 from combee.core.formats.intake import Sample
 from combee.core.methods import ace
-from combee.core.prompt import estimate_tokens
-from combee.ports import LanguageModel, PoisonError
+from combee.core.text.prompt import estimate_tokens
 from combee_experiments.data.samples import Data, Kind
 from combee_experiments.scoring.answers import NOTHING, score
 from combee_experiments.scoring.lessons import Lessons

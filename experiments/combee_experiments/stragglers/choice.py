@@ -10,7 +10,7 @@ from heapq import nsmallest
 from math import isqrt
 
 from combee.core.batching import shuffle
-from combee.core.stragglers import lateness_in_s
+from combee.core.batching.stragglers import lateness_in_s
 from combee_experiments.arms.tails import Tail
 from combee_experiments.running.cells import Numbers
 from combee_sim.chance import draw

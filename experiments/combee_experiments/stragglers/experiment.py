@@ -7,7 +7,7 @@ written down before the first run: see ``report``.
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from combee.ports import LanguageModel
+from combee.adapters.ports import LanguageModel
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.services import Services, batch_settings
 from combee_experiments.arms.tails import SlowModel, Tail

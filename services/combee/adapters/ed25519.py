@@ -3,7 +3,7 @@
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from combee.core.sources import KEY, Check, Header, proof, signed_bytes
+from combee.core.names.sources import KEY, Check, Header, proof, signed_bytes
 
 
 def with_public_key(key: bytes) -> Check:

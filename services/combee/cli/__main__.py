@@ -3,7 +3,7 @@
 import gc
 from typing import Annotated
 
-from combee.local import extras
+from combee.assembly.local import extras
 
 try:
     import typer

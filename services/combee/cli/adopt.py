@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.ports import ConfigurationError, Log
 from combee.cli.playbook.view import print_change
 from combee.cli.shared.console import remark
 from combee.cli.shared.options import (
@@ -17,8 +18,7 @@ from combee.cli.shared.options import (
     checked_line,
 )
 from combee.cli.shared.sending import carry_out
-from combee.commands.playbook import Commands, Decision
-from combee.ports import ConfigurationError, Log
+from combee.log.commands.playbook import Commands, Decision
 from combee_schemas.base import playbook_of
 
 

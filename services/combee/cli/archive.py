@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaAdmin
-from combee.archive.writing import Archived, write_archive
-from combee.backends import connection
+from combee.assembly.backends import connection
 from combee.cli.shared.console import output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybePlaybook, Servers
-from combee.clock import SystemClock
-from combee.settings.loading import Settings, load_settings
+from combee.log.archive.writing import Archived, write_archive
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.topics import TOPICS
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog="Example: combee archive --prefix --to combee.archive")(archive)
+    app.command(epilog="Example: combee archive --prefix --to combee.log.archive")(archive)
 
 
 def archive(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from combee.adapters.ports import FatalError, Log
 from combee.cli.evaluate import Job, evaluating, progress, with_job
 from combee.cli.playbook import diff
 from combee.cli.playbook.lookup import find_version, resolve_version
@@ -15,10 +16,9 @@ from combee.cli.shared.console import FAILED, clean, output, print_json, remark
 from combee.cli.shared.options import AsJson, Name, refs
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
-from combee.evaluation.bisecting import Bisected, bisect
-from combee.evaluation.evaluator import Evaluated
-from combee.history import messages
-from combee.ports import FatalError, Log
+from combee.log.evaluation.bisecting import Bisected, bisect
+from combee.log.evaluation.evaluator import Evaluated
+from combee.log.history import messages
 from combee_schemas import topics
 from combee_schemas.playbook import LATEST, Playbook
 

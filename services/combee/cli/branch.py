@@ -7,22 +7,22 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from combee.adapters.ports import Log
 from combee.cli.playbook.lookup import missing_playbook
 from combee.cli.playbook.view import print_version
 from combee.cli.shared.console import output, print_json, print_whole, remark
 from combee.cli.shared.log import lines_now, open_log
 from combee.cli.shared.options import AsJson, CommandId, MaybePlaybook, Servers, Timeout
 from combee.cli.shared.sending import carry_out
-from combee.commands.playbook import Commands, Decision
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
-from combee.history import History
-from combee.inspection.branches import Line, LinesToday, SideBySide
-from combee.ports import Log
-from combee.reports.cost import pause_texts, spend_text, today_row
-from combee.reports.status import line_row
-from combee.settings.loading import Settings, load_settings
+from combee.log.commands.playbook import Commands, Decision
+from combee.log.history import History
+from combee.log.inspection.branches import Line, LinesToday, SideBySide
+from combee.log.reports.cost import pause_texts, spend_text, today_row
+from combee.log.reports.status import line_row
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.plan import BranchSettings
 
 OWN = ", ".join(BranchSettings.model_fields)

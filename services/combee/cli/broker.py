@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from combee.adapters.kafka import is_ready
-from combee.settings.loading import environment
+from combee.process.settings.loading import environment
 
 broker = typer.Typer(help="The embedded broker: real Apache Kafka from its jars, on loopback.")
 

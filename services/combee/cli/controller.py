@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.clock import moment
+from combee.adapters.ports import FatalError
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers
 from combee.cli.shared.plotting import library, new_figure, save_figure
-from combee.clock import moment
-from combee.core.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
-from combee.history import newest_playbooks, whole
-from combee.ports import FatalError
-from combee.reports.controller import controller_row, size_text
-from combee.settings.loading import Settings, load_settings
+from combee.core.batching.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
+from combee.log.history import newest_playbooks, whole
+from combee.log.reports.controller import controller_row, size_text
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.control import BatchSize
 

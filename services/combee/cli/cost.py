@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
+from combee.adapters.ports import FatalError, Log, TopicPartition
 from combee.cli.shared.console import output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Servers
+from combee.core.names.tenants import tenant_of
 from combee.core.playbook.side_by_side import in_order
-from combee.core.tenants import tenant_of
-from combee.history import partition_of
-from combee.ports import FatalError, Log, TopicPartition
-from combee.reports.cost import cost_row
-from combee.settings.loading import Settings, load_settings
+from combee.log.history import partition_of
+from combee.log.reports.cost import cost_row
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import key_of

@@ -12,21 +12,21 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from combee.answerers import answerer, evaluation_caps, evaluation_model, held_out
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import LanguageModel, Log
+from combee.assembly.answerers import answerer, evaluation_caps, evaluation_model, held_out
+from combee.assembly.local.deployment import beside, deployment
+from combee.assembly.local.preflight import model_flag, require_model, stands_in
 from combee.cli.playbook.files import read_text
 from combee.cli.playbook.lookup import resolve_line
 from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, BaseUrl, Name, Ref, Servers, Simulated, places
-from combee.clock import SystemClock
 from combee.core.evaluation.intervals import Interval, paired
 from combee.core.evaluation.questions import Question
 from combee.core.evaluation.scoring import SCORERS
-from combee.evaluation.evaluator import Evaluated, Evaluator
-from combee.local.deployment import beside, deployment
-from combee.local.preflight import model_flag, require_model, stands_in
-from combee.ports import LanguageModel, Log
-from combee.settings.loading import Settings, load_settings
+from combee.log.evaluation.evaluator import Evaluated, Evaluator
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST
 
 TOLD = 3

@@ -15,14 +15,14 @@ import typer
 from rich.markdown import Markdown
 from rich.progress import Progress
 
+from combee.adapters.ports import ConfigurationError, FatalError
+from combee.assembly.local.preflight import SIMULATED, model_flag, require_answer, require_model
 from combee.cli.shared.console import COLUMNS, diagnostics, output, print_json, remark
 from combee.cli.shared.options import AsJson, BaseUrl
 from combee.cli.sim import LAW_HELP, MODE_HELP, parse
 from combee.core.playbook.spend import SpendPolicy
-from combee.local.preflight import SIMULATED, model_flag, require_answer, require_model
-from combee.ports import ConfigurationError, FatalError
-from combee.settings.loading import load_settings
-from combee.telemetry.logs import configure_logs
+from combee.process.settings.loading import load_settings
+from combee.process.telemetry.logs import configure_logs
 from combee_sim.law.rules import IN_FORCE, parse_law
 from combee_sim.modes import parse_modes
 from combee_sim.server.latency import parse_latency

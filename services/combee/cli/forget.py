@@ -11,23 +11,23 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import SESSION_S
-from combee.archive import forgetting
-from combee.archive.erasing import Wish, is_empty
-from combee.archive.forgetting import Place
-from combee.backends import check_topics, connection
+from combee.adapters.ports import ConfigurationError, FatalError
+from combee.assembly.backends import check_topics, connection
+from combee.assembly.local.stack_file import data_dir, of_brokers
 from combee.cli.playbook.files import STDIN
 from combee.cli.shared.console import confirmed, output, print_json, print_whole, reading, remark
 from combee.cli.shared.log import open_broker
 from combee.cli.shared.options import AsJson, Servers, checked_name, checked_prefix, playbook_names
 from combee.cli.shared.sending import issuer
-from combee.clock import SystemClock
-from combee.core.erasure.selector import Marker, Selector, Subjects
-from combee.core.replaying.selection import FORMS, Selection
-from combee.local.stack_file import data_dir, of_brokers
-from combee.ports import ConfigurationError, FatalError
-from combee.settings.loading import Settings, load_settings
+from combee.core.log.erasure.selector import Marker, Selector, Subjects
+from combee.core.log.replaying.selection import FORMS, Selection
+from combee.log.archive import forgetting
+from combee.log.archive.erasing import Wish, is_empty
+from combee.log.archive.forgetting import Place
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.erasure import Erasure, SelectorKind
 from combee_schemas.topics import TOPICS
 

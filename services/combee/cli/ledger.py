@@ -12,15 +12,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from combee.adapters.clock import SystemClock, moment
+from combee.assembly.local.stack_file import data_dir, of_brokers
 from combee.cli.shared.console import FAILED, clean, output, print_json, reading, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
-from combee.clock import SystemClock, moment
-from combee.core.ledger import Checkpoint, CheckpointError, LedgerReport, sealed, unsealed
-from combee.inspection.audit import account
-from combee.local.stack_file import data_dir, of_brokers
-from combee.settings.group import SettingsError, read_trusted
-from combee.settings.loading import Settings, load_settings
+from combee.core.log.ledger import Checkpoint, CheckpointError, LedgerReport, sealed, unsealed
+from combee.log.inspection.audit import account
+from combee.process.settings.group import SettingsError, read_trusted
+from combee.process.settings.loading import Settings, load_settings
 
 FATES = ("applied", "pending", "dead_lettered", "lost")
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from combee import backends
 from combee.adapters.kafka import KafkaLog
+from combee.adapters.ports import ConfigurationError, Log
+from combee.assembly import backends
 from combee.cli.playbook.lookup import chosen_version
 from combee.cli.shared.client import Gateway, gateway_address
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import Servers
 from combee.cli.why import lines
-from combee.history import newest_playbook, newest_playbooks
-from combee.inspection.lineage import lineage
-from combee.ports import ConfigurationError, Log
+from combee.log.history import newest_playbook, newest_playbooks
+from combee.log.inspection.lineage import lineage
+from combee.process.settings.loading import load_settings
+from combee.process.telemetry.logs import configure_logs
 from combee.sdk import AsyncClient, PlaybookView
 from combee.sdk.address import resolved_address
 from combee.sdk.transport import LogTransport
-from combee.settings.loading import load_settings
-from combee.telemetry.logs import configure_logs
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import Published
 

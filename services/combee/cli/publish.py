@@ -12,15 +12,15 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.ports import Log
 from combee.cli.playbook.files import STDIN, read_text
 from combee.cli.shared.console import REJECTED, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, DeclaredSource, Servers, checked_name, playbook_names
 from combee.core.formats.intake import LineError, Sample, Unknown, ignored_text, read_outcome
 from combee.core.formats.items import read_items
-from combee.core.sources import Signer, declared
-from combee.ports import Log
-from combee.settings.loading import Settings, load_settings
+from combee.core.names.sources import Signer, declared
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.outcome import Outcome
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace

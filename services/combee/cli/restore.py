@@ -6,23 +6,23 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import SESSION_S
-from combee.archive import restoring
-from combee.archive.restoring import Contents, read_contents
-from combee.backends import connection
+from combee.adapters.ports import FatalError, TransientError
+from combee.assembly.backends import connection
 from combee.cli.shared.console import output, print_json, reading, remark
 from combee.cli.shared.log import open_broker
 from combee.cli.shared.options import AsJson, Servers, checked_prefix
-from combee.clock import SystemClock
-from combee.core.layout import wanted
-from combee.ports import FatalError, TransientError
-from combee.settings.loading import Settings, load_settings
+from combee.core.log.layout import wanted
+from combee.log.archive import restoring
+from combee.log.archive.restoring import Contents, read_contents
+from combee.process.settings.loading import Settings, load_settings
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog="Example: combee restore combee.archive --to copy --partitions 24")(restore)
+    app.command(epilog="Example: combee restore combee.log.archive --to copy --partitions 24")(restore)
 
 
 def restore(

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import Log
 from combee.cli.playbook.diff import as_document, compared, lines
 from combee.cli.playbook.labels import checked_label, move_label
 from combee.cli.playbook.lookup import find_version, labels, missing_playbook, resolve_version
@@ -13,16 +15,14 @@ from combee.cli.shared.console import clean, confirmed, output, print_json, rema
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import carry_out, commands_on
-from combee.clock import SystemClock
-from combee.commands.playbook import Candidate, Commands, Decision
 from combee.core.commands import RefusedError
 from combee.core.gate.gate import gates_of
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
-from combee.history import all_labels
-from combee.ports import Log
-from combee.reports.gate import GateReport, gate_report, judgement_text, verdict_text
-from combee.settings.loading import Settings, load_settings
+from combee.log.commands.playbook import Candidate, Commands, Decision
+from combee.log.history import all_labels
+from combee.log.reports.gate import GateReport, gate_report, judgement_text, verdict_text
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST, PRODUCTION
 
 

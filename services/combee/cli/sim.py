@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from combee.local.supervisor import die_with_parent
-from combee.settings.loading import load_settings
+from combee.assembly.local.supervisor import die_with_parent
+from combee.process.settings.loading import load_settings
 from combee_sim.family.knowledge import NOTHING_KNOWN, read_knowledge
 from combee_sim.law.rules import IN_FORCE, parse_law
 from combee_sim.modes import parse_modes

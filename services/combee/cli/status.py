@@ -7,30 +7,30 @@ from typing import Any
 import typer
 from rich.table import Table
 
+from combee.adapters.clock import SystemClock, moment
+from combee.adapters.ports import Log
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
-from combee.clock import SystemClock, moment
+from combee.core.evaluation.outcomes.report import FiguresReport, figures_text
 from combee.core.gate.canary_verdict import CanaryReport, canary_text
 from combee.core.gate.gate import gates_of
-from combee.core.outcomes.report import FiguresReport, figures_text
+from combee.core.names.tenants import NO_LIMITS, Limits
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import losing, percent
 from combee.core.playbook.side_by_side import branch_text, in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
-from combee.core.tenants import NO_LIMITS, Limits
-from combee.history import all_labels
-from combee.inspection.branches import lines_today
-from combee.inspection.dead_letters import held_back
-from combee.inspection.lag import INPUTS, backlog
-from combee.inspection.outcomes import canaries, outcomes_by_line
-from combee.ports import Log
-from combee.reports.controller import policy_text, size_text
-from combee.reports.cost import pause_texts, spend_text
-from combee.reports.gate import GateReport
-from combee.reports.status import status_row
-from combee.settings.loading import Settings, load_settings
+from combee.log.history import all_labels
+from combee.log.inspection.branches import lines_today
+from combee.log.inspection.dead_letters import held_back
+from combee.log.inspection.lag import INPUTS, backlog
+from combee.log.inspection.outcomes import canaries, outcomes_by_line
+from combee.log.reports.controller import policy_text, size_text
+from combee.log.reports.cost import pause_texts, spend_text
+from combee.log.reports.gate import GateReport
+from combee.log.reports.status import status_row
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas import topics
 
 

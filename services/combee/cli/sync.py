@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.ports import FatalError
 from combee.cli.shared.client import Gateway, gateway_address, open_client
 from combee.cli.shared.console import output, print_json, remark
 from combee.cli.shared.options import Name, Servers, label_names
 from combee.core.formats.region import new_file, region_text, with_region
-from combee.ports import FatalError
 from combee.sdk import AsyncClient, PlaybookView
 from combee_schemas.playbook import NO_LABEL, Playbook
 

@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import FatalError, Log
+from combee.assembly.local import publisher
 from combee.cli.shared import sending
 from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, Timeout
-from combee.clock import SystemClock
-from combee.commands.playbook import Commands
-from combee.core.tenants import tenant_of
-from combee.history import newest_playbooks
-from combee.inspection.batches import newest_batches
-from combee.local import publisher
-from combee.ports import FatalError, Log
-from combee.settings.loading import load_settings
+from combee.core.names.tenants import tenant_of
+from combee.log.commands.playbook import Commands
+from combee.log.history import newest_playbooks
+from combee.log.inspection.batches import newest_batches
+from combee.process.settings.loading import load_settings
 from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import FOR_EVER, TOPICS, AnyTopic

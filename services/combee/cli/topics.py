@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from combee.backends import connection, create_topics, nested_prefixes, topic_problems
+from combee.assembly.backends import connection, create_topics, nested_prefixes, topic_problems
 from combee.cli.shared.console import FAILED, output, print_json, remark
 from combee.cli.shared.log import open_broker
 from combee.cli.shared.options import AsJson, Servers
-from combee.core.layout import wanted
-from combee.core.rights import FORMATS, ROLES, granted
-from combee.settings.loading import Settings, load_settings
+from combee.core.log.layout import wanted
+from combee.core.log.rights import FORMATS, ROLES, granted
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.base import DAY_MS
 
 topics = typer.Typer(help="The topics: create, check, show, rights.", no_args_is_help=True)

@@ -13,20 +13,20 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from combee.adapters.ports import Log
+from combee.assembly.compose import FRONTS, ROLES, judges
+from combee.assembly.local.admin_key import AdminKey, admin_key, dashboard_link
+from combee.assembly.local.deployment import BATCH_FLAGS, Deployment
+from combee.assembly.local.extras import pip_install, without
+from combee.assembly.local.preflight import check, model_flag, require_data_dir, stands_in
+from combee.assembly.local.stack import StackOptions, model_environment, stack
+from combee.assembly.local.stack_file import UP, sole_stack
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import BaseUrl, Model, Simulated
-from combee.compose import FRONTS, ROLES, judges
 from combee.core.gate.gate import gates_of
-from combee.history import all_labels
-from combee.local.admin_key import AdminKey, admin_key, dashboard_link
-from combee.local.deployment import BATCH_FLAGS, Deployment
-from combee.local.extras import pip_install, without
-from combee.local.preflight import check, model_flag, require_data_dir, stands_in
-from combee.local.stack import StackOptions, model_environment, stack
-from combee.local.stack_file import UP, sole_stack
-from combee.ports import Log
-from combee.settings.loading import Settings, load_settings
+from combee.log.history import all_labels
+from combee.process.settings.loading import Settings, load_settings
 
 INFORMATION = ("[info ", '"level": "info"')
 """How lines say that they are, as text and as JSON."""

@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from combee.assembly.local import extras
 from combee.cli.shared.console import FAILED, USAGE, failure
-from combee.local import extras
 from combee_schemas.errors import CombeeError, ConfigurationError
 
 

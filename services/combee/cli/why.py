@@ -7,16 +7,16 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from combee.adapters.clock import moment
+from combee.adapters.ports import FatalError, Log
 from combee.cli.shared.console import clean, output, print_json, reading, shortened
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, checked_line, line_names
-from combee.clock import moment
+from combee.core.names.sources import source_text
 from combee.core.playbook.probation import is_active
-from combee.core.sources import source_text
-from combee.history import newest_playbooks
-from combee.inspection.lineage import Lineage, Source, lineage
-from combee.ports import FatalError, Log
-from combee.settings.loading import Settings, load_settings
+from combee.log.history import newest_playbooks
+from combee.log.inspection.lineage import Lineage, Source, lineage
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.base import playbook_of
 
 SHOWN = 10

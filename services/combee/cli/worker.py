@@ -7,14 +7,14 @@ from typing import Annotated
 import structlog
 import typer
 
-from combee import compose
+from combee.adapters.ports import CombeeError, ConfigurationError
+from combee.assembly import compose
+from combee.assembly.local.deployment import beside, deployment
+from combee.assembly.local.preflight import require_model
+from combee.assembly.local.supervisor import die_with_parent
 from combee.cli.shared.console import FAILED, USAGE
-from combee.local.deployment import beside, deployment
-from combee.local.preflight import require_model
-from combee.local.supervisor import die_with_parent
-from combee.ports import CombeeError, ConfigurationError
-from combee.settings.loading import load_settings
-from combee.telemetry.logs import configure_logs
+from combee.process.settings.loading import load_settings
+from combee.process.telemetry.logs import configure_logs
 
 logger = structlog.get_logger()
 

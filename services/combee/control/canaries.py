@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import structlog
 
+from combee.adapters.ports import Clock, Log
 from combee.core.gate.canary import terms_of
 from combee.core.gate.canary_fold import Canary
 from combee.core.gate.canary_verdict import CanaryReport, canary_report, verdict_on
-from combee.ports import Clock, Log
-from combee.worker.views import View
+from combee.process.worker.views import View
 from combee_schemas import topics
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.gate import Verdict

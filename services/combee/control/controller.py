@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from combee.core.sizing.decide import decide
-from combee.core.sizing.policy import Iteration, SizingPolicy, iteration_of
-from combee.ports import Clock, Log, PoisonError
-from combee.worker.views import Playbooks, View
+from combee.adapters.ports import Clock, Log, PoisonError
+from combee.core.batching.sizing.decide import decide
+from combee.core.batching.sizing.policy import Iteration, SizingPolicy, iteration_of
+from combee.process.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.control import BatchSize

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from combee.control.canaries import Canaries, OnCanary
-from combee.core.gate.canary_fold import CanaryFold
-from combee.core.outcomes.fold import HORIZON, Fold
-from combee.ports import (
+from combee.adapters.ports import (
     NO_TRACING,
     Clock,
     Consumer,
@@ -25,9 +22,12 @@ from combee.ports import (
     Tracing,
     Transactor,
 )
-from combee.worker.dead_letters import dead_letter, log_dead_letter
-from combee.worker.provenance import Provenance
-from combee.worker.views import own_message
+from combee.control.canaries import Canaries, OnCanary
+from combee.core.evaluation.outcomes.fold import HORIZON, Fold
+from combee.core.gate.canary_fold import CanaryFold
+from combee.process.worker.dead_letters import dead_letter, log_dead_letter
+from combee.process.worker.provenance import Provenance
+from combee.process.worker.views import own_message
 from combee_schemas import topics
 from combee_schemas.canary import CanaryStatistics
 from combee_schemas.codec import CodecError

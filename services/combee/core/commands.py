@@ -14,12 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from combee.core.formats.editing import edit_operations, edited_version
 from combee.core.formats.files import Format, carried_over, held_by, says_the_same, write_playbook
 from combee.core.gate.gate import Gate, judged, not_judged
-from combee.core.identity import content_id
+from combee.core.log.replaying.selection import Selection
+from combee.core.names.identity import content_id
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.cleaning import clean_playbook
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.probation import is_active, shown
-from combee.core.replaying.selection import Selection
 from combee_schemas.base import BranchName, branch_in, is_branch_of, playbook_of
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.gate import Verdict

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 from nicegui import ui
 
-from combee.core.live.values import LiveBatch
+from combee.core.log.live.values import LiveBatch
 from combee.dashboard.views.graphs import Drawn, tree
 from combee.dashboard.views.rows import KINDS, Row, headline
 from combee.gateway.context import Context

@@ -7,6 +7,7 @@ from typing import TypeVar
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from combee.adapters.ports import NO_TRACING
 from combee.gateway import names
 from combee.gateway.access.access import Access, SecurityHeaders
 from combee.gateway.access.body_limits import BodyLimits
@@ -17,10 +18,9 @@ from combee.gateway.openapi import documented
 from combee.gateway.problems import add_handlers
 from combee.gateway.request_log import RequestLog
 from combee.gateway.request_spans import RequestSpans
-from combee.ports import NO_TRACING
-from combee.settings.gateway import listed
-from combee.telemetry.metrics import HttpMetrics, Metrics, new_registry
-from combee.telemetry.telemetry import Telemetry
+from combee.process.settings.gateway import listed
+from combee.process.telemetry.metrics import HttpMetrics, Metrics, new_registry
+from combee.process.telemetry.telemetry import Telemetry
 
 T = TypeVar("T")
 

@@ -6,20 +6,20 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from combee.adapters.ports import Clock, Log, Outgoing, TransientError
 from combee.core.gate.gate import gates_of
-from combee.core.tenants import Tenants
+from combee.core.names.tenants import Tenants
 from combee.gateway.access.keys import Keyring, keyring
 from combee.gateway.access.sessions import Sessions
 from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.feed import Changes, Feed
 from combee.gateway.limits import LIMITS, GatewayLimits
-from combee.history import History
-from combee.inspection.live import FOLLOWED, Live
-from combee.inspection.outcomes import RecentOutcomes
-from combee.ports import Clock, Log, Outgoing, TransientError
-from combee.settings.loading import Settings
-from combee.telemetry.health import Health
-from combee.worker.views import Playbooks, View
+from combee.log.history import History
+from combee.log.inspection.live import FOLLOWED, Live
+from combee.log.inspection.outcomes import RecentOutcomes
+from combee.process.settings.loading import Settings
+from combee.process.telemetry.health import Health
+from combee.process.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.playbook import Label, Playbook
 

@@ -11,8 +11,8 @@ from contextlib import aclosing, suppress
 
 import structlog
 
-from combee.history import History, placed
-from combee.ports import Log, Record, TransientError
+from combee.adapters.ports import Log, Record, TransientError
+from combee.log.history import History, placed
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 

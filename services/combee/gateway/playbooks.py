@@ -4,18 +4,18 @@ import math
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from combee import clock
+from combee.adapters import clock
+from combee.adapters.ports import FatalError
 from combee.core.commands import absence, is_deleted, no_version
 from combee.core.gate.canary import is_over, place_of, terms_of, version_for
 from combee.core.gate.gate import label_read
-from combee.core.live.picture import Picture
+from combee.core.log.live.picture import Picture
 from combee.core.playbook.apply import misfit
 from combee.gateway.access.access import check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal, not_found, unavailable
-from combee.ports import FatalError
-from combee.settings.methods import method
+from combee.process.settings.methods import method
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import CANDIDATE, LATEST, NO_LABEL, PRODUCTION, Label, Playbook
 

@@ -12,9 +12,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from combee.adapters.ports import CombeeError, TransientError
 from combee.core.formats.intake import Unknown, unknown_fields
-from combee.core.redact import redacted
-from combee.ports import CombeeError, TransientError
+from combee.core.text.redact import redacted
 
 logger = structlog.get_logger()
 

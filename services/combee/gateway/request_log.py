@@ -5,9 +5,9 @@ from http import HTTPStatus
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from combee.adapters.ports import Clock
 from combee.gateway.access.access import API, CALLER, OPEN
-from combee.ports import Clock
-from combee.telemetry.metrics import HttpMetrics
+from combee.process.telemetry.metrics import HttpMetrics
 
 logger = structlog.get_logger()
 

@@ -5,8 +5,8 @@ Streams, pages and what brings spans have none: who sends its spans here would s
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from combee.adapters.ports import Notes, Tracing
 from combee.gateway.access.access import API
-from combee.ports import Notes, Tracing
 from combee_schemas.records import Headers
 
 STREAM = b"text/event-stream"

@@ -12,18 +12,18 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from combee.clock import SystemClock
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import FatalError, Log
 from combee.gateway.access.connections import Connections, guarded
 from combee.gateway.access.keys import Keyring
 from combee.gateway.access.throttle import SHOWN
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
-from combee.ports import FatalError, Log
-from combee.server import STOP_WITHIN_S, Server, bind, is_loopback, write_ready_file
-from combee.settings.gateway import GatewaySettings, listed
-from combee.settings.loading import Settings
-from combee.telemetry.telemetry import Telemetry
-from combee.worker.session import unless
+from combee.process.server import STOP_WITHIN_S, Server, bind, is_loopback, write_ready_file
+from combee.process.settings.gateway import GatewaySettings, listed
+from combee.process.settings.loading import Settings
+from combee.process.telemetry.telemetry import Telemetry
+from combee.process.worker.session import unless
 
 logger = structlog.get_logger()
 

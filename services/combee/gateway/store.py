@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from combee.commands.playbook import Commands, Effect, Sent
+from combee.adapters.ports import Outgoing
 from combee.core.commands import has_taken_effect, is_about_a_label, is_deleted, subject
-from combee.core.live.values import LiveDeadLetter
+from combee.core.log.live.values import LiveDeadLetter
 from combee.gateway import playbooks
 from combee.gateway.context import Context
-from combee.ports import Outgoing
+from combee.log.commands.playbook import Commands, Effect, Sent
 from combee_schemas import topics
 from combee_schemas.base import is_branch_of
 from combee_schemas.command import Command

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 from combee.core.formats.files import Format
 from combee.core.playbook.version_row import version_row
 from combee.gateway.problems import Problem
-from combee.reports.status import list_row
+from combee.log.reports.status import list_row
 from combee_schemas.base import LineName, Value
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.gate import Judge

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.openai.model import OpenAIModel
 from combee.adapters.openai.names import Azure
-from combee.clock import SystemClock
+from combee.adapters.ports import LanguageModel
 from combee.core.batching.limits import PRODUCT
 from combee.core.batching.plan import Base, make_groups, plan_batch
 from combee.core.formats.files import carried_over, read_playbook
@@ -25,7 +26,6 @@ from combee.core.methods.method import Method, shaped
 from combee.core.playbook import versions
 from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.sections import same_section
-from combee.ports import LanguageModel
 from combee.scan.aggregate import Aggregator
 from combee.scan.in_memory import InMemoryScan
 from combee.sdk.background import Background, close_at_exit

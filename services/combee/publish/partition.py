@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from combee.adapters.ports import Outgoing, Record, TopicPartition
 from combee.core.gate.gate import Gate, gate_of
+from combee.core.log.watermark import Watermark
 from combee.core.playbook.versions import empty
-from combee.core.watermark import Watermark
-from combee.ports import Outgoing, Record, TopicPartition
+from combee.process.worker.views import Newest
 from combee.publish.decide.decision import Decision
-from combee.worker.views import Newest
 from combee_schemas import topics
 from combee_schemas.base import is_branch_of, playbook_of
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Label, Playbook, deleted_key, label_key

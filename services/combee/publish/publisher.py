@@ -12,12 +12,7 @@ from typing import TypeVar
 
 import structlog
 
-from combee.core.commands import RefusedError
-from combee.core.gate.gate import Gate
-from combee.core.gate.policy import NO_GATE, GatePolicy
-from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.core.playbook.versions import InapplicableError
-from combee.ports import (
+from combee.adapters.ports import (
     NO_TRACING,
     Clock,
     Consumer,
@@ -31,16 +26,21 @@ from combee.ports import (
     Transaction,
     Transactor,
 )
+from combee.core.commands import RefusedError
+from combee.core.gate.gate import Gate
+from combee.core.gate.policy import NO_GATE, GatePolicy
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.core.playbook.versions import InapplicableError
+from combee.process.worker import manifest_cache
+from combee.process.worker.dead_letters import dead_letter, log_dead_letter
+from combee.process.worker.manifest_cache import ManifestCache, Place
+from combee.process.worker.session import together
 from combee.publish.decide.basis import Basis, UnreadError
 from combee.publish.decide.decision import SKIP, Decision, Lost, Rules, Waiting
 from combee.publish.decide.gate import completed, decide_start
 from combee.publish.decide.record import decide
 from combee.publish.partition import PartitionState
 from combee.publish.reading import Reader, open_partition
-from combee.worker import manifest_cache
-from combee.worker.dead_letters import dead_letter, log_dead_letter
-from combee.worker.manifest_cache import ManifestCache, Place
-from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command

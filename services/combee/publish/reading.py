@@ -2,11 +2,13 @@
 
 from typing import Any, TypeVar
 
+from combee.adapters.ports import Log, Record, TopicPartition
+from combee.core.log.watermark import Watermark
 from combee.core.playbook.executing import retained_from
-from combee.core.watermark import Watermark
-from combee.evidence import adoption_of, recomputed, updates_between, with_evidence_left, with_revoked
-from combee.history import History
-from combee.ports import Log, Record, TopicPartition
+from combee.log.evidence import adoption_of, recomputed, updates_between, with_evidence_left, with_revoked
+from combee.log.history import History
+from combee.process.worker.manifest_cache import ManifestCache
+from combee.process.worker.views import Newest, own_message
 from combee.publish.decide.basis import (
     AdoptionOf,
     AllRevoked,
@@ -21,8 +23,6 @@ from combee.publish.decide.basis import (
     UpdatesBetween,
 )
 from combee.publish.partition import PartitionState
-from combee.worker.manifest_cache import ManifestCache
-from combee.worker.views import Newest, own_message
 from combee_schemas import topics
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.topics import Topic, key_of

@@ -8,11 +8,7 @@ from typing import Any
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from combee.core import identity
-from combee.core.outcomes.fold import outcome_of, says_outcome
-from combee.core.shortening import shorter_trace, task_excerpt, within
-from combee.core.similarity.relevance import entries_to_judge
-from combee.ports import (
+from combee.adapters.ports import (
     Clock,
     LanguageModel,
     Log,
@@ -23,13 +19,17 @@ from combee.ports import (
     TopicPartition,
     UnansweredError,
 )
+from combee.core.evaluation.outcomes.fold import outcome_of, says_outcome
+from combee.core.names import identity
+from combee.core.text.shortening import shorter_trace, task_excerpt, within
+from combee.core.text.similarity.relevance import entries_to_judge
+from combee.process.settings.batch import BatchSettings
+from combee.process.settings.methods import reflecting_method
+from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
+from combee.process.worker.provenance import Provenance
+from combee.process.worker.retry import write
+from combee.process.worker.views import Playbooks
 from combee.reflect.reflected import Reflected
-from combee.settings.batch import BatchSettings
-from combee.settings.methods import reflecting_method
-from combee.worker.dead_letter_limiter import DeadLetterLimiter
-from combee.worker.provenance import Provenance
-from combee.worker.retry import write
-from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.model import CHARS_PER_TOKEN, Reply

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
-from combee.core import identity
-from combee.ports import Log, Record, TopicPartition
-from combee.worker.lookup import oldest_timestamp, read_since
-from combee.worker.provenance import Provenance
+from combee.adapters.ports import Log, Record, TopicPartition
+from combee.core.names import identity
+from combee.process.worker.lookup import oldest_timestamp, read_since
+from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.trace import Trace
 

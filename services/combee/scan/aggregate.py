@@ -6,21 +6,21 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import TypeVar
 
-from combee.core.derived import once_per_version
-from combee.core.flags import flags
+from combee.adapters.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.core.methods import ace, consolidation
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import known
 from combee.core.playbook import operations as ops
 from combee.core.playbook.cleaning import clean_operations
 from combee.core.playbook.clusters import within
+from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.echo import without_echoes
 from combee.core.playbook.probation import is_active
-from combee.core.shortening import shorter_reflection
-from combee.core.similarity.lessons import same_lesson
-from combee.core.similarity.overlap import contradicts
-from combee.core.text import clean_line
-from combee.ports import LanguageModel, PoisonError, PromptTooLongError
+from combee.core.text.flags import flags
+from combee.core.text.forms import clean_line
+from combee.core.text.shortening import shorter_reflection
+from combee.core.text.similarity.lessons import same_lesson
+from combee.core.text.similarity.overlap import contradicts
 from combee.scan.combined import Combined, passed, united
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
 from combee_schemas.base import NOTHING_SPENT, Usage

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Mapping
 
-from combee.ports import Log, Record, TopicPartition
-from combee.worker.lookup import oldest_timestamp, read_since
-from combee.worker.manifest_cache import ManifestCache
+from combee.adapters.ports import Log, Record, TopicPartition
+from combee.process.worker.lookup import oldest_timestamp, read_since
+from combee.process.worker.manifest_cache import ManifestCache
 from combee_schemas import topics
 from combee_schemas.scan import Partial, Planned, Update
 from combee_schemas.topics import Topic

@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from combee.core import stragglers
-from combee.ports import Record, TopicPartition
+from combee.adapters.ports import Record, TopicPartition
+from combee.core.batching import stragglers
 from combee_schemas.plan import Plan
 from combee_schemas.scan import NodeResult, Partial
 

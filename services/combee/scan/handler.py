@@ -7,12 +7,7 @@ from weakref import WeakValueDictionary
 
 from structlog.contextvars import bind_contextvars
 
-from combee.core import identity, stragglers
-from combee.core.batching import tree
-from combee.core.methods.method import Method, shaped
-from combee.core.playbook.lines import as_seen_on
-from combee.core.playbook.versions import empty
-from combee.ports import (
+from combee.adapters.ports import (
     Clock,
     DrainingError,
     LanguageModel,
@@ -22,18 +17,23 @@ from combee.ports import (
     Record,
     TopicPartition,
 )
+from combee.core.batching import stragglers, tree
+from combee.core.methods.method import Method, shaped
+from combee.core.names import identity
+from combee.core.playbook.lines import as_seen_on
+from combee.core.playbook.versions import empty
+from combee.process.settings.methods import method
+from combee.process.worker import manifest_cache
+from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
+from combee.process.worker.manifest_cache import ManifestCache
+from combee.process.worker.retry import write
+from combee.process.worker.views import Playbooks
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
 from combee.scan.gathering import Arrivals, Gathering, GatheringKey, GroupCalls, Wave, key_of
 from combee.scan.hedged import HedgedModel
 from combee.scan.outcome import shorter
 from combee.scan.templates import Templates
-from combee.settings.methods import method
-from combee.worker import manifest_cache
-from combee.worker.dead_letter_limiter import DeadLetterLimiter
-from combee.worker.manifest_cache import ManifestCache
-from combee.worker.retry import write
-from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Playbook

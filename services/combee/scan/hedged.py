@@ -2,8 +2,8 @@
 
 import asyncio
 
-from combee.core.hedging import Hedging
-from combee.ports import Clock, LanguageModel, PoisonError
+from combee.adapters.ports import Clock, LanguageModel, PoisonError
+from combee.core.batching.hedging import Hedging
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.model import Prompt, Reply
 

@@ -5,8 +5,8 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
-from combee.core import identity
 from combee.core.batching import tree
+from combee.core.names import identity
 from combee.scan.aggregate import Aggregator
 from combee.scan.outcome import shorter
 from combee_schemas.codec import CodecError, encode

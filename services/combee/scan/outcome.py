@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TypeVar
 
+from combee.adapters.ports import PoisonError
 from combee.core.playbook import operations as ops
 from combee.core.playbook.retention import surviving
-from combee.ports import PoisonError
 from combee_schemas.base import Usage
 from combee_schemas.playbook import EVIDENCE_KEPT
 from combee_schemas.scan import Known, NodeResult, Operation, Seen

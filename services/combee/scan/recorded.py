@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from combee.ports import Clock, CombeeError, LanguageModel, Log, Outgoing, TopicPartition
+from combee.adapters.ports import Clock, CombeeError, LanguageModel, Log, Outgoing, TopicPartition
 from combee_schemas import topics
 from combee_schemas.answer import Answer
 from combee_schemas.codec import CodecError

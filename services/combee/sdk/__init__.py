@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from combee.ports import CombeeError, FatalError
+from combee.adapters.ports import CombeeError, FatalError
 from combee.sdk.client import AsyncClient, Client
 from combee.sdk.learning import Learning, Run, learning
 from combee.sdk.openai.wrapping import wrap_openai

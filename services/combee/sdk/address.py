@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from combee.core.sources import Signer
-from combee.credentials import SECRETS, Credentials
-from combee.ports import ConfigurationError, FatalError
+from combee.adapters.credentials import SECRETS, Credentials
+from combee.adapters.ports import ConfigurationError, FatalError
+from combee.core.names.sources import Signer
+from combee.process.secret_files import secrets_in_files
 from combee.sdk.transport import Transport
-from combee.secret_files import secrets_in_files
 
 GATEWAY_KEY = "COMBEE_GATEWAY_KEY"
 SOURCE, SOURCE_SECRET = "COMBEE_SOURCE", "COMBEE_SOURCE_SECRET"

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
 from combee.sdk.address import resolved_address, transport_factory
 from combee.sdk.core import ClientCore
 from combee.sdk.logs import logger

@@ -4,10 +4,10 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
+from combee.adapters.ports import Outgoing
 from combee.core.formats.render import parse_ace
-from combee.ports import Outgoing
 from combee.sdk.transport import Contexts, LogTransport, Sink
 from combee_schemas import topics
 from combee_schemas.outcome import Outcome

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from combee.core.shortening import TRACE_TEXTS, cut_all, size
-from combee.ports import FatalError, PoisonError, TransientError
+from combee.adapters.ports import FatalError, PoisonError, TransientError
+from combee.core.text.shortening import TRACE_TEXTS, cut_all, size
 from combee.sdk.logs import LogOnce, logger
 from combee.sdk.redaction import Redact, redacted
 from combee.sdk.transport import Transport

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from combee.adapters.ports import CombeeError, FatalError, TransientError
 from combee.core.gate.canary import is_over, place_of, version_for
-from combee.ports import CombeeError, FatalError, TransientError
 from combee.sdk.cache import DiskCache, LabelKey, PlaybookCache
 from combee.sdk.logs import LogOnce, logger
 from combee.sdk.transport import Sink, Transport

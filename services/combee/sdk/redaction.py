@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from combee.core.redact import SECRETS
+from combee.core.text.redact import SECRETS
 from combee_schemas.marks import TextKind, rewritten
 from combee_schemas.topics import Published
 

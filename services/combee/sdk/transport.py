@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Protocol
 
-from combee.core.sources import Signer, declared
-from combee.history import History
-from combee.ports import FencedError, Log, PoisonError, Record, TransientError
+from combee.adapters.ports import FencedError, Log, PoisonError, Record, TransientError
+from combee.core.names.sources import Signer, declared
+from combee.log.history import History
 from combee.sdk.logs import logger
 from combee_schemas import topics
 from combee_schemas.codec import CodecError

@@ -9,8 +9,8 @@ from typing import Final, Literal
 from combee.core.formats.render import ace_text, markdown_text
 from combee.core.playbook.lines import shown_to
 from combee.core.playbook.probation import is_active, shown
-from combee.core.prompt import INTRODUCTION, MARKS, fence
-from combee.core.similarity.relevance import best_entries
+from combee.core.text.prompt import INTRODUCTION, MARKS, fence
+from combee.core.text.similarity.relevance import best_entries
 from combee.sdk.logs import LogOnce
 from combee_schemas.base import Shown
 from combee_schemas.playbook import Entry, Playbook

@@ -18,10 +18,10 @@ from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.fetch_waits import wait_longer_when_idle
 from combee.adapters.kafka.log import READ_COMMITTED
 from combee.adapters.kafka.membership import Membership
-from combee.ports import TransientError
+from combee.adapters.ports import TransientError
+from combee.process.worker.session import first_of
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
 from combee.shuffle.shuffler import Shuffler
-from combee.worker.session import first_of
 
 logger = structlog.get_logger()
 

@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import aclosing
 
-from combee.core.dead_letters.resending import is_proven
-from combee.ports import Log, PoisonError, Record, TopicPartition
+from combee.adapters.ports import Log, PoisonError, Record, TopicPartition
+from combee.core.log.dead_letters.resending import is_proven
 from combee_schemas import topics
 from combee_schemas.dead_letter import DeadLetter, LetterId, claimed_attempt
 from combee_schemas.errors import OtherVersionError

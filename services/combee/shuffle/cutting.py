@@ -6,17 +6,27 @@ from types import MappingProxyType
 
 import structlog
 
+from combee.adapters.ports import (
+    NO_TRACING,
+    Clock,
+    Log,
+    Notes,
+    Origin,
+    Outgoing,
+    TopicPartition,
+    Tracing,
+    Transaction,
+)
 from combee.core.batching import plan
 from combee.core.batching.window import Close, Waiting
 from combee.core.playbook.lines import needless_bytes, without_needless
 from combee.core.playbook.spend import bounded, total
-from combee.ports import NO_TRACING, Clock, Log, Notes, Origin, Outgoing, TopicPartition, Tracing, Transaction
+from combee.process.worker.provenance import Provenance
+from combee.process.worker.views import Playbooks
 from combee.shuffle.gates import Gates
 from combee.shuffle.manifests import InFlight
 from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
 from combee.shuffle.rules import BatchRules
-from combee.worker.provenance import Provenance
-from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.batch import Batch, Member

@@ -8,15 +8,15 @@ from functools import partial
 
 import structlog
 
+from combee.adapters.ports import Clock
+from combee.core.names.tenants import Tenants, tenant_of
 from combee.core.playbook import spend
 from combee.core.playbook.apply import misfit
 from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy
-from combee.core.tenants import Tenants, tenant_of
-from combee.ports import Clock
-from combee.settings.methods import configured_method
+from combee.process.settings.methods import configured_method
+from combee.process.worker.views import Playbooks
 from combee.shuffle.partition import PartitionState
 from combee.shuffle.rules import BatchRules
-from combee.worker.views import Playbooks
 from combee_schemas.base import playbook_of
 
 logger = structlog.get_logger()

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from combee.history import newest_manifests
-from combee.ports import Log, TopicPartition
+from combee.adapters.ports import Log, TopicPartition
+from combee.log.history import newest_manifests
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.plan import Branch

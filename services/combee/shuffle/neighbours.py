@@ -13,8 +13,8 @@ from hashlib import sha256
 
 import structlog
 
-from combee.core.similarity.embeddings import Pair, near_pairs
-from combee.ports import CombeeError, Embedder
+from combee.adapters.ports import CombeeError, Embedder
+from combee.core.text.similarity.embeddings import Pair, near_pairs
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.playbook import Entry
 

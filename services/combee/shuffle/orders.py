@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
+from combee.adapters.ports import Clock, Log, TopicPartition
 from combee.core.batching import plan
 from combee.core.batching.window import Close, Waiting
 from combee.core.commands import consolidation
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters, has_grown
-from combee.ports import Clock, Log, TopicPartition
+from combee.process.worker.provenance import Provenance
+from combee.process.worker.views import Playbooks
 from combee.shuffle.cutting import Cutter, base_of
 from combee.shuffle.gates import Gates
 from combee.shuffle.neighbours import NOTHING, Neighbours
 from combee.shuffle.partition import PartitionState
 from combee.shuffle.rules import BatchRules
-from combee.worker.provenance import Provenance
-from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.plan import Branch, BranchSettings

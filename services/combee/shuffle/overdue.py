@@ -2,8 +2,8 @@
 
 import structlog
 
-from combee.ports import Clock
-from combee.settings.batch import BatchSettings
+from combee.adapters.ports import Clock
+from combee.process.settings.batch import BatchSettings
 from combee.shuffle.cutting import Cutter
 from combee.shuffle.manifests import InFlight
 from combee.shuffle.partition import PartitionState

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from combee.adapters.ports import Outgoing, PoisonError, Record, Transactor
+from combee.core.batching.indexed_heap import IndexedHeap
 from combee.core.batching.window import Share, Waiting, Window
-from combee.core.indexed_heap import IndexedHeap
-from combee.ports import Outgoing, PoisonError, Record, Transactor
 from combee.shuffle.manifests import Manifests
 from combee_schemas import topics
 from combee_schemas.base import playbook_of

@@ -2,13 +2,13 @@
 
 import math
 
+from combee.adapters.ports import Clock
 from combee.core.batching.limits import SPAN
 from combee.core.batching.window import Close, Share, Window, WindowPolicy, due
-from combee.ports import Clock
-from combee.settings.batch import BatchSettings
-from combee.settings.methods import plan_settings
+from combee.process.settings.batch import BatchSettings
+from combee.process.settings.methods import plan_settings
+from combee.process.worker.views import Playbooks, View
 from combee.shuffle.partition import REFLECTIONS, PartitionState
-from combee.worker.views import Playbooks, View
 from combee_schemas.control import BatchSize
 from combee_schemas.plan import Branch, PlanSettings
 

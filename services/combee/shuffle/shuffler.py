@@ -23,13 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from combee.core.batching.limits import SHUFFLE_LIMITS, ShuffleLimits
-from combee.core.batching.window import Waiting
-from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.core.sources import counted_name
-from combee.core.tenants import Tenants
-from combee.history import partition_of
-from combee.ports import (
+from combee.adapters.ports import (
     NO_TRACING,
     Clock,
     FatalError,
@@ -42,7 +36,17 @@ from combee.ports import (
     Tracing,
     TransientError,
 )
-from combee.settings.batch import BatchSettings
+from combee.core.batching.limits import SHUFFLE_LIMITS, ShuffleLimits
+from combee.core.batching.window import Waiting
+from combee.core.names.sources import counted_name
+from combee.core.names.tenants import Tenants
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.log.history import partition_of
+from combee.process.settings.batch import BatchSettings
+from combee.process.worker.dead_letters import dead_letter, log_dead_letter
+from combee.process.worker.provenance import Provenance
+from combee.process.worker.retry import RETRIABLE
+from combee.process.worker.views import Playbooks, View
 from combee.shuffle.attempts import Attempts
 from combee.shuffle.closing import Closer
 from combee.shuffle.cutting import Cutter
@@ -53,10 +57,6 @@ from combee.shuffle.orders import Orders
 from combee.shuffle.overdue import Overdue
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
 from combee.shuffle.rules import BatchRules
-from combee.worker.dead_letters import dead_letter, log_dead_letter
-from combee.worker.provenance import Provenance
-from combee.worker.retry import RETRIABLE
-from combee.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch, Member

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from combee.core.methods.ace import reflect_prompt
-from combee.core.shortening import task_excerpt
+from combee.core.text.shortening import task_excerpt
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation
 from combee_schemas.trace import Trace

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import dropwhile, islice, takewhile
 from typing import Any, Literal
 
-from combee.core.prompt import estimate_tokens
+from combee.core.text.prompt import estimate_tokens
 from combee_schemas.digests import digest
 from combee_sim.family.insights import of_record
 from combee_sim.family.lessons import Item, ShownEntry, entries_in

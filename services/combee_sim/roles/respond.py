@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from combee.core.prompt import estimate_tokens
+from combee.core.text.prompt import estimate_tokens
 from combee_sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee_sim.law.law import LAW, Law
 from combee_sim.modes import NO_MODES, Modes

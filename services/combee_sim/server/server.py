@@ -11,8 +11,8 @@ from pathlib import Path
 
 import uvicorn
 
-from combee.ports import Clock, FatalError
-from combee.server import STOP_WITHIN_S, Server, bind, write_ready_file
+from combee.adapters.ports import Clock, FatalError
+from combee.process.server import STOP_WITHIN_S, Server, bind, write_ready_file
 from combee_sim.server.standin import CallLog, SimOptions, StandIn
 from combee_sim.server.web import Web
 

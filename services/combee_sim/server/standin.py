@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TextIO
 
-from combee.ports import Clock
+from combee.adapters.ports import Clock
 from combee_sim.chance import draw
 from combee_sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee_sim.law.law import LAW, Law

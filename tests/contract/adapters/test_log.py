@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 
 import pytest
 
-from combee.ports import (
+from combee.adapters.ports import (
     Consumer,
     FatalError,
     FencedError,

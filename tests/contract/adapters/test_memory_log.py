@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.adapters.memory import MemoryLog, murmur2
-from combee.ports import FatalError, Outgoing, TopicPartition, TransientError
+from combee.adapters.ports import FatalError, Outgoing, TopicPartition, TransientError
 from combee_schemas.topics import TOPICS
 from support.clock import ManualClock
 

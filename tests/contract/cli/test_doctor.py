@@ -11,13 +11,13 @@ import structlog
 
 from combee.adapters.openai.names import Server
 from combee.adapters.openai.probe import try_forms
+from combee.adapters.ports import ModelCall
 from combee.cli.doctor.examine import examine
 from combee.cli.doctor.probes import TRIAL, model
-from combee.core.diagnosis import Check
+from combee.core.log.diagnosis import Check
 from combee.core.methods import ace
-from combee.ports import ModelCall
-from combee.settings.loading import load_settings
-from combee.settings.model import ModelSettings
+from combee.process.settings.loading import load_settings
+from combee.process.settings.model import ModelSettings
 from combee_sim.server.faults import fault_rates
 from combee_sim.server.server import running
 from combee_sim.server.standin import SimOptions

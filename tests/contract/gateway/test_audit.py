@@ -6,8 +6,8 @@ import httpx
 import pytest
 import structlog
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
 from combee_schemas import topics
 from support.gateway import ADMIN, CONFIGURED, READER, asked, bearer, published, publishing, served, version
 from support.ledger import read_all

@@ -5,11 +5,11 @@ import json
 
 import httpx
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
+from combee.adapters.ports import Log
 from combee.core.gate.canary import place_of, version_for
 from combee.core.gate.policy import CanaryPolicy
-from combee.ports import Log
 from combee.sdk import AsyncClient
 from combee.sdk.reading import PlaybookRef
 from combee_schemas import topics

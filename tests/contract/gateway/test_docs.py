@@ -3,8 +3,8 @@
 import asyncio
 import os
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
 from support.gateway import published, publishing, served, version
 from support.shown import ROOT, command_lines
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 import structlog
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
 from combee.gateway.access import access
 from combee.gateway.access.throttle import WrongKeyThrottle, network
 from combee.gateway.context import Context

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
+from combee.adapters.ports import Outgoing, Record
 from combee.gateway import feed as feeding
 from combee.gateway.feed import Feed
-from combee.history import History, placed
-from combee.ports import Outgoing, Record
+from combee.log.history import History, placed
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from support.gateway import Event, Stream, labelled, published, served, version

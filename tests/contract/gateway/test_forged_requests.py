@@ -4,11 +4,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from combee.assembly.local.admin_key import admin_key
 from combee.gateway.access.keys import Caller
 from combee.gateway.access.sessions import LINK_MS, SESSION_MS, Sessions
 from combee.gateway.endpoints.sessions import COOKIE, LINKS, OPEN, SESSIONS
-from combee.local.admin_key import admin_key
-from combee.settings.loading import load_settings
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Label
 from support.gateway import Asked, asked, bearer, version

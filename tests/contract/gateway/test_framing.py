@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
 from support import framing
 from support.gateway import CONFIGURED, READER, WRITER, served
 

@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 import httpx
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
+from combee.adapters.ports import Clock, Log, Record
 from combee.core.gate.policy import GatePolicy
 from combee.gateway.app import build
 from combee.gateway.context import context_of
-from combee.ports import Clock, Log, Record
-from combee.settings.loading import load_settings
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Label
 from support.gateway import (

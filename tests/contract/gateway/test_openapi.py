@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 from schemathesis.config import SchemathesisConfig
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import Log
 from combee.gateway.app import build
 from combee.gateway.context import context_of
-from combee.ports import Log
-from combee.settings.loading import load_settings
+from combee.process.settings.loading import load_settings
 from support.clock import ManualClock
 from support.gateway import in_a_thread, labelled, published, version
 

@@ -3,12 +3,12 @@
 import httpx
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
 from combee.core.formats.files import FORMATS
 from combee.gateway.app import build
 from combee.gateway.context import context_of
-from combee.settings.loading import load_settings
+from combee.process.settings.loading import load_settings
 from support.gateway import asked, version
 
 NAME = "support/refunds"

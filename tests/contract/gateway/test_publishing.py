@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
+from combee.adapters.ports import Outgoing, TransientError
 from combee.core.playbook.lines import content_digest
 from combee.gateway.endpoints import publishing
-from combee.ports import Outgoing, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.reflection import LESSON_FIELDS, Reflection

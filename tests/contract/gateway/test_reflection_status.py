@@ -11,9 +11,9 @@ import pytest
 
 from combee.adapters.http import commands
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import ConfigurationError
 from combee.integrations.gepa import DeployedReflectionLM
-from combee.ports import ConfigurationError
-from combee.worker import loop
+from combee.process.worker import loop
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment

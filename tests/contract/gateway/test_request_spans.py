@@ -7,15 +7,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, Tracer
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
 from combee.adapters.opentelemetry.spans import OtelTracing
-from combee.clock import SystemClock
-from combee.core.redact import redacted
+from combee.core.text.redact import redacted
 from combee.gateway.app import build
 from combee.gateway.context import Context
+from combee.process.telemetry.counted import CountedLog
+from combee.process.telemetry.telemetry import Telemetry
 from combee.sdk import AsyncClient
-from combee.telemetry.counted import CountedLog
-from combee.telemetry.telemetry import Telemetry
 from combee_schemas import topics
 from combee_schemas.trace_context import context_of
 from support.gateway import asked, served

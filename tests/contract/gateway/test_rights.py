@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from combee.inspection import live
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
+from combee.log.inspection import live
 from combee_schemas import topics
 from support.gateway import GuardedLog, published, served, version
 from support.waiting import until

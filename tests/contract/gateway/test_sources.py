@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from combee.core.sources import KnownSources, with_secret
-from combee.ports import Record
-from combee.worker.provenance import Provenance
+from combee.adapters.ports import Record
+from combee.core.names.sources import KnownSources, with_secret
+from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Source
 from support import ledger

@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.trace import Tracer
 from structlog.testing import capture_logs
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
 from combee.core.spans import gathering
 from combee.gateway.access.keys import ANYBODY
 from combee.gateway.endpoints import spans

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from combee.adapters.ports import ConfigurationError
+from combee.assembly.local import stack_file as module
+from combee.assembly.local.stack_file import UP, sole_stack, stack_file, stack_is_running
 from combee.cli.replay import shadow
 from combee.cli.shared.console import remark
-from combee.local import stack_file as module
-from combee.local.stack_file import UP, sole_stack, stack_file, stack_is_running
-from combee.ports import ConfigurationError
-from combee.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings, load_settings
 from support.waiting import until
 
 HOLDS = """
 import asyncio, sys
 from pathlib import Path
 from combee.cli.shared.console import remark
-from combee.local.stack_file import UP, sole_stack
-from combee.settings.loading import load_settings
+from combee.assembly.local.stack_file import UP, sole_stack
+from combee.process.settings.loading import load_settings
 
 async def hold():
     async with sole_stack(load_settings(), UP, Path(sys.argv[1]), tell=remark) as add:

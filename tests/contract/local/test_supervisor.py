@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from combee.clock import SystemClock
-from combee.local.supervisor import Process, Supervisor
-from combee.ports import FatalError
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import FatalError
+from combee.assembly.local.supervisor import Process, Supervisor
 from support.waiting import until
 
 ENDS = "pass"

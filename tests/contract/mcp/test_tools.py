@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
+from combee.adapters.ports import CombeeError, FatalError, PoisonError, TransientError
 from combee.integrations.mcp.deployment import GatewayDeployment, key_of
 from combee.integrations.mcp.tools import TOOLS
-from combee.ports import CombeeError, FatalError, PoisonError, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.playbook import Change

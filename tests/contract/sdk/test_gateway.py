@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
 from combee.sdk import AsyncClient, PlaybookView, Reflection, learning
 from combee_schemas import topics
 from combee_schemas.trace import Trace

@@ -10,8 +10,8 @@ from aiokafka.errors import UnknownTopicOrPartitionError
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.memory import MemoryLog
-from combee.ports import TransientError
-from combee.settings.loading import load_settings
+from combee.adapters.ports import TransientError
+from combee.process.settings.loading import load_settings
 from combee.shuffle import app
 from combee.shuffle.shuffler import Shuffler
 from support.clock import ManualClock

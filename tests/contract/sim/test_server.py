@@ -12,9 +12,9 @@ import httpx
 import pytest
 from openai import AsyncOpenAI
 
+from combee.adapters.ports import FatalError
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook.versions import empty
-from combee.ports import FatalError
 from combee_schemas.model import Prompt
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind

@@ -11,16 +11,16 @@ from http import HTTPStatus
 import pytest
 import pytest_asyncio
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.clock import SystemClock
-from combee.inspection.lag import Lags
-from combee.local.ports import metrics_ports
-from combee.ports import FatalError
-from combee.settings.worker import WorkerSettings
-from combee.telemetry import health
-from combee.telemetry.health import Health, pages, serving
-from combee.telemetry.metrics import Metrics, new_registry
-from combee.telemetry.served import ServedTelemetry
+from combee.adapters.ports import FatalError
+from combee.assembly.local.ports import metrics_ports
+from combee.log.inspection.lag import Lags
+from combee.process.settings.worker import WorkerSettings
+from combee.process.telemetry import health
+from combee.process.telemetry.health import Health, pages, serving
+from combee.process.telemetry.metrics import Metrics, new_registry
+from combee.process.telemetry.served import ServedTelemetry
 
 HOST = "127.0.0.1"
 DEADLINE_S = 5.0
@@ -68,7 +68,7 @@ async def test_the_pages_say_how_it_is(served: Served) -> None:
 async def test_a_stuck_event_loop_is_told_while_it_is_stuck(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("combee.telemetry.health.STUCK_S", 0.05)
+    monkeypatch.setattr("combee.process.telemetry.health.STUCK_S", 0.05)
     found: list[tuple[int, str]] = []
 
     def ask() -> None:

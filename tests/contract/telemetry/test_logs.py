@@ -8,7 +8,7 @@ from typing import Any
 PREAMBLE = """
 import logging, warnings
 import structlog
-from combee.telemetry.logs import configure_logs
+from combee.process.telemetry.logs import configure_logs
 configure_logs("info", json=True, service="scan")
 logger = structlog.get_logger()
 """

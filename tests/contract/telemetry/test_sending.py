@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from combee import compose
 from combee.adapters.opentelemetry.sending import CLOSE_S, Sending
-from combee.core.redact import redacted
-from combee.ports import Outgoing
-from combee.settings.group import SettingsError
-from combee.settings.loading import load_settings
+from combee.adapters.ports import Outgoing
+from combee.assembly import compose
+from combee.core.text.redact import redacted
+from combee.process.settings.group import SettingsError
+from combee.process.settings.loading import load_settings
 from support.otlp import OtlpReceiver, otlp_receiver
 from support.waiting import until
 

@@ -12,12 +12,12 @@ from types import ModuleType
 from typing import Any
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
-from combee.archive import erasing, forgetting, restoring, writing
-from combee.archive.file import ArchiveWriter
-from combee.archive.writing import Archived, write_archive
+from combee.adapters.ports import Outgoing
 from combee.cli import forget
 from combee.cli.__main__ import main
-from combee.ports import Outgoing
+from combee.log.archive import erasing, forgetting, restoring, writing
+from combee.log.archive.file import ArchiveWriter
+from combee.log.archive.writing import Archived, write_archive
 from combee_schemas.erasure import Erasure
 from combee_schemas.records import Record
 

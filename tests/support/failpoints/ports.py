@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 
-from combee.ports import (
+from combee.adapters.ports import (
     Consumer,
     LanguageModel,
     Log,
@@ -14,7 +14,7 @@ from combee.ports import (
     Transaction,
     Transactor,
 )
-from combee.telemetry.counted import LookUps
+from combee.process.telemetry.counted import LookUps
 from combee_schemas.model import Prompt, Reply
 from support.failpoints.points import Failpoint
 

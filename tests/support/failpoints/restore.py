@@ -4,12 +4,12 @@ import asyncio
 import sys
 from pathlib import Path
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
-from combee.archive import restoring
-from combee.backends import connection
-from combee.clock import SystemClock
-from combee.core.layout import wanted
-from combee.settings.loading import load_settings
+from combee.assembly.backends import connection
+from combee.core.log.layout import wanted
+from combee.log.archive import restoring
+from combee.process.settings.loading import load_settings
 from support.failpoints.points import ExitFailpoint
 from support.failpoints.ports import FaultInjectingLog
 

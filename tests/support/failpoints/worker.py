@@ -4,10 +4,10 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from combee.compose import run_worker
-from combee.local.supervisor import die_with_parent
-from combee.settings.loading import load_settings
-from combee.telemetry.logs import configure_logs
+from combee.assembly.compose import run_worker
+from combee.assembly.local.supervisor import die_with_parent
+from combee.process.settings.loading import load_settings
+from combee.process.telemetry.logs import configure_logs
 from support.failpoints.points import ExitFailpoint
 from support.failpoints.ports import FaultInjectingLog, FaultInjectingModel
 

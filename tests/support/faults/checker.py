@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 import aiokafka
 
-from combee.core import identity
+from combee.adapters.ports import Log, Record
 from combee.core.batching import tree
-from combee.core.dead_letters.subject import reflection_of
+from combee.core.log.dead_letters.subject import reflection_of
+from combee.core.names import identity
 from combee.core.playbook import versions
 from combee.core.playbook.versions import empty
-from combee.inspection.audit import audit
-from combee.ports import Log, Record
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch

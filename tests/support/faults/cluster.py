@@ -12,12 +12,12 @@ from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 
-from combee import backends
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
-from combee.clock import SystemClock
-from combee.local.stack import StackOptions, child_environment, model_environment, stack
-from combee.local.supervisor import Process, Supervisor
-from combee.settings.loading import Settings, load_settings
+from combee.assembly import backends
+from combee.assembly.local.stack import StackOptions, child_environment, model_environment, stack
+from combee.assembly.local.supervisor import Process, Supervisor
+from combee.process.settings.loading import Settings, load_settings
 
 TESTS = Path(__file__).parents[2]
 FAULTY_WORKER = (sys.executable, "-m", "support.failpoints.worker")

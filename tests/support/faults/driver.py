@@ -6,8 +6,8 @@ from random import Random
 from uuid import uuid4
 
 from combee.adapters.kafka import KafkaLog
-from combee.core import identity
-from combee.ports import FencedError, Outgoing, TransientError
+from combee.adapters.ports import FencedError, Outgoing, TransientError
+from combee.core.names import identity
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.reflection import Reflection

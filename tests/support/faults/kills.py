@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from combee.clock import SystemClock
-from combee.core.ledger import LedgerReport
-from combee.inspection.audit import audit
-from combee.inspection.tracker import Tracker
+from combee.adapters.clock import SystemClock
+from combee.core.log.ledger import LedgerReport
+from combee.log.inspection.audit import audit
+from combee.log.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from combee.core import identity
-from combee.ports import CombeeError, Log, Record
+from combee.adapters.ports import CombeeError, Log, Record
+from combee.core.names import identity
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgpack
 
-from combee.ports import Outgoing
+from combee.adapters.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.topics import AnyTopic, outgoing

@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from combee.clock import SystemClock
-from combee.core.ledger import LedgerReport
-from combee.inspection.audit import audit
-from combee.ports import TransientError
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import TransientError
+from combee.core.log.ledger import LedgerReport
+from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.reflection import Reflection

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.ports import Log
+from combee.assembly.local import publisher
 from combee.cli.doctor import probes
-from combee.core.diagnosis import Check
 from combee.core.formats.editing import editable
-from combee.local import publisher
-from combee.ports import Log
-from combee.settings.loading import Settings, load_settings
+from combee.core.log.diagnosis import Check
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.playbook import Spend
@@ -188,7 +188,7 @@ def test_a_branch_that_the_common_cap_pauses_shows_why(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     day = deployment.clock.now_ms() // 86_400_000
-    monkeypatch.setattr("combee.clock.SystemClock.now_ms", lambda _: deployment.clock.now_ms())
+    monkeypatch.setattr("combee.adapters.clock.SystemClock.now_ms", lambda _: deployment.clock.now_ms())
     spent = Spend(day=day, tokens=900, tokens_each=10.0, cap_tokens=1000)
     for line, tokens in ((NAME, 900), (LINE, 90)):
         version = _snapshot(
@@ -205,7 +205,9 @@ def test_a_branch_that_the_common_cap_pauses_shows_why(
 
 def test_the_doctor_minds_branches(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_settings(batch_timeout_s=1, daily_tokens=1)
-    monkeypatch.setattr("combee.clock.SystemClock.now_ms", lambda _: deployment.clock.now_ms() + 3_600_000)
+    monkeypatch.setattr(
+        "combee.adapters.clock.SystemClock.now_ms", lambda _: deployment.clock.now_ms() + 3_600_000
+    )
 
     def verdicts(
         probe: Callable[[Log, Settings], Coroutine[Any, Any, Sequence[Check]]],

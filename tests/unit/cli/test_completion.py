@@ -3,10 +3,10 @@
 import pytest
 from typer.testing import CliRunner
 
-from combee import backends
+from combee.assembly import backends
+from combee.assembly.local import log as local_log
 from combee.cli.__main__ import app
 from combee.cli.shared import options
-from combee.local import log as local_log
 from combee_schemas import topics
 from support.ledger import NAME
 from support.reading import learned_from, publish_with, run_json

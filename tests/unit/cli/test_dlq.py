@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from combee.clock import SystemClock
-from combee.worker.dead_letters import held_back
+from combee.adapters.clock import SystemClock
+from combee.process.worker.dead_letters import held_back
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.dead_letter import DeadLetter

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from combee.adapters.ports import Embedded, FatalError
 from combee.cli.doctor import examine as doctor_checks
 from combee.cli.doctor import examine as doctor_surroundings
 from combee.cli.doctor.examine import settings_checks
 from combee.cli.doctor.probes import embeddings, within
-from combee.core.diagnosis import Check, failed
-from combee.core.diagnosis.cluster import (
+from combee.core.log.diagnosis import Check, failed
+from combee.core.log.diagnosis.cluster import (
     BrokerState,
     TopicReplicas,
     judge_broker,
@@ -20,7 +21,7 @@ from combee.core.diagnosis.cluster import (
     judge_topics,
     judge_transactions,
 )
-from combee.core.diagnosis.flow import (
+from combee.core.log.diagnosis.flow import (
     GroupLag,
     Unpublished,
     judge_batches,
@@ -28,7 +29,7 @@ from combee.core.diagnosis.flow import (
     judge_dead_letters,
     judge_lag,
 )
-from combee.core.diagnosis.surroundings import (
+from combee.core.log.diagnosis.surroundings import (
     Form,
     ModelTrial,
     judge_disk,
@@ -38,8 +39,7 @@ from combee.core.diagnosis.surroundings import (
     judge_workers,
     strangers,
 )
-from combee.ports import Embedded, FatalError
-from combee.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings, load_settings
 from support.reading import run, run_json
 from support.rows import each_row
 
@@ -237,7 +237,7 @@ async def test_an_embedding_model_is_asked_where_one_is_set(monkeypatch: pytest.
     assert await embeddings(chosen) == []
     chosen = chosen.model_copy(update={"embedding_model": "e"})
     for vector, verdict in ((VECTOR, "ok"), ((), "fail")):
-        monkeypatch.setattr("combee.backends.embedder", lambda _, vector=vector: Embeddings(vector))
+        monkeypatch.setattr("combee.assembly.backends.embedder", lambda _, vector=vector: Embeddings(vector))
         (check,) = await embeddings(chosen)
         assert (check.name, check.verdict) == ("embeddings", verdict)
     assert "3 dimensions" in judge_embeddings("e", dimensions=3, seconds=0.1).says

@@ -10,8 +10,8 @@ from combee.core.evaluation.intervals import share
 from combee.core.evaluation.scoring import Points
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.versions import empty
-from combee.evaluation.bisecting import Bisected
-from combee.evaluation.evaluator import Evaluated
+from combee.log.evaluation.bisecting import Bisected
+from combee.log.evaluation.evaluator import Evaluated
 from combee_schemas import topics
 from support import ledger
 from support.deployment import Deployment

@@ -15,12 +15,12 @@ from typer.main import get_command
 
 from combee import cli
 from combee.adapters.kafka.errors import translated
+from combee.adapters.ports import CombeeError, ConfigurationError, FatalError, TransientError
+from combee.assembly.local import extras
+from combee.assembly.local import log as local_log
 from combee.cli.__main__ import app
 from combee.cli.shared.console import USAGE, remark
 from combee.cli.verbs import VERBS, OnDemand
-from combee.local import extras
-from combee.local import log as local_log
-from combee.ports import CombeeError, ConfigurationError, FatalError, TransientError
 from combee_schemas.topics import REFLECTIONS, TOPICS
 from support.reading import run, run_json
 from support.rows import each_row

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.archive.file import ArchiveReader
+from combee.log.archive.file import ArchiveReader
 from combee_schemas import topics
 from combee_schemas.erasure import Erasure
 from support.archives import whole_archive

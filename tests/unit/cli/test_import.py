@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import Log
+from combee.assembly.local import publisher
 from combee.cli.shared.sending import commands_on
-from combee.clock import SystemClock
 from combee.core import commands
 from combee.core.formats.files import read_playbook, write_playbook
 from combee.core.playbook.versions import empty
-from combee.local import publisher
-from combee.ports import Log
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 from support import ledger

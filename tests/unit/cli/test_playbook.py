@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import Log, Record, TransientError
 from combee.cli.playbook.watch import new_versions
 from combee.cli.shared.console import clean
-from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode

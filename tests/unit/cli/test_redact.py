@@ -1,4 +1,4 @@
-from combee.core.redact import redacted, redacted_deep
+from combee.core.text.redact import redacted, redacted_deep
 from support.rows import each_row
 
 

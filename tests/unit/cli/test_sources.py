@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.ports import FatalError, Outgoing
 from combee.cli.learn import verb
 from combee.cli.learn.learning import Learning
 from combee.cli.learn.run import LearnOptions
 from combee.core.formats.intake import Item, Sample
+from combee.core.names.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.versions import empty
-from combee.core.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
 from combee.dashboard.views.entries import entry_list
 from combee.gateway.values import as_row
-from combee.ports import FatalError, Outgoing
-from combee.worker.provenance import Provenance
+from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.model import Prompt

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.ports import Outgoing
 from combee.cli.status import log_status
+from combee.core.batching.sizing import reasons
 from combee.core.gate.canary_fold import Canary
 from combee.core.gate.policy import CanaryPolicy
-from combee.core.sizing import reasons
-from combee.inspection.audit import audit
-from combee.inspection.batches import newest_batches
-from combee.inspection.lag import backlog
-from combee.ports import Outgoing
+from combee.log.inspection.audit import audit
+from combee.log.inspection.batches import newest_batches
+from combee.log.inspection.lag import backlog
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
@@ -52,7 +52,7 @@ def test_the_ledger_of_a_clean_log_exits_0(learned: Deployment) -> None:  # noqa
 def test_a_lost_reflection_makes_the_ledger_exit_1(
     learned: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("combee.inspection.audit.AGAIN_S", 0.0)
+    monkeypatch.setattr("combee.log.inspection.audit.AGAIN_S", 0.0)
     put(learned, topics.REFLECTIONS, NAME, outgoing(reflection(99)).value)
     committed = learned.log._store.committed["shuffle"]
     for place in committed:
@@ -153,7 +153,7 @@ async def test_a_stopped_service_has_a_backlog_with_an_age() -> None:
 async def test_beyond_the_limit_offsets_are_counted_instead_of_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("combee.inspection.lag.COUNTED", 5)
+    monkeypatch.setattr("combee.log.inspection.lag.COUNTED", 5)
     deployment = Deployment()
     await deployment.log.produce(*(outgoing(reflection(n)) for n in range(12)))
     assert (await backlog(deployment.log, "shuffle", deployment.clock)).lag == 12

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from combee.adapters.ports import FatalError
 from combee.cli import sync
 from combee.cli.__main__ import app
-from combee.ports import FatalError
 from combee.sdk import AsyncClient, MemoryTransport
 from support.waiting import until
 

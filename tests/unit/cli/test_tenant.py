@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from combee.cli.status import log_status
-from combee.core.tenants import Limits
-from combee.history import newest_playbooks
+from combee.core.names.tenants import Limits
+from combee.log.history import newest_playbooks
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import outgoing, reflection
@@ -70,7 +70,7 @@ def test_cost_is_summed_up_by_tenant() -> None:
 def test_status_says_of_every_playbook_of_a_tenant_why_it_waits(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("combee.clock.SystemClock.now_ms", lambda _: deployment.clock.now_ms())
+    monkeypatch.setattr("combee.adapters.clock.SystemClock.now_ms", lambda _: deployment.clock.now_ms())
     limits = {"support": Limits(daily_tokens=1)}
     rows = asyncio.run(log_status(deployment.log, SIZE, limits=limits))["playbooks"]
     assert {row["name"]: bool(row["paused"]) for row in rows} == {

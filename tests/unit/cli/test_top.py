@@ -11,7 +11,7 @@ from rich.console import Console
 
 from combee.cli.top import verb
 from combee.cli.top.view import fitted, frame
-from combee.core.live.values import (
+from combee.core.log.live.values import (
     LiveBatch,
     LiveDeadLetter,
     LiveNode,

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from combee import compose
+from combee.assembly import compose
+from combee.assembly.local import extras
+from combee.assembly.local.stack import StackOptions, child_environment, environment_of
 from combee.cli import up, worker
-from combee.local import extras
-from combee.local.stack import StackOptions, child_environment, environment_of
-from combee.settings.loading import GROUPS, load_settings
+from combee.process.settings.loading import GROUPS, load_settings
 from support.reading import run
 from support.rows import each_row
 
@@ -47,7 +47,7 @@ def test_processes_are_told_every_setting_and_no_secret(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("COMBEE_GATEWAY_PORT", "8123")
-    monkeypatch.setattr("combee.local.stack.environment", dict)
+    monkeypatch.setattr("combee.assembly.local.stack.environment", dict)
     for secret in SECRETS:
         monkeypatch.setenv(secret, "[]")
     settings = load_settings(model="simulated", batch_size=7)

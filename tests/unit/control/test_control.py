@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
+from combee.adapters.ports import Outgoing
 from combee.control.controller import Controller
+from combee.core.batching.sizing.policy import SizingPolicy
 from combee.core.playbook.versions import empty
-from combee.core.sizing.policy import SizingPolicy
-from combee.ports import Outgoing
-from combee.worker.session import together
+from combee.process.worker.session import together
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.control import BatchSize

@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from combee.core.identity import (
+from combee.core.names.identity import (
     MARK,
     MAX_ID,
     claimed_identities,

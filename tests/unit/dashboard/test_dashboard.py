@@ -1,11 +1,11 @@
 """What the dashboard's pages show, without a browser."""
 
-from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
+from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
 from combee.core.playbook.side_by_side import Learned
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts, graphs, outcomes, rows, wording
 from combee.dashboard.views.addresses import is_page
-from combee.inspection.branches import Line
+from combee.log.inspection.branches import Line
 from combee_schemas.base import Usage
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes

@@ -1,7 +1,7 @@
 """Lists of entries, what a search finds, the newest lessons and the table of playbooks."""
 
-from combee.core.live.picture import Picture
-from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot
+from combee.core.log.live.picture import Picture
+from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.versions import empty
 from combee.dashboard.views.entries import entry_list, search

@@ -1,15 +1,15 @@
 """What the dashboard shows of gates: what waits, what judges say, and how runs went."""
 
-from combee.commands.playbook import Candidate
+from combee.core.evaluation.outcomes.report import outcomes_report
 from combee.core.gate.canary_fold import Canary
 from combee.core.gate.canary_verdict import canary_report
 from combee.core.gate.gate import Gate
 from combee.core.gate.policy import CanaryPolicy
-from combee.core.outcomes.report import outcomes_report
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import gates
-from combee.reports.gate import verdict_text
+from combee.log.commands.playbook import Candidate
+from combee.log.reports.gate import verdict_text
 from combee_schemas.gate import Decision, Judge, Verdict
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
 from combee_schemas.playbook import Label

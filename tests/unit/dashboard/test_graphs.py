@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from combee.core.live.values import LiveBatch, Stage
+from combee.core.log.live.values import LiveBatch, Stage
 from combee.dashboard.views import graphs
-from combee.inspection.live import STAGES
+from combee.log.inspection.live import STAGES
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from support.flat import changed

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from combee.adapters.ports import FatalError
 from combee.gateway.access.keys import ANYBODY, keyring
 from combee.gateway.server import check_bind
-from combee.ports import FatalError
-from combee.settings.gateway import GatewaySettings
-from combee.settings.group import SettingsError
+from combee.process.settings.gateway import GatewaySettings
+from combee.process.settings.group import SettingsError
 from support.gateway import ADMIN, CONFIGURED, KEYS, WRITER
 from support.rows import each_row
 

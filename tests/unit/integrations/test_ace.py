@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.ports import TransientError
 from combee.core.batching.limits import PRODUCT
 from combee.core.methods import ace
-from combee.core.prompt import estimate_tokens
+from combee.core.text.prompt import estimate_tokens
 from combee.integrations.ace import CombeeCurator
-from combee.ports import TransientError
-from combee.settings.batch import BatchSettings
-from combee.settings.methods import plan_settings
+from combee.process.settings.batch import BatchSettings
+from combee.process.settings.methods import plan_settings
 from combee_schemas.model import Prompt, Reply
 from combee_sim.inprocess import SimulatedModel
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from combee.core.erasure.selector import _name
-from combee.core.redact import KEY
+from combee.core.log.erasure.selector import _name
+from combee.core.text.redact import KEY
 from combee_schemas.playbook import LABEL_PATTERN
 from combee_sim.family import wordings
 from support.patterns import Use, units, uses
@@ -20,15 +20,15 @@ PACKAGES = (
 )
 EXAMPLES: Mapping[str, tuple[str, Sequence[str]]] = {
     r"combee.adapters.openai.wire: f'\\b{name}\\b'": ("search", [r"\bmax_tokens\b"]),
-    r"combee.core.erasure.selector: f'(?<![^\\W_])(?={pattern}(?![^\\W_]))'": (
+    r"combee.core.log.erasure.selector: f'(?<![^\\W_])(?={pattern}(?![^\\W_]))'": (
         "finditer",
         [_name(subject)[1].pattern for subject in ("jane roe", "jane.roe@example.com", "a a a")],
     ),
-    r"combee.core.prompt: f'<(\\s*/\\s*{name})'": ("sub", [r"<(\s*/\s*name)"]),
+    r"combee.core.text.prompt: f'<(\\s*/\\s*{name})'": ("sub", [r"<(\s*/\s*name)"]),
     # An operator's own, searched in a process that has a deadline.
     "combee.core.evaluation.scoring: question.target": ("search", []),
     # Compiled at import, and found there.
-    "combee.core.similarity.wording: british": ("sub", []),
+    "combee.core.text.similarity.wording: british": ("sub", []),
     "combee_sim.family.wordings: ''.join(said)": (
         "fullmatch",
         [

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from combee.core import identity
+from combee.adapters.ports import FencedError, Outgoing
+from combee.core.names import identity
 from combee.core.playbook import executing
 from combee.core.playbook import versions as versions_module
-from combee.evidence import with_evidence
-from combee.ports import FencedError, Outgoing
+from combee.log.evidence import with_evidence
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.codec import encode
@@ -453,7 +453,7 @@ async def test_counts_after_a_revocation_are_those_of_a_playbook_that_forgets_no
 async def test_what_rests_on_a_version_is_read_from_it_where_it_names_all(
     publishing: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("combee.evidence._followed", None)
+    monkeypatch.setattr("combee.log.evidence._followed", None)
     await send(publishing, update(1, add("bad", "r-1"), add("good", "r-2")))
     version = latest(publishing.log)
     assert await with_evidence(publishing.log, version) is version
@@ -466,8 +466,8 @@ async def test_a_revocation_that_takes_too_long_to_look_up_is_refused_and_holds_
         await asyncio.Event().wait()
         yield Playbook(name=NAME, version=1)
 
-    monkeypatch.setattr("combee.evidence.LOOK_UP_S", 0.01)
-    monkeypatch.setattr("combee.evidence._versions", slow)
+    monkeypatch.setattr("combee.log.evidence.LOOK_UP_S", 0.01)
+    monkeypatch.setattr("combee.log.evidence._versions", slow)
     await send(publishing, update(1, add("the same", *MANY)))
     await send(publishing, command("v", "revoke", reflection_ids=MANY), update(2, add("b", "r-x")))
     (letter,) = dead_letters(publishing.log)

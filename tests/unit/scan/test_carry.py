@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.ports import PoisonError
 from combee.core.playbook import operations as ops
 from combee.core.playbook.versions import empty
-from combee.ports import PoisonError
 from combee.scan.aggregate import Aggregator
 from combee.scan.outcome import shorter
 from combee_schemas import topics

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from combee.core.hedging import LEARNED_FROM
-from combee.ports import DrainingError, PoisonError
+from combee.adapters.ports import DrainingError, PoisonError
+from combee.core.batching.hedging import LEARNED_FROM
 from combee.scan.hedged import HedgedModel
 from combee_experiments.running.virtual_time import LoopClock, run_virtual
 from combee_schemas.base import Usage

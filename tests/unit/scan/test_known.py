@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from combee.core.playbook.versions import empty
-from combee.inspection.audit import audit
+from combee.log.inspection.audit import audit
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown
 from combee_schemas.model import Prompt

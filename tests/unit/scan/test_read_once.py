@@ -6,11 +6,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.adapters.ports import PoisonError
 from combee.core.methods import ace
 from combee.core.methods.method import Answer
 from combee.core.playbook.versions import empty
-from combee.core.similarity.lessons import same_lesson
-from combee.ports import PoisonError
+from combee.core.text.similarity.lessons import same_lesson
 from combee.scan.aggregate import Aggregator, _Item
 from combee_schemas.base import Usage
 from combee_schemas.model import Reply

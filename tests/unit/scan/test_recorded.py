@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from combee.adapters.memory import MemoryLog
-from combee.history import whole
-from combee.ports import Outgoing, PoisonError, TransientError
+from combee.adapters.ports import Outgoing, PoisonError, TransientError
+from combee.log.history import whole
 from combee.scan import recorded
 from combee.scan.recorded import RecordedAnswers, RecordedModel
 from combee_schemas import topics

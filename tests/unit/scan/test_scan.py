@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.core import identity
+from combee.adapters.ports import Outgoing, PoisonError, PromptTooLongError
+from combee.core.names import identity
 from combee.core.playbook.versions import empty
-from combee.ports import Outgoing, PoisonError, PromptTooLongError
 from combee.scan.handler import ScanHandler
 from combee_schemas import topics
 from combee_schemas.codec import encode

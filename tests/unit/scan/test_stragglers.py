@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.inspection.audit import audit
+from combee.log.inspection.audit import audit
+from combee.process.worker.session import together
 from combee.scan.handler import ScanHandler
-from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.command import Command

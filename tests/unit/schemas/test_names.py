@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from combee.core.formats.files import is_name
-from combee.core.identity import similar_name
+from combee.core.names.identity import similar_name
 from combee_schemas.base import BranchName, LineName, PlaybookName
 from combee_schemas.reflection import Reflection
 

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from combee.core.layout import Existing, Wanted, problems, wanted
-from combee.ports import Outgoing, Record
+from combee.adapters.ports import Outgoing, Record
+from combee.core.log.layout import Existing, Wanted, problems, wanted
 from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.playbook import Playbook

@@ -6,10 +6,10 @@ from typing import Literal
 
 import pytest
 
-from combee.core.erasure.lessons import Lessons
-from combee.core.erasure.rewriting import Rewriter
-from combee.core.erasure.runs import Runs
-from combee.core.erasure.selector import Marker, Selector, Subjects
+from combee.core.log.erasure.lessons import Lessons
+from combee.core.log.erasure.rewriting import Rewriter
+from combee.core.log.erasure.runs import Runs
+from combee.core.log.erasure.selector import Marker, Selector, Subjects
 from combee_schemas import topics
 from combee_schemas.base import Message, Value
 from combee_schemas.codec import encode

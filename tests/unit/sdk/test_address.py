@@ -4,8 +4,8 @@ import ssl
 
 import pytest
 
-from combee.core.sources import Signer
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
+from combee.core.names.sources import Signer
 from combee.sdk.address import resolved_address
 
 

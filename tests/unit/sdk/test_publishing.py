@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.shortening import cut
+from combee.core.text.shortening import cut
 from combee.sdk import (
     Client,
     core,

@@ -1,8 +1,8 @@
 """What a client on Kafka publishes declares its source, and proves it where a secret is given."""
 
 from combee.adapters.memory import MemoryLog
-from combee.core.sources import KnownSources, Signer, with_secret
-from combee.ports import Record, TopicPartition
+from combee.adapters.ports import Record, TopicPartition
+from combee.core.names.sources import KnownSources, Signer, with_secret
 from combee.sdk.transport import LogTransport
 from combee_schemas import topics
 from combee_schemas.base import Source

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from combee.ports import Embedded
+from combee.adapters.ports import Embedded
 from combee.shuffle import neighbours
 from combee.shuffle.neighbours import NOTHING, Alike, Neighbours
 from combee_schemas.playbook import ACE_SECTIONS, Entry

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from combee.settings.batch import BatchSettings
+from combee.process.settings.batch import BatchSettings
 from combee.shuffle.cutting import Cutter
 from combee.shuffle.manifests import InFlight, Manifests
 from combee.shuffle.overdue import Overdue

@@ -9,11 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.core.batching.window import Window
-from combee.core.batching.window import due as window_due
-from combee.core.playbook.versions import empty
-from combee.inspection.audit import audit
-from combee.ports import (
+from combee.adapters.ports import (
     FatalError,
     FencedError,
     Outgoing,
@@ -23,6 +19,10 @@ from combee.ports import (
     Transactor,
     TransientError,
 )
+from combee.core.batching.window import Window
+from combee.core.batching.window import due as window_due
+from combee.core.playbook.versions import empty
+from combee.log.inspection.audit import audit
 from combee.shuffle import rules, shuffler
 from combee.shuffle.partition import LETTER_BYTES, LETTERS_AT_ONCE
 from combee.shuffle.shuffler import Shuffler

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from combee.core.methods import ace, gepa
 from combee.core.playbook.versions import empty
-from combee.core.prompt import as_fields, as_items, fence
-from combee.core.text import clean
+from combee.core.text.forms import clean
+from combee.core.text.prompt import as_fields, as_items, fence
 from combee_schemas.model import Prompt
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import Operation, OperationKind

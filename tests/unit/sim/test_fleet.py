@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
+from combee.adapters.ports import DrainingError, PoisonError
 from combee.core.methods.ace import answer_prompt
 from combee.core.playbook.versions import empty
-from combee.ports import DrainingError, PoisonError
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.trace import Trace

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from combee.core.similarity.lessons import same_lesson
+from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.model import Prompt
 from combee_sim.family.conventions import possible, read_convention
 from combee_sim.family.falsehoods import invented, is_invented, is_opposite, opposite

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
 
 
 class EmbeddedKafkaError(FatalError):

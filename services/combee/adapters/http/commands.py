@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from combee.adapters.http.errors import check, translated
 from combee.adapters.http.gateway import LOOPBACK
 from combee.adapters.http.queries import ReflectionStatus
-from combee.ports import ConfigurationError, PoisonError, TransientError
+from combee.adapters.ports import ConfigurationError, PoisonError, TransientError
 from combee_schemas.base import Value
 
 MOST_WAIT_S = 60

@@ -7,7 +7,7 @@ from http import HTTPStatus
 import httpx
 from pydantic import ValidationError
 
-from combee.ports import FatalError, PoisonError, TransientError
+from combee.adapters.ports import FatalError, PoisonError, TransientError
 from combee_schemas.base import Value
 
 BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)

@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from combee.adapters.http.errors import check, translated
 from combee.adapters.http.events import Event, events
-from combee.ports import CombeeError, FatalError, PoisonError, TransientError
+from combee.adapters.ports import CombeeError, FatalError, PoisonError, TransientError
 from combee_schemas.base import Value
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.gate import Judge

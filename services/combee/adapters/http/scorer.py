@@ -7,7 +7,7 @@ import httpx
 
 from combee.adapters.http.errors import translated
 from combee.adapters.http.gateway import LOOPBACK
-from combee.ports import PoisonError, TransientError
+from combee.adapters.ports import PoisonError, TransientError
 
 MOST_REPLY = 64 * 1024
 

@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError, for_code
 from combee.adapters.kafka.connection import Connection, named_topics
 from combee.adapters.kafka.errors import RIGHTS, is_denied, translated
 from combee.adapters.kafka.lifetime import running
-from combee.ports import ConfigurationError, FatalError, TransientError
+from combee.adapters.ports import ConfigurationError, FatalError, TransientError
 
 TOPIC_ALREADY_EXISTS = 36
 UNKNOWN_TOPIC = 3

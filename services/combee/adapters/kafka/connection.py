@@ -7,11 +7,11 @@ from typing import Any
 import aiokafka
 from aiokafka.protocol.metadata import MetadataRequest
 
+from combee.adapters.credentials import Credentials
 from combee.adapters.kafka.errors import PASSWORDS, TOKENS, Need
 from combee.adapters.kafka.membership import Membership
 from combee.adapters.kafka.security import principal, security_options
-from combee.credentials import Credentials
-from combee.ports import Record, TopicPartition
+from combee.adapters.ports import Record, TopicPartition
 
 REQUEST_TIMEOUT_MS = 15_000
 SESSION_S = 10.0

@@ -11,7 +11,7 @@ from combee.adapters.kafka.connection import METADATA_AGE_MS, Connection
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.fetch_waits import wait_longer_when_idle
 from combee.adapters.kafka.lifetime import started, stopped
-from combee.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
+from combee.adapters.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
 
 MAX_POLL_RECORDS = 500
 FETCH_BYTES = 256 * 1024

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aiokafka import errors as kafka
 
 from combee.adapters.kafka.tokens import TokenRefusedError
-from combee.ports import (
+from combee.adapters.ports import (
     CombeeError,
     ConfigurationError,
     FatalError,

@@ -16,7 +16,7 @@ from combee.adapters.kafka.fetch_waits import look_seldom
 from combee.adapters.kafka.inflation import bound_inflation
 from combee.adapters.kafka.lifetime import started, stopped
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor, send
-from combee.ports import (
+from combee.adapters.ports import (
     CombeeError,
     FatalError,
     FencedError,

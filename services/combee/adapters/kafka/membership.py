@@ -4,7 +4,7 @@ from typing import Any
 
 from aiokafka.protocol.group import JoinGroupRequest
 
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
 
 FENCED_INSTANCE_ID = 82
 """Kafka's error code; aiokafka does not know it."""

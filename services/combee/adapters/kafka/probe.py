@@ -17,7 +17,7 @@ from aiokafka.protocol.admin import ApiVersionRequest
 from combee.adapters.kafka.connection import Connection, introduced
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.lifetime import running, started, stopped
-from combee.ports import TransientError
+from combee.adapters.ports import TransientError
 
 LOG_APPEND_TIME = 1
 PROBE_TOPIC = "doctor"

@@ -13,7 +13,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import refused_certificate, translated
-from combee.ports import CombeeError, ConfigurationError, TransientError
+from combee.adapters.ports import CombeeError, ConfigurationError, TransientError
 
 ANSWER_TIMEOUT_MS = 5_000
 """A broker that takes longer for an empty question is away, as far as anybody waits for it."""

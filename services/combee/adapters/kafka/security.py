@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from combee.adapters.credentials import Credentials
 from combee.adapters.kafka.tokens import MskTokens, OAuthTokens, Tokens, token_address
-from combee.credentials import Credentials
-from combee.ports import ConfigurationError
+from combee.adapters.ports import ConfigurationError
 
 MSK_IAM = "AWS_MSK_IAM"
 """Amazon's way of OAUTHBEARER: its library signs tokens with the credentials of the machine."""

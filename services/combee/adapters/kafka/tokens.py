@@ -18,7 +18,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import OAuthAuthenticator
 from aiokafka.errors import KafkaError, SaslAuthenticationFailed
 
-from combee.ports import ConfigurationError
+from combee.adapters.ports import ConfigurationError
 
 TIMEOUT_S = 10.0
 FRESH = 0.8

@@ -8,7 +8,7 @@ from typing import Any
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.lifetime import stopped
-from combee.ports import FencedError, Outgoing, TopicPartition
+from combee.adapters.ports import FencedError, Outgoing, TopicPartition
 from combee_schemas.topics import partition_of, placing_key
 
 TRANSACTION_TIMEOUT_MS = 15_000

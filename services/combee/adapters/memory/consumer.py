@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from combee.adapters.memory.store import Store
-from combee.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
+from combee.adapters.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
 
 MAX_POLL_RECORDS = 500
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from combee.adapters.memory.consumer import MemoryConsumer
 from combee.adapters.memory.store import Partition, Store
 from combee.adapters.memory.transactor import MemoryTransactor
-from combee.ports import Clock, OnAssigned, Outgoing, Record, TopicPartition, TransientError
+from combee.adapters.ports import Clock, OnAssigned, Outgoing, Record, TopicPartition, TransientError
 from combee_schemas.topics import TOPICS, partition_of
 
 SETTLE_S = 5.0

@@ -5,7 +5,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from combee.ports import Clock, FatalError, FencedError, Outgoing, PoisonError, Record, TopicPartition
+from combee.adapters.ports import (
+    Clock,
+    FatalError,
+    FencedError,
+    Outgoing,
+    PoisonError,
+    Record,
+    TopicPartition,
+)
 from combee_schemas.topics import partition_of
 
 MAX_BATCH_BYTES = 1_048_588

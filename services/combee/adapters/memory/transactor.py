@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from combee.adapters.memory.store import Pending, Store
-from combee.ports import FatalError, Outgoing, TopicPartition, TransientError
+from combee.adapters.ports import FatalError, Outgoing, TopicPartition, TransientError
 
 
 class MemoryTransaction:

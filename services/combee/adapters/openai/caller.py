@@ -8,14 +8,14 @@ from typing import Literal
 
 import structlog
 
+from combee.adapters.asking.drain import DrainScope
+from combee.adapters.asking.errors import CallFailedError, CallRefusedError
+from combee.adapters.asking.limits import Limits
+from combee.adapters.asking.replies import Answer
+from combee.adapters.asking.retry import RetryPolicy, tried
 from combee.adapters.openai.connection import Connection
 from combee.adapters.openai.wire import Message, RequestOptions, estimate_tokens, option_to_drop, request
-from combee.asking.drain import DrainScope
-from combee.asking.errors import CallFailedError, CallRefusedError
-from combee.asking.limits import Limits
-from combee.asking.replies import Answer
-from combee.asking.retry import RetryPolicy, tried
-from combee.ports import ModelCall, OnModelCall, PromptTooLongError
+from combee.adapters.ports import ModelCall, OnModelCall, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, request_body, request_hash
 

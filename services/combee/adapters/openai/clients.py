@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 import httpx2
 from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
 
+from combee.adapters.asking.errors import CallFailedError
 from combee.adapters.openai.fates import SHOWN_CHARS
 from combee.adapters.openai.names import NO_KEY, Server
-from combee.asking.errors import CallFailedError
-from combee.ports import ConfigurationError
+from combee.adapters.ports import ConfigurationError
 
 NO_RETRIES = 0  # of the client's own: a call that waits to be made again holds no slot
 SCOPE = "https://cognitiveservices.azure.com/.default"

@@ -9,13 +9,13 @@ from typing import Any
 import httpx2
 from openai import APIStatusError, AsyncOpenAI, OpenAIError, Timeout
 
+from combee.adapters.asking.errors import CallFailedError
+from combee.adapters.asking.replies import Answer
 from combee.adapters.openai.clients import MAX_REPLY_BYTES, Client
 from combee.adapters.openai.fates import SHOWN_CHARS, fate, redact
 from combee.adapters.openai.names import Server
 from combee.adapters.openai.wire import Message, Vectors, listed_models, read_answer, read_vectors
-from combee.asking.errors import CallFailedError
-from combee.asking.replies import Answer
-from combee.ports import CombeeError, ConfigurationError
+from combee.adapters.ports import CombeeError, ConfigurationError
 
 CONNECT_TIMEOUT_S = 10.0
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 
+from combee.adapters.asking.errors import CallFailedError
+from combee.adapters.asking.retry import RetryPolicy, tried
 from combee.adapters.openai.connection import Connection
 from combee.adapters.openai.names import Server
 from combee.adapters.openai.wire import Vectors
-from combee.asking.errors import CallFailedError
-from combee.asking.retry import RetryPolicy, tried
-from combee.ports import CombeeError, Embedded, ModelCall, OnModelCall
+from combee.adapters.ports import CombeeError, Embedded, ModelCall, OnModelCall
 from combee_schemas.base import Usage
 
 MIB = 1 << 20

@@ -12,10 +12,10 @@ from openai import (
     LengthFinishReasonError,
 )
 
+from combee.adapters.asking.errors import CallFailedError, CallRefusedError
+from combee.adapters.asking.retry import retry_after_s
 from combee.adapters.openai.names import NO_KEY
-from combee.asking.errors import CallFailedError, CallRefusedError
-from combee.asking.retry import retry_after_s
-from combee.ports import CombeeError, PromptTooLongError
+from combee.adapters.ports import CombeeError, PromptTooLongError
 
 SHOWN_CHARS = 300
 TOO_LARGE, TOO_MANY = 413, 429

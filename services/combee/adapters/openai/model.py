@@ -2,15 +2,15 @@
 
 import asyncio
 
+from combee.adapters.asking.drain import Drain
+from combee.adapters.asking.limits import Limits
+from combee.adapters.asking.replies import UnusableError, read_reply, read_small_reply
+from combee.adapters.asking.retry import RetryPolicy
 from combee.adapters.openai.caller import Caller, ModelHealth, Question
 from combee.adapters.openai.connection import Connection
 from combee.adapters.openai.names import NO_AZURE, Azure, resolve_model
 from combee.adapters.openai.wire import Message, RequestOptions
-from combee.asking.drain import Drain
-from combee.asking.limits import Limits
-from combee.asking.replies import UnusableError, read_reply, read_small_reply
-from combee.asking.retry import RetryPolicy
-from combee.ports import OnModelCall, PoisonError, PromptTooLongError
+from combee.adapters.ports import OnModelCall, PoisonError, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 

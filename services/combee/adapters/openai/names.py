@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from combee.ports import ConfigurationError
+from combee.adapters.ports import ConfigurationError
 
 OPENAI_URL = "https://api.openai.com/v1"
 BASE_URLS = {"openai": OPENAI_URL, "ollama": "http://127.0.0.1:11434/v1"}

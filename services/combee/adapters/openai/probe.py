@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from combee.adapters.asking.errors import CallFailedError, CallRefusedError
+from combee.adapters.asking.replies import Answer, UnusableError, read_reply
 from combee.adapters.openai.connection import Connection
 from combee.adapters.openai.names import Server
 from combee.adapters.openai.wire import RequestOptions, option_to_drop, request
-from combee.asking.errors import CallFailedError, CallRefusedError
-from combee.asking.replies import Answer, UnusableError, read_reply
-from combee.ports import CombeeError
+from combee.adapters.ports import CombeeError
 from combee_schemas.model import Prompt, request_body
 
 Form = Literal["json_schema", "json_object", "text"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeGuard
 
+from combee.adapters.asking.errors import CallFailedError, CallRefusedError
+from combee.adapters.asking.replies import Answer
 from combee.adapters.openai.fates import Refusal, classify
-from combee.asking.errors import CallFailedError, CallRefusedError
-from combee.asking.replies import Answer
 from combee_schemas.base import Usage
 from combee_schemas.model import CHARS_PER_TOKEN, Prompt
 

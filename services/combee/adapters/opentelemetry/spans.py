@@ -18,7 +18,7 @@ from opentelemetry.trace import (
 )
 
 from combee.adapters.opentelemetry.current import current_context
-from combee.ports import NOTHING_NOTED, DrainingError, Notes, Origin, Outgoing, Record, Tracing
+from combee.adapters.ports import NOTHING_NOTED, DrainingError, Notes, Origin, Outgoing, Record, Tracing
 from combee_schemas.records import Headers
 from combee_schemas.trace_context import (
     TraceContext,

@@ -7,8 +7,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from combee.core.formats.files import natural_form, write_playbook
-from combee.core.ledger import LedgerReport
-from combee.inspection.learned import Report
+from combee.core.log.ledger import LedgerReport
+from combee.log.inspection.learned import Report
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
 from combee_sim.fleet import Accuracy

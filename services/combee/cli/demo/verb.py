@@ -15,22 +15,22 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from combee import backends, compose
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
+from combee.adapters.ports import LanguageModel
+from combee.assembly import backends, compose
+from combee.assembly.local.preflight import require_extras
+from combee.assembly.local.stack import StackOptions, model_environment, stack
 from combee.cli.broker import throw_away_broker
 from combee.cli.demo.report import DemoResult, batch_line, report
 from combee.cli.learn.learning import Learning
-from combee.clock import SystemClock
-from combee.core.identity import reflection_id
 from combee.core.methods.method import Method
-from combee.inspection.audit import audit
-from combee.inspection.learned import Progress
-from combee.inspection.tracker import Tracker
-from combee.local.preflight import require_extras
-from combee.local.stack import StackOptions, model_environment, stack
-from combee.ports import LanguageModel
-from combee.settings.loading import Settings, load_settings
-from combee.settings.methods import configured_method
+from combee.core.names.identity import reflection_id
+from combee.log.inspection.audit import audit
+from combee.log.inspection.learned import Progress
+from combee.log.inspection.tracker import Tracker
+from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.methods import configured_method
 from combee_schemas.topics import outgoing
 from combee_schemas.trace import Trace
 from combee_sim.family.family import Question, one_each

@@ -8,17 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import FatalError
 from combee.cli.dlq.view import decision, place_text
 from combee.cli.shared.console import REJECTED, clean, output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
-from combee.clock import SystemClock
-from combee.commands import dead_letters
-from combee.commands.dead_letters import Decided, Filters
 from combee.core.commands import RefusedError
-from combee.core.redact import redacted
-from combee.ports import FatalError
-from combee.settings.loading import Settings, load_settings
+from combee.core.text.redact import redacted
+from combee.log.commands import dead_letters
+from combee.log.commands.dead_letters import Decided, Filters
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.dead_letter import LetterId, Resolution, letter_id
 
 Service = Annotated[str | None, typer.Option(help="only those of this service, such as reflect")]

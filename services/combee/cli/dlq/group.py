@@ -8,17 +8,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from combee.adapters.clock import moment
+from combee.adapters.ports import FatalError
 from combee.cli.dlq import decide
 from combee.cli.dlq.decide import Reason, Service, checked_id
 from combee.cli.dlq.view import in_full, place_text, summary
 from combee.cli.shared.console import clean, output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
-from combee.clock import moment
-from combee.commands.dead_letters import Filters
-from combee.inspection import dead_letters
-from combee.ports import FatalError
-from combee.settings.loading import Settings, load_settings
+from combee.log.commands.dead_letters import Filters
+from combee.log.inspection import dead_letters
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.dead_letter import LetterId
 
 dlq = typer.Typer(help="Dead letters: list, show, retry, drop.", no_args_is_help=True)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from combee.core.dead_letters.subject import message_in
-from combee.core.redact import redacted, redacted_deep
-from combee.inspection.dead_letters import StoredLetter
+from combee.core.log.dead_letters.subject import message_in
+from combee.core.text.redact import redacted, redacted_deep
+from combee.log.inspection.dead_letters import StoredLetter
 from combee_schemas import topics
 from combee_schemas.dead_letter import DeadLetter, Resolution
 

@@ -10,22 +10,22 @@ from contextlib import AsyncExitStack
 
 from pydantic import AliasChoices
 
-from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
+from combee.adapters.ports import CombeeError
+from combee.assembly import backends
+from combee.assembly.local.deployment import Deployment, complaints
+from combee.assembly.local.stack_file import data_dir
 from combee.cli.doctor import probes
 from combee.cli.shared.log import open_broker
-from combee.core.diagnosis import Check, failed, skipped
-from combee.core.diagnosis.cluster import NONE_YET
-from combee.core.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers
-from combee.local.deployment import Deployment, complaints
-from combee.local.stack_file import data_dir
-from combee.ports import CombeeError
+from combee.core.log.diagnosis import Check, failed, skipped
+from combee.core.log.diagnosis.cluster import NONE_YET
+from combee.core.log.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers
+from combee.process.secret_files import SUFFIX
+from combee.process.settings.group import NAMED_BY, file_values
+from combee.process.settings.loading import GROUPS, Settings, environment, secrets
+from combee.process.telemetry.logs import configure_logs
 from combee.sdk.address import VARIABLES
-from combee.secret_files import SUFFIX
-from combee.settings.group import NAMED_BY, file_values
-from combee.settings.loading import GROUPS, Settings, environment, secrets
-from combee.telemetry.logs import configure_logs
 
 READ_ELSEWHERE = ("COMBEE_JAVA", NAMED_BY, *VARIABLES)
 PREFIX = "COMBEE_"

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from combee import backends
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import (
@@ -14,21 +14,21 @@ from combee.adapters.kafka.probe import (
     skew,
 )
 from combee.adapters.openai.probe import Form, try_forms
+from combee.adapters.ports import CombeeError, Log
+from combee.assembly import backends
 from combee.cli.shared.log import lines_now
-from combee.clock import SystemClock
 from combee.core.batching.limits import SHUFFLE_LIMITS
-from combee.core.diagnosis import Check, cluster, flow, unanswered
-from combee.core.diagnosis import surroundings as around
+from combee.core.log.diagnosis import Check, cluster, flow, unanswered
+from combee.core.log.diagnosis import surroundings as around
 from combee.core.methods import ace
 from combee.core.playbook.side_by_side import in_order
-from combee.core.redact import redacted
-from combee.history import newest_playbooks, newest_snapshots
-from combee.inspection.batches import unpublished
-from combee.inspection.dead_letters import recent_letters
-from combee.inspection.lag import INPUTS, Lags
-from combee.ports import CombeeError, Log
-from combee.settings.loading import Settings
-from combee.settings.model import ModelSettings
+from combee.core.text.redact import redacted
+from combee.log.history import newest_playbooks, newest_snapshots
+from combee.log.inspection.batches import unpublished
+from combee.log.inspection.dead_letters import recent_letters
+from combee.log.inspection.lag import INPUTS, Lags
+from combee.process.settings.loading import Settings
+from combee.process.settings.model import ModelSettings
 from combee_schemas import topics
 from combee_schemas.base import DAY_MS
 from combee_schemas.trace import Trace

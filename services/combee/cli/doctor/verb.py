@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from combee.assembly.local.deployment import beside, deployment
 from combee.cli.shared.console import FAILED, clean, output, print_json
 from combee.cli.shared.options import AsJson, BaseUrl, Model, Servers
-from combee.core.diagnosis import Check, failed
-from combee.core.redact import HIDDEN, redacted
-from combee.local.deployment import beside, deployment
-from combee.settings.group import SettingsError
-from combee.settings.loading import Settings, load_settings
+from combee.core.log.diagnosis import Check, failed
+from combee.core.text.redact import HIDDEN, redacted
+from combee.process.settings.group import SettingsError
+from combee.process.settings.loading import Settings, load_settings
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "dim"}
 SHORTEST_SECRET = 4

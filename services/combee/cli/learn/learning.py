@@ -3,17 +3,18 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from combee.adapters.ports import Clock, LanguageModel, Log, PoisonError
 from combee.cli.shared.sending import commands_on
 from combee.core.formats.intake import Item, Sample, verdict
 from combee.core.formats.items import learned_id, own_id, unproven_ids, unvouched_ids
 from combee.core.methods import ace
 from combee.core.methods.method import Method
+from combee.core.names.sources import Signer, declared
 from combee.core.playbook import probation
 from combee.core.playbook.lines import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
-from combee.core.sources import Signer, declared
-from combee.inspection.learned import (
+from combee.log.inspection.learned import (
     Progress,
     Report,
     all_reflected,
@@ -23,8 +24,7 @@ from combee.inspection.learned import (
     new_items,
     progress_of,
 )
-from combee.inspection.tracker import Tracker
-from combee.ports import Clock, LanguageModel, Log, PoisonError
+from combee.log.inspection.tracker import Tracker
 from combee_schemas.base import Usage
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook

@@ -12,25 +12,25 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBars
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaAdmin
-from combee.backends import connection, language_model
+from combee.adapters.ports import CombeeError, FatalError, Log, TransientError
+from combee.assembly.backends import connection, language_model
+from combee.assembly.local.deployment import complaints
+from combee.assembly.local.preflight import check, require_model
+from combee.assembly.local.stack import StackOptions, model_environment, stack
+from combee.assembly.local.stack_file import sole_stack
 from combee.cli.learn.learning import Learning
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
-from combee.clock import SystemClock
-from combee.core.diagnosis import flow
 from combee.core.formats.intake import Item, Sample
+from combee.core.log.diagnosis import flow
 from combee.core.methods.method import Method
 from combee.core.playbook.apply import misfit
-from combee.history import newest_playbook
-from combee.inspection.learned import Progress
-from combee.local.deployment import complaints
-from combee.local.preflight import check, require_model
-from combee.local.stack import StackOptions, model_environment, stack
-from combee.local.stack_file import sole_stack
-from combee.ports import CombeeError, FatalError, Log, TransientError
-from combee.settings.loading import Settings
-from combee.settings.methods import configured_method
+from combee.log.history import newest_playbook
+from combee.log.inspection.learned import Progress
+from combee.process.settings.loading import Settings
+from combee.process.settings.methods import configured_method
 from combee_schemas.playbook import Playbook
 
 SERVICES = ("reflect", "shuffle", "scan", "publish")

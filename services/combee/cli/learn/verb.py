@@ -9,6 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from combee.adapters.ports import ConfigurationError
+from combee.assembly.local.deployment import beside, deployment
+from combee.assembly.local.preflight import model_flag, stands_in
 from combee.cli.learn.run import LearnOptions, learn_items
 from combee.cli.learn.trajectories import FORMATS, read_folder
 from combee.cli.playbook.files import playbook_text, read_text, save
@@ -26,10 +29,7 @@ from combee.core.formats.files import Format, natural_form
 from combee.core.formats.intake import Item, Unknown, ignored_text
 from combee.core.formats.items import read_items
 from combee.core.playbook import probation, retention
-from combee.local.deployment import beside, deployment
-from combee.local.preflight import model_flag, stands_in
-from combee.ports import ConfigurationError
-from combee.settings.loading import load_settings
+from combee.process.settings.loading import load_settings
 from combee_schemas.playbook import LevelAudit, Playbook
 
 NAMED = 3

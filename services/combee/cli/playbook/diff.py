@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from combee.adapters.ports import Log
 from combee.cli.playbook.lookup import find_version, resolve_line
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
@@ -15,9 +16,8 @@ from combee.cli.shared.options import AsJson, Name, Servers, places
 from combee.core.formats.text import split_lines
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
 from combee.core.playbook.versions import empty
-from combee.history import History
-from combee.ports import Log
-from combee.settings.loading import Settings, load_settings
+from combee.log.history import History
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
 COLOURS = {"+": "green", "-": "red", " ": "dim", "~": "yellow"}

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
+from combee.adapters.ports import FatalError, Log
 from combee.cli.playbook.files import STDIN, read_text
 from combee.cli.playbook.lookup import find_version
 from combee.cli.playbook.view import print_change
 from combee.cli.shared.options import AsJson, CommandId, Name, Servers, Timeout
 from combee.cli.shared.sending import Change, carry_out
-from combee.commands.playbook import Commands, Decision
 from combee.core.formats.editing import editable, edited_version
-from combee.ports import FatalError, Log
-from combee.settings.loading import environment
+from combee.log.commands.playbook import Commands, Decision
+from combee.process.settings.loading import environment
 
 DEFAULT_EDITOR = "vi"
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from combee.adapters.clock import SystemClock
 from combee.cli.playbook import diff, edit, import_export, undo, watch
 from combee.cli.playbook import labels as label_verbs
 from combee.cli.playbook.files import playbook_text
@@ -19,15 +20,14 @@ from combee.cli.playbook.view import (
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
-from combee.clock import SystemClock
-from combee.core.outcomes.report import OutcomesReport, outcomes_report
+from combee.core.evaluation.outcomes.report import OutcomesReport, outcomes_report
 from combee.core.playbook import probation
 from combee.core.playbook.retention import is_losing
 from combee.core.playbook.side_by_side import in_order
-from combee.history import History, newest_playbooks
-from combee.inspection.outcomes import canaries, outcomes_of
-from combee.reports.status import list_row
-from combee.settings.loading import Settings, load_settings
+from combee.log.history import History, newest_playbooks
+from combee.log.inspection.outcomes import canaries, outcomes_of
+from combee.log.reports.status import list_row
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
 playbook = typer.Typer(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.ports import Log
 from combee.cli.playbook.files import deliver, load, stem
 from combee.cli.playbook.lookup import version_of_options
 from combee.cli.playbook.view import print_change
@@ -24,10 +25,9 @@ from combee.cli.shared.options import (
     checked_name,
 )
 from combee.cli.shared.sending import carry_out
-from combee.commands.playbook import Commands, Decision
 from combee.core.formats.files import natural_form
-from combee.ports import Log
-from combee.settings.loading import load_settings
+from combee.log.commands.playbook import Commands, Decision
+from combee.process.settings.loading import load_settings
 
 
 def register(app: typer.Typer) -> None:

@@ -7,17 +7,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from combee.adapters.clock import moment
+from combee.adapters.ports import Log
 from combee.cli.playbook.lookup import version_number
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, CommandId, MaybeName, Name, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import Change, carry_out
-from combee.clock import moment
-from combee.commands.playbook import Commands, Decision
 from combee.core.commands import label_fault
-from combee.history import all_labels, newest_playbooks
-from combee.ports import Log
-from combee.settings.loading import Settings, load_settings
+from combee.log.commands.playbook import Commands, Decision
+from combee.log.history import all_labels, newest_playbooks
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST
 
 

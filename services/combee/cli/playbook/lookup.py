@@ -2,12 +2,12 @@
 
 import typer
 
+from combee.adapters.ports import FatalError, Log
 from combee.cli.shared.log import open_log
 from combee.core.commands import absence, is_deleted, no_version
 from combee.core.gate.gate import label_read
-from combee.history import History, all_labels, newest_playbook, newest_snapshots
-from combee.ports import FatalError, Log
-from combee.settings.loading import Settings
+from combee.log.history import History, all_labels, newest_playbook, newest_snapshots
+from combee.process.settings.loading import Settings
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import LATEST, NO_LABEL, PRODUCTION, Playbook
 

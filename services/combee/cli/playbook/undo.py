@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.ports import FatalError, Log
 from combee.cli.playbook.lookup import version_number
 from combee.cli.playbook.view import print_change
 from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.options import AsJson, CommandId, Name, Ref, Servers, Timeout
 from combee.cli.shared.sending import carry_out
-from combee.commands.playbook import Commands, Decision
-from combee.commands.revocation import Outlook
 from combee.core.commands import is_deleted, no_version
 from combee.core.playbook.operations import union
-from combee.history import newest_snapshot
-from combee.inspection.batches import newest_batches
-from combee.ports import FatalError, Log
+from combee.log.commands.playbook import Commands, Decision
+from combee.log.commands.revocation import Outlook
+from combee.log.history import newest_snapshot
+from combee.log.inspection.batches import newest_batches
 from combee_schemas.base import branch_in
 from combee_schemas.playbook import Playbook
 

@@ -7,12 +7,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from combee.adapters.clock import moment
 from combee.cli.shared.console import clean, output, print_json, shortened
-from combee.clock import moment
-from combee.core.flags import flags
+from combee.core.evaluation.outcomes.report import OutcomesReport, figures_text
 from combee.core.formats.render import section_order
 from combee.core.gate.canary_verdict import canary_text
-from combee.core.outcomes.report import OutcomesReport, figures_text
+from combee.core.names.sources import sources_text
 from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text, is_active, shown
@@ -20,8 +20,8 @@ from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_text
 from combee.core.playbook.version_row import version_row
 from combee.core.playbook.versions import made_by
-from combee.core.sources import sources_text
-from combee.reports.audit import audit_texts, changes_text, version_text
+from combee.core.text.flags import flags
+from combee.log.reports.audit import audit_texts, changes_text, version_text
 from combee_schemas.plan import Outcomes
 from combee_schemas.playbook import Change, Entry, Playbook
 

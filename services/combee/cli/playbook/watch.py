@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from combee.adapters.ports import FatalError, Log, TransientError
 from combee.cli.playbook.view import diff_lines, version_json, version_title
 from combee.cli.shared.console import output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import Name, Servers
-from combee.ports import FatalError, Log, TransientError
-from combee.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 

@@ -3,12 +3,12 @@
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
-from combee.clock import moment
+from combee.adapters.clock import moment
+from combee.adapters.ports import FatalError, Log, Outgoing, Record
+from combee.core.log.replaying.selection import Selection
+from combee.core.log.replaying.steps import Arrival
 from combee.core.playbook.lines import needless_bytes
-from combee.core.replaying.selection import Selection
-from combee.core.replaying.steps import Arrival
-from combee.history import History, messages, partition_of
-from combee.ports import FatalError, Log, Outgoing, Record
+from combee.log.history import History, messages, partition_of
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch, Member

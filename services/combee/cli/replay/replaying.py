@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from combee.adapters.ports import FatalError, Log
 from combee.cli.replay.recorded import again, check_replayable
 from combee.cli.replay.shadow import Shadow
 from combee.core.batching.plan import same_plan
-from combee.core.identity import content_id
+from combee.core.names.identity import content_id
 from combee.core.playbook.rejecting import is_rejection
-from combee.history import History, messages, newest_snapshots, partition_of
-from combee.ports import FatalError, Log
+from combee.log.history import History, messages, newest_snapshots, partition_of
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch

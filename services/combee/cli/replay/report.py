@@ -10,8 +10,8 @@ from rich.table import Table
 
 from combee.cli.shared.plotting import new_figure, save_figure
 from combee.core.evaluation.intervals import paired
-from combee.core.replaying.outcome import audits, compared, spent
-from combee.evaluation.evaluator import Evaluated
+from combee.core.log.replaying.outcome import audits, compared, spent
+from combee.log.evaluation.evaluator import Evaluated
 from combee_schemas.playbook import Playbook
 
 OFF_POLICY = "off-policy: the agents behind these reflections had read the original playbook, not a variant's"

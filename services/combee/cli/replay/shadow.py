@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from combee.adapters.ports import FatalError, Log
+from combee.assembly.local.stack import StackOptions, stack
+from combee.assembly.local.stack_file import sole_stack
 from combee.cli.replay.recorded import again, records_at
 from combee.cli.shared.console import remark
-from combee.inspection.tracker import StalledError
-from combee.local.stack import StackOptions, stack
-from combee.local.stack_file import sole_stack
-from combee.ports import FatalError, Log
-from combee.settings.loading import Settings
+from combee.log.inspection.tracker import StalledError
+from combee.process.settings.loading import Settings
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch

@@ -5,16 +5,16 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import FatalError, Log
 from combee.cli.replay.shadow import Shadow
-from combee.clock import SystemClock
-from combee.commands.log_store import LogStore
-from combee.commands.playbook import Commands
-from combee.core.identity import given_identity
-from combee.core.replaying.steps import Arrival
-from combee.core.replaying.variant import Variant
-from combee.history import History, messages, newest_playbook, partition_of
-from combee.inspection.tracker import StalledError
-from combee.ports import FatalError, Log
+from combee.core.log.replaying.steps import Arrival
+from combee.core.log.replaying.variant import Variant
+from combee.core.names.identity import given_identity
+from combee.log.commands.log_store import LogStore
+from combee.log.commands.playbook import Commands
+from combee.log.history import History, messages, newest_playbook, partition_of
+from combee.log.inspection.tracker import StalledError
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 

@@ -7,8 +7,11 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from combee.answerers import answerer, evaluation_caps
-from combee.backends import connection, create_topics, opened
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import FatalError, LanguageModel, Log
+from combee.assembly.answerers import answerer, evaluation_caps
+from combee.assembly.backends import connection, create_topics, opened
+from combee.assembly.local.preflight import check
 from combee.cli.playbook.lookup import find_version
 from combee.cli.replay.recorded import Range, Recording, recording
 from combee.cli.replay.report import Row, as_row
@@ -16,11 +19,10 @@ from combee.cli.replay.shadow import layout, services, shadow_settings
 from combee.cli.replay.variant_run import Done, VariantRun
 from combee.cli.shared.console import COLUMNS, confirmed, diagnostics, remark
 from combee.cli.shared.log import open_log
-from combee.clock import SystemClock
 from combee.core.evaluation.questions import Question
-from combee.core.replaying.outcome import spent
-from combee.core.replaying.selection import Selection
-from combee.core.replaying.steps import (
+from combee.core.log.replaying.outcome import spent
+from combee.core.log.replaying.selection import Selection
+from combee.core.log.replaying.steps import (
     Arrival,
     Estimate,
     as_batched,
@@ -29,12 +31,10 @@ from combee.core.replaying.steps import (
     estimate,
     median_staleness_s,
 )
-from combee.core.replaying.variant import Variant
-from combee.evaluation.evaluator import Evaluated, Evaluator
-from combee.local.preflight import check
-from combee.ports import FatalError, LanguageModel, Log
-from combee.settings.loading import Settings, load_settings
-from combee.settings.methods import as_configured, plan_settings
+from combee.core.log.replaying.variant import Variant
+from combee.log.evaluation.evaluator import Evaluated, Evaluator
+from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.methods import as_configured, plan_settings
 from combee_schemas.digests import digest
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook

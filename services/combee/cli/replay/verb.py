@@ -9,8 +9,11 @@ from typing import Annotated, TypeVar
 import typer
 from rich.progress import Progress
 
-from combee.answerers import held_out
-from combee.backends import connection, create_topics, opened
+from combee.adapters.ports import Log
+from combee.assembly.answerers import held_out
+from combee.assembly.backends import connection, create_topics, opened
+from combee.assembly.local.deployment import beside, deployment
+from combee.assembly.local.preflight import check, model_flag, stands_in
 from combee.cli.evaluate import stand_in
 from combee.cli.playbook.files import read_text
 from combee.cli.replay.recorded import Range
@@ -31,13 +34,10 @@ from combee.cli.shared.console import (
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, PlaybookArgument, Servers, checked_prefix
 from combee.cli.shared.plotting import library
-from combee.core.replaying.selection import Selection, time_ms
-from combee.core.replaying.variant import Variant, parse
-from combee.local.deployment import beside, deployment
-from combee.local.preflight import check, model_flag, stands_in
-from combee.ports import Log
-from combee.settings.loading import Settings, load_settings
-from combee.settings.methods import as_configured
+from combee.core.log.replaying.selection import Selection, time_ms
+from combee.core.log.replaying.variant import Variant, parse
+from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.methods import as_configured
 from combee_schemas.batch import Batch
 
 FAR_MS = 1 << 53

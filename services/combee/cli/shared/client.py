@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from combee import backends
 from combee.adapters.kafka import KafkaLog
+from combee.assembly import backends
 from combee.cli.shared.log import open_log
+from combee.process.settings.loading import environment, load_settings
 from combee.sdk import AsyncClient
 from combee.sdk.address import is_gateway
 from combee.sdk.transport import LogTransport
-from combee.settings.loading import environment, load_settings
 
 GATEWAY_URL = "COMBEE_GATEWAY_URL"
 

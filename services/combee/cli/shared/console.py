@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from combee.core.text import ZWJ, ZWNJ
+from combee.core.text.forms import ZWJ, ZWNJ
 from combee_schemas.errors import ConfigurationError
 
 FAILED, USAGE, REJECTED = 1, ConfigurationError.exit_code, 3

@@ -3,25 +3,25 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 
+from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
+from combee.adapters.ports import Log
+from combee.assembly.local import log
+from combee.assembly.local.log import Notices, OnFetched
 from combee.cli.shared.console import diagnostics, remark
-from combee.clock import SystemClock
-from combee.inspection.branches import LinesToday, lines_today
-from combee.local import log
-from combee.local.log import Notices, OnFetched
-from combee.ports import Log
-from combee.settings.loading import Settings
+from combee.log.inspection.branches import LinesToday, lines_today
+from combee.process.settings.loading import Settings
 
 
 def open_log(
     settings: Settings, *, create: bool = False, restarted: Callable[[str], None] = remark
 ) -> AbstractAsyncContextManager[tuple[KafkaLog, str]]:
-    """Open the configured cluster's log, or that of this user's broker: see ``combee.local.log``."""
+    """Open the configured cluster's log, or that of this user's broker: see ``combee.assembly.local.log``."""
     return log.open_log(settings, _notices(restarted), create=create)
 
 
 def open_unchecked(settings: Settings, servers: str) -> AbstractAsyncContextManager[KafkaLog]:
-    """Open the log of brokers that run without a look at them or their topics: see ``combee.local.log``."""
+    """Open the log of brokers that run without a look at them or their topics: see ``combee.assembly.local.log``."""
     return log.open_unchecked(settings, servers)
 
 

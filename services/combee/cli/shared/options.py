@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from combee.adapters.ports import CombeeError, ConfigurationError, Log
+from combee.assembly.local.stack_file import stack_servers
 from combee.cli.playbook.lookup import labels
 from combee.cli.shared.log import open_unchecked
 from combee.core.formats.files import FORMATS, Format, is_name
-from combee.core.identity import similar_name
-from combee.history import all_labels, names, newest_playbook
-from combee.local.stack_file import stack_servers
-from combee.ports import CombeeError, ConfigurationError, Log
-from combee.settings.loading import load_settings
+from combee.core.names.identity import similar_name
+from combee.log.history import all_labels, names, newest_playbook
+from combee.process.settings.loading import load_settings
 from combee_schemas.base import MOST_NAME, playbook_of
 from combee_schemas.playbook import LATEST
 

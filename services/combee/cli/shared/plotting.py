@@ -4,7 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
 
 NO_LIBRARY = "a plot needs {}: pip install 'combee[experiments]', or leave out --plot"
 

@@ -6,18 +6,18 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import Clock, FatalError, Log
+from combee.assembly.local import publisher
 from combee.cli.playbook.lookup import missing_playbook
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
-from combee.clock import SystemClock
-from combee.commands.log_store import LogStore
-from combee.commands.playbook import Commands, Decision, Effect
 from combee.core.commands import RefusedError, subject
-from combee.history import newest_snapshot
-from combee.inspection.batches import newest_batches
-from combee.local import publisher
-from combee.ports import Clock, FatalError, Log
-from combee.settings.loading import load_settings
+from combee.log.commands.log_store import LogStore
+from combee.log.commands.playbook import Commands, Decision, Effect
+from combee.log.history import newest_snapshot
+from combee.log.inspection.batches import newest_batches
+from combee.process.settings.loading import load_settings
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 

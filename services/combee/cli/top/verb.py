@@ -11,15 +11,15 @@ import typer
 from rich.console import RenderableType
 from rich.live import Live as Screen
 
+from combee.adapters.clock import SystemClock
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.cli.top.view import fitted, frame
-from combee.clock import SystemClock
-from combee.core.tenants import Tenants
-from combee.inspection.live import Live
-from combee.settings.loading import Settings, load_settings
-from combee.worker.session import together
+from combee.core.names.tenants import Tenants
+from combee.log.inspection.live import Live
+from combee.process.settings.loading import Settings, load_settings
+from combee.process.worker.session import together
 
 CURRENT_S = 30.0
 FRAME_S = 0.1

@@ -8,14 +8,14 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from combee.adapters.clock import moment
 from combee.cli.shared.console import WIDTH_OF_PIPES, clean, shortened
-from combee.clock import moment
-from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage, current_batch
+from combee.core.log.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage, current_batch
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
-from combee.reports.controller import why_text
-from combee.reports.status import newest_versions, progress_text
+from combee.log.reports.controller import why_text
+from combee.log.reports.status import newest_versions, progress_text
 from combee_schemas.base import branch_in, is_branch_of
 
 BAR, SHORT_BAR = 12, 6

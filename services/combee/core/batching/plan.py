@@ -7,10 +7,10 @@ from hashlib import sha256
 from statistics import fmean
 from typing import Any
 
-from combee.core import identity
 from combee.core.batching import shuffle, tree
+from combee.core.batching.canonical import canonical
 from combee.core.batching.shape import Shape, plan_shape
-from combee.core.canonical import canonical
+from combee.core.names import identity
 from combee_schemas.base import MOST_SCORES, NOTHING_SPENT, Usage
 from combee_schemas.batch import Batch, Cluster, Member
 from combee_schemas.plan import Branch, CloseReason, Outcomes, Plan, PlanSettings

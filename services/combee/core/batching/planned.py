@@ -8,7 +8,7 @@ bounded by anything: who may write results can invent operations for a planned b
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from combee.core import identity
+from combee.core.names import identity
 from combee_schemas.batch import Batch, Cluster
 from combee_schemas.plan import Plan
 from combee_schemas.scan import Group, Known, NodeResult, Operation, Partial, Planned, Update

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from combee.core.evaluation.questions import Question
 from combee.core.formats import ace_protocol
-from combee.core.prompt import FENCE_WARNING, fence
+from combee.core.text.prompt import FENCE_WARNING, fence
 from combee_schemas.model import Prompt
 
 ScorerName = Literal["ace", "exact", "regex", "judge"]

@@ -9,8 +9,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from combee.core.formats.ace_protocol import SampleKind, asked, score
-from combee.core.identity import content_id
-from combee.core.shortening import cut, size
+from combee.core.names.identity import content_id
+from combee.core.text.shortening import cut, size
 from combee_schemas.base import named_score
 from combee_schemas.outcome import Outcome
 from combee_schemas.reflection import Reflection

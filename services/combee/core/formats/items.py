@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from combee.core.formats.intake import Item, LineError, Sample, Unknown, read_line
-from combee.core.identity import derived_ids, identity_of
-from combee.core.sources import Signer
+from combee.core.names.identity import derived_ids, identity_of
+from combee.core.names.sources import Signer
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.reflection import Reflection

@@ -5,7 +5,7 @@ import re
 
 from combee.core.formats.files import write_playbook
 from combee.core.formats.skill import FENCE, SKILL_NAME, skill_name
-from combee.core.prompt import INTRODUCTION
+from combee.core.text.prompt import INTRODUCTION
 from combee_schemas.playbook import Playbook
 
 BEGIN = "<!-- combee:begin {name} (kept by combee sync: what is written up to the end mark is replaced) -->"

@@ -8,9 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
+from combee.core.evaluation.outcomes.fold import HORIZON
 from combee.core.gate.betting import Bets
 from combee.core.gate.canary import caller_at, in_share, version_for
-from combee.core.outcomes.fold import HORIZON
 from combee_schemas.canary import CanaryArm, CanaryCapital, CanaryStatistics, CanaryTerms
 from combee_schemas.outcome import Outcome
 

@@ -16,7 +16,7 @@ class JudgeKind:
 
 JUDGES: dict[Judge, JudgeKind] = {
     # Answers to held-out questions.
-    "evaluate": JudgeKind(opened_by="combee.answerers:evaluation_judge"),
+    "evaluate": JudgeKind(opened_by="combee.assembly.answerers:evaluation_judge"),
     # Outcomes of a share of the callers, which control counts.
     "canary": JudgeKind(),
     # A person, who gives commands.

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combee.core.derived import once_per_version
 from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age, section_order
 from combee.core.methods.method import DEFAULTS, Answer, Sources
 from combee.core.playbook import operations as ops
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import mostly_harmful
-from combee.core.prompt import FENCE_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
-from combee.core.similarity.relevance import Subject, nearest_entries
-from combee.core.text import clean
+from combee.core.playbook.derived import once_per_version
+from combee.core.text.forms import clean
+from combee.core.text.prompt import FENCE_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
+from combee.core.text.similarity.relevance import Subject, nearest_entries
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings, Prompts

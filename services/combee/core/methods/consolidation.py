@@ -6,7 +6,7 @@ from typing import Any
 from combee.core.formats.render import ace_entry
 from combee.core.methods.ace import OPERATIONS_SCHEMA
 from combee.core.playbook.operations import read_operations
-from combee.core.prompt import FENCE_WARNING, as_items, fence
+from combee.core.text.prompt import FENCE_WARNING, as_items, fence
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook

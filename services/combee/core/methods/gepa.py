@@ -10,8 +10,8 @@ from typing import Any
 
 from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.operations import union
-from combee.core.prompt import FENCE_WARNING, as_items, cache_key, fence
-from combee.core.text import clean
+from combee.core.text.forms import clean
+from combee.core.text.prompt import FENCE_WARNING, as_items, cache_key, fence
 from combee_schemas.base import Holds
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook

@@ -6,12 +6,12 @@ Pure, so that history replayed gives the same snapshots.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from combee.core.names.sources import counted_name, names_of
 from combee.core.playbook import components, entries, probation
 from combee.core.playbook.draft import NO_IDS, Draft
 from combee.core.playbook.operations import union
 from combee.core.playbook.rejections import admitted
 from combee.core.playbook.screening import OPEN, Screen, barred_sources, with_sources
-from combee.core.sources import counted_name, names_of
 from combee_schemas.base import Holds
 from combee_schemas.plan import Plan, Probation
 from combee_schemas.playbook import Entry, EntryState, Playbook

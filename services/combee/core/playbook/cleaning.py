@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from combee.core.text import clean
+from combee.core.text.forms import clean
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation

@@ -1,6 +1,6 @@
 """When a playbook is consolidated without anybody asking, and which entries are asked about; pure.
 
-Code alone merges only the same lesson (`combee.core.similarity.lessons`). What is merely alike
+Code alone merges only the same lesson (`combee.core.text.similarity.lessons`). What is merely alike
 or mostly harmful goes to the model, a cluster at a time, and only what it answers about one cluster is applied.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from combee.core.playbook.probation import shown
-from combee.core.prompt import entry_tokens
-from combee.core.similarity.overlap import Overlap
+from combee.core.text.prompt import entry_tokens
+from combee.core.text.similarity.overlap import Overlap
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind

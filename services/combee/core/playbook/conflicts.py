@@ -4,9 +4,9 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.operations import resting_together
-from combee.core.similarity.lessons import same_lesson
-from combee.core.sources import UNPROVEN
+from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.scan import Operation, OperationKind
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})

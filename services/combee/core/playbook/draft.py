@@ -14,7 +14,7 @@ from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
 from combee.core.playbook.sections import number_of, same_section, slug
-from combee.core.similarity.lessons import Index, index_of
+from combee.core.text.similarity.lessons import Index, index_of
 from combee_schemas.playbook import (
     ACE_SECTIONS,
     SOURCES_KEPT,

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from combee.core.derived import once_per_version
+from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.operations import union
-from combee.core.similarity.lessons import Index
+from combee.core.text.similarity.lessons import Index
 from combee_schemas.base import Shown
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from combee.core.fates import Effect
+from combee.core.log.fates import Effect
 from combee.core.playbook import retention
 from combee.core.playbook.apply import barred, drafted, holds_after
 from combee_schemas.playbook import Playbook

@@ -9,15 +9,15 @@ from fractions import Fraction
 from functools import partial
 from itertools import chain
 
-from combee.core.flags import flags
 from combee.core.formats.render import section_order
+from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.draft import Draft, drafted, rest_on, united
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import is_active
-from combee.core.prompt import entry_tokens
-from combee.core.similarity.lessons import same_lesson
-from combee.core.sources import UNPROVEN
-from combee.core.text import comparable
+from combee.core.text.flags import flags
+from combee.core.text.forms import comparable
+from combee.core.text.prompt import entry_tokens
+from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
 

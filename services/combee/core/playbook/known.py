@@ -7,11 +7,11 @@ other words it is a guess: the entry may say more than the reflection. So it sup
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from combee.core.derived import once_per_version
+from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.echo import was_shown
 from combee.core.playbook.probation import is_active
-from combee.core.similarity.lessons import index_of, same_lesson
-from combee.core.similarity.overlap import Overlap
+from combee.core.text.similarity.lessons import index_of, same_lesson
+from combee.core.text.similarity.overlap import Overlap
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Echo, Known, Operation, Seen

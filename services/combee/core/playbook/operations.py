@@ -7,8 +7,8 @@ from typing import Any
 
 from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.sections import MAX_SECTION_CHARS
-from combee.core.similarity.wording import wording
-from combee.core.text import clean_line
+from combee.core.text.forms import clean_line
+from combee.core.text.similarity.wording import wording
 from combee_schemas.playbook import ACE_SECTIONS
 from combee_schemas.scan import Operation, OperationKind, Seen
 

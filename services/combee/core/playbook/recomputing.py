@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from combee.core.names.sources import names_of
 from combee.core.playbook import evidence, probation
 from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after
 from combee.core.playbook.branching import learns
@@ -21,7 +22,6 @@ from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import Place, here, ids_here
 from combee.core.playbook.rejecting import allowed
 from combee.core.playbook.screening import barred_sources, with_sources
-from combee.core.sources import names_of
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Asked, Change, Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Update

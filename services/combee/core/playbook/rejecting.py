@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
+from combee.core.names.sources import counted_name
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import resting_on, without
@@ -9,8 +10,7 @@ from combee.core.playbook.operations import union
 from combee.core.playbook.probation import is_active
 from combee.core.playbook.rejections import Rejections
 from combee.core.playbook.screening import barred_sources
-from combee.core.similarity.lessons import same_lesson
-from combee.core.sources import counted_name
+from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
 from combee_schemas.scan import Operation, OperationKind, Update
 

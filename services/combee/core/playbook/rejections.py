@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from combee.core.flags import flags
 from combee.core.playbook.clusters import ALIKE
 from combee.core.playbook.screening import Refused, Screen
 from combee.core.playbook.sections import same_section
-from combee.core.similarity.lessons import Index, at_odds, same_lesson
-from combee.core.similarity.overlap import common
+from combee.core.text.flags import flags
+from combee.core.text.similarity.lessons import Index, at_odds, same_lesson
+from combee.core.text.similarity.overlap import common
 from combee_schemas.playbook import ACE_SECTIONS, Playbook, Rejected
 from combee_schemas.scan import Operation, OperationKind
 

@@ -7,7 +7,7 @@ from itertools import takewhile
 from statistics import median
 from typing import Any, Literal
 
-from combee.core.fates import Effect
+from combee.core.log.fates import Effect
 from combee_schemas.playbook import AppliedBatch, Change, LevelAudit, Playbook
 from combee_schemas.scan import Echo, Known, NodeResult, Seen
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from combee.core.flags import flags
-from combee.core.replaying.selection import Selection
-from combee.core.sources import UNPROVEN, names_of
+from combee.core.log.replaying.selection import Selection
+from combee.core.names.sources import UNPROVEN, names_of
+from combee.core.text.flags import flags
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, TaughtBy
 from combee_schemas.scan import Operation, OperationKind, Seen

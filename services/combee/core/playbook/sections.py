@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from combee.core.text import comparable
+from combee.core.text.forms import comparable
 from combee_schemas.playbook import ACE_SECTIONS
 
 MAX_SECTION_CHARS = 80

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from combee.core.names.tenants import Tenants, tenant_of
 from combee.core.playbook.retention import in_playbook
 from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy, pause, today
-from combee.core.tenants import Tenants, tenant_of
 from combee_schemas.base import NOTHING_SPENT, Usage, playbook_of
 from combee_schemas.plan import Branch
 from combee_schemas.playbook import Playbook, Spend

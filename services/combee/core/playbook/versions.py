@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import TypeVar
 
+from combee.core.names.sources import names_of
 from combee.core.playbook import retention
 from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.probation import is_active
 from combee.core.playbook.screening import barred_sources, by_source, taught
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
-from combee.core.sources import names_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import (

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from combee.core.condensing import Step
 from combee.core.formats.intake import MAX_TRACE_BYTES
 from combee.core.formats.trajectories.trajectory import Trajectory, call_text, text_of, trace_of, verdict_text
-from combee.core.redact import redacted
 from combee.core.spans.gathering import SpanRun
 from combee.core.spans.span import CALLS, EVALUATION, FEEDBACK, PLAYBOOK, SUCCESS, TOOL, Event, Span
+from combee.core.text.condensing import Step
+from combee.core.text.redact import redacted
 from combee_schemas.base import MOST_SCORES
 from combee_schemas.trace import Trace
 

@@ -9,7 +9,7 @@ from typing import Self
 import structlog
 from nicegui import ui
 
-from combee.commands.playbook import Candidate, Commands, Decision, Effect
+from combee.adapters.ports import FatalError, TransientError
 from combee.core.commands import RefusedError
 from combee.core.formats.editing import editable
 from combee.core.formats.files import Format, write_playbook
@@ -21,8 +21,8 @@ from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal
 from combee.gateway.store import commands_of
-from combee.ports import FatalError, TransientError
-from combee.reports.gate import judgement_text
+from combee.log.commands.playbook import Candidate, Commands, Decision, Effect
+from combee.log.reports.gate import judgement_text
 from combee_schemas.playbook import Label, Playbook
 
 logger = structlog.get_logger()

@@ -4,13 +4,13 @@ from contextlib import aclosing
 
 from nicegui import background_tasks, ui
 
+from combee.adapters.ports import FatalError, TransientError
 from combee.dashboard.pieces import fill, heading, table
 from combee.dashboard.views.gates import LEARNED, audit_rows
 from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
-from combee.history import messages
-from combee.ports import FatalError, TransientError
+from combee.log.history import messages
 from combee_schemas import topics
 from combee_schemas.playbook import Label, Playbook
 

@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from combee.core.live.values import current_batch
+from combee.core.log.live.values import current_batch
 from combee.dashboard.pieces import BatchTree, fill, following, heading, table, unreadable
 from combee.dashboard.views.rows import batch_rows, node_rows
 from combee.gateway.context import Context

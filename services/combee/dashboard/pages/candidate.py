@@ -4,10 +4,10 @@ from collections.abc import Collection
 
 from nicegui import background_tasks, ui
 
-from combee.commands.playbook import Candidate
+from combee.adapters.ports import FatalError, TransientError
 from combee.core.commands import RefusedError
+from combee.core.evaluation.outcomes.report import outcomes_report
 from combee.core.gate.gate import Gate, gate_of
-from combee.core.outcomes.report import outcomes_report
 from combee.core.playbook.versions import empty
 from combee.dashboard.listing import Listing
 from combee.dashboard.pages.actions import Actions
@@ -20,8 +20,8 @@ from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.gateway.store import commands_of
-from combee.ports import FatalError, TransientError
-from combee.reports.gate import gate_report
+from combee.log.commands.playbook import Candidate
+from combee.log.reports.gate import gate_report
 from combee_schemas.playbook import Playbook
 
 VERDICTS = {

@@ -2,12 +2,12 @@
 
 from nicegui import ui
 
-from combee.core.redact import redacted
-from combee.core.sources import source_text
+from combee.adapters.ports import FatalError, TransientError
+from combee.core.names.sources import source_text
+from combee.core.text.redact import redacted
 from combee.dashboard.views.wording import moment
 from combee.gateway.context import Context
-from combee.inspection.lineage import Lineage, Source, lineage
-from combee.ports import FatalError, TransientError
+from combee.log.inspection.lineage import Lineage, Source, lineage
 from combee_schemas.playbook import Entry
 
 SHOWN = 20

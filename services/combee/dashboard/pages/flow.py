@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from combee.core.live.values import LivePlaybook, Snapshot, current_batch
+from combee.core.log.live.values import LivePlaybook, Snapshot, current_batch
 from combee.dashboard.pieces import BatchTree, Graph, fill, following, heading, table, unreadable
 from combee.dashboard.views import graphs
 from combee.dashboard.views.rows import Row, share_full, stage_rows, version_rows

@@ -2,13 +2,13 @@
 
 from nicegui import background_tasks, ui
 
+from combee.adapters.ports import FatalError, TransientError
 from combee.dashboard.pieces import fill, heading, table
 from combee.dashboard.views.rows import line_rows
 from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
-from combee.inspection.branches import Line, SideBySide
-from combee.ports import FatalError, TransientError
+from combee.log.inspection.branches import Line, SideBySide
 from combee_schemas.base import playbook_of
 
 COLUMNS = {

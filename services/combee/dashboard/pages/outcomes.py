@@ -2,12 +2,12 @@
 
 from nicegui import ui
 
+from combee.adapters.ports import FatalError, TransientError
 from combee.dashboard.pieces import fill, heading, table
 from combee.dashboard.views.outcomes import newest_lines, outcome_rows
 from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
-from combee.ports import FatalError, TransientError
 from combee_schemas.playbook import Change
 
 COLUMNS = {

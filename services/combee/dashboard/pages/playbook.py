@@ -2,9 +2,10 @@
 
 from nicegui import ui
 
+from combee.adapters.ports import FatalError, TransientError
+from combee.core.names.sources import sources_text
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.versions import empty
-from combee.core.sources import sources_text
 from combee.dashboard.admin import Admin
 from combee.dashboard.listing import Listing
 from combee.dashboard.pages.actions import Actions
@@ -18,8 +19,7 @@ from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import address, prompt_tokens, title
 from combee.gateway import playbooks
 from combee.gateway.context import Context
-from combee.ports import FatalError, TransientError
-from combee.reports.audit import audit_texts, version_text
+from combee.log.reports.audit import audit_texts, version_text
 from combee_schemas.playbook import Playbook
 
 

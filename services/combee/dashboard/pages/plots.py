@@ -2,12 +2,12 @@
 
 from nicegui import ui
 
-from combee.core.live.values import LivePlaybook
+from combee.core.log.live.values import LivePlaybook
 from combee.dashboard.pieces import following, heading, unreadable
 from combee.dashboard.views import charts
 from combee.dashboard.views.wording import moment
 from combee.gateway.context import Context
-from combee.reports.controller import why_text
+from combee.log.reports.controller import why_text
 from combee_schemas import topics
 
 PLOTS = {

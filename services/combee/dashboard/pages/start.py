@@ -4,9 +4,10 @@ from textwrap import shorten
 
 from nicegui import ui
 
+from combee.adapters.ports import FatalError, TransientError
 from combee.core.gate.gate import gates_of
 from combee.core.playbook.retention import effects_text
-from combee.core.redact import redacted
+from combee.core.text.redact import redacted
 from combee.dashboard.pages.evidence import open_evidence
 from combee.dashboard.pages.outcomes import Outcomes
 from combee.dashboard.pieces import TURN_S, fill, following, heading, table, unreadable
@@ -17,8 +18,7 @@ from combee.dashboard.views.wording import address, moment, percent
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.gateway.playbooks import counted
-from combee.inspection.lineage import last_taught
-from combee.ports import FatalError, TransientError
+from combee.log.inspection.lineage import last_taught
 from combee_schemas import topics
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from combee.core.live.values import LivePlaybook, LiveVersion
+from combee.core.log.live.values import LivePlaybook, LiveVersion
 
 GREY = "#8a8f98"
 """Readable on light and on dark."""

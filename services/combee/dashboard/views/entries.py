@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from combee.core.flags import flags
 from combee.core.formats.render import section_order
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.probation import is_active
+from combee.core.text.flags import flags
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import Matches, address, matching, title
 from combee_schemas.playbook import Entry, Playbook

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from combee.commands.playbook import Candidate
+from combee.core.evaluation.outcomes.report import OutcomesReport
 from combee.core.gate.canary_verdict import CanaryReport, canary_text
 from combee.core.gate.gate import Gate
-from combee.core.outcomes.report import OutcomesReport
 from combee.core.playbook.versions import made_by
-from combee.core.redact import redacted
+from combee.core.text.redact import redacted
 from combee.dashboard.views.outcomes import outcome_rows
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import moment
-from combee.reports.gate import decision_text, gate_report, said, verdict_figures, verdict_text
+from combee.log.commands.playbook import Candidate
+from combee.log.reports.gate import decision_text, gate_report, said, verdict_figures, verdict_text
 from combee_schemas.gate import Decision
 from combee_schemas.playbook import CANDIDATE, Label, Origin, Playbook
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from combee.core.live.values import LiveBatch, LiveNode, Stage
+from combee.core.log.live.values import LiveBatch, LiveNode, Stage
 from combee.dashboard.views.charts import Options
 from combee.dashboard.views.rows import KINDS, Card, card, kind_of, node_words
 from combee_schemas import topics

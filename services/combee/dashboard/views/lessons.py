@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from combee.core.live.values import LivePlaybook, LiveVersion
-from combee.reports.status import newest_versions
+from combee.core.log.live.values import LivePlaybook, LiveVersion
+from combee.log.reports.status import newest_versions
 from combee_schemas.playbook import Entry, Playbook
 
 VERSIONS = 8

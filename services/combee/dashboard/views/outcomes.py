@@ -3,7 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from combee.core.outcomes.report import OutcomesReport, changes_text, estimate_text, outcomes_report
+from combee.core.evaluation.outcomes.report import (
+    OutcomesReport,
+    changes_text,
+    estimate_text,
+    outcomes_report,
+)
 from combee.dashboard.views.rows import Row
 from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.playbook import Change, Playbook

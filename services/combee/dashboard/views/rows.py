@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
+from combee.core.log.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import last_shares
 from combee.core.playbook.side_by_side import branch_text, in_order
 from combee.core.playbook.spend import today
 from combee.core.playbook.versions import empty
-from combee.core.redact import redacted
+from combee.core.text.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent, prompt_tokens
-from combee.inspection.branches import Line
-from combee.reports.status import line_row, newest_versions, progress_text
+from combee.log.inspection.branches import Line
+from combee.log.reports.status import line_row, newest_versions, progress_text
 from combee_schemas.base import branch_in
 from combee_schemas.playbook import Playbook
 

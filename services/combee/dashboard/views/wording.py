@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 from urllib.parse import quote, urlencode
 
-from combee import clock
+from combee.adapters import clock
 from combee.core.playbook import retention
 from combee.core.playbook.probation import is_active
-from combee.core.prompt import entry_tokens
+from combee.core.text.prompt import entry_tokens
 from combee_schemas.playbook import Entry
 
 Matches = Callable[[str], bool]

@@ -12,12 +12,12 @@ from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from combee.adapters.ports import Clock
 from combee.gateway.access.connections import STATE, Connection
 from combee.gateway.access.keys import Caller, Keyring
 from combee.gateway.access.keys import Scope as KeyScope
 from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.problems import Refusal, busy
-from combee.ports import Clock
 from combee_schemas.base import LineName
 
 API = "/v1/"

@@ -14,7 +14,7 @@ from combee.gateway.access.keys import Caller
 from combee.gateway.access.throttle import network
 from combee.gateway.limits import GatewayLimits
 from combee.gateway.problems import busy
-from combee.server import FramedProtocol
+from combee.process.server import FramedProtocol
 
 logger = structlog.get_logger()
 

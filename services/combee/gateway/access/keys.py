@@ -24,8 +24,8 @@ from pydantic import (
 )
 
 from combee.core.formats.files import is_name
-from combee.settings.gateway import GatewaySettings
-from combee.settings.group import SettingsError, read_trusted
+from combee.process.settings.gateway import GatewaySettings
+from combee.process.settings.group import SettingsError, read_trusted
 from combee_schemas.base import playbook_of
 
 logger = structlog.get_logger()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from combee.commands.playbook import Commands, Decision, Effect
+from combee.adapters.ports import PoisonError
 from combee.core.commands import Reason, RefusedError
 from combee.core.formats.files import read_playbook
 from combee.gateway import playbooks
@@ -39,8 +39,8 @@ from combee.gateway.names import Name
 from combee.gateway.problems import BODY, Refusal, problems, unavailable
 from combee.gateway.store import commands_of
 from combee.gateway.values import Sent
-from combee.ports import PoisonError
-from combee.settings.gateway import listed
+from combee.log.commands.playbook import Commands, Decision, Effect
+from combee.process.settings.gateway import listed
 from combee_schemas.base import playbook_of
 
 STATUSES: Mapping[Reason, HTTPStatus] = {

@@ -15,6 +15,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
+from combee.adapters.ports import TransientError
 from combee.core.commands import is_deleted
 from combee.core.formats.files import Format
 from combee.core.gate.gate import is_gated
@@ -27,7 +28,6 @@ from combee.gateway.endpoints.reading import Counters, Shape, State
 from combee.gateway.names import Name
 from combee.gateway.problems import Refusal, busy, problems
 from combee.gateway.values import DeletedEvent, LabelEvent, VersionEvent
-from combee.ports import TransientError
 from combee_schemas.base import Value
 from combee_schemas.errors import OtherVersionError
 from combee_schemas.playbook import PRODUCTION, Playbook

@@ -10,19 +10,19 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
+from combee.adapters.ports import Outgoing
 from combee.core.formats.files import is_name
-from combee.core.identity import content_id, fingerprint, identity_of, owner_of
+from combee.core.names.identity import content_id, fingerprint, identity_of, owner_of
+from combee.core.names.sources import gateway_source
+from combee.core.names.tenants import tenant_of
 from combee.core.playbook.lines import with_digests
-from combee.core.redact import redacted_deep
-from combee.core.sources import gateway_source
-from combee.core.tenants import tenant_of
+from combee.core.text.redact import redacted_deep
 from combee.gateway.access.access import JSON, allowed, check_json
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import BODY, Refusal, Wrong, busy, invalid, problems, unknowns, wrongs
 from combee.gateway.values import Item, Receipt, whole
-from combee.ports import Outgoing
-from combee.worker.provenance import Provenance
+from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Usage, playbook_of
 from combee_schemas.codec import CodecError, encode

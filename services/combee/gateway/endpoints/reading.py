@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
-from combee.commands.playbook import Candidate
 from combee.core.commands import RefusedError
+from combee.core.evaluation.outcomes.report import OutcomesReport, outcomes_report
 from combee.core.formats.files import Format, write_playbook
-from combee.core.outcomes.report import OutcomesReport, outcomes_report
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.versions import empty
 from combee.gateway import playbooks
@@ -22,6 +21,7 @@ from combee.gateway.names import Name
 from combee.gateway.problems import Refusal, not_found, problems
 from combee.gateway.store import commands_of
 from combee.gateway.values import LabelName, Page, Versions, as_row, listed
+from combee.log.commands.playbook import Candidate
 from combee_schemas.base import LineName
 from combee_schemas.digests import digest
 from combee_schemas.outcome import MOST_CALLER

@@ -8,18 +8,18 @@ from weakref import WeakValueDictionary
 
 from fastapi import APIRouter, Depends, Path, Query
 
-from combee.core.dead_letters.subject import reflection_of
-from combee.core.fates import Fate, fate_of, fate_of_letter
-from combee.core.identity import claimed_identities, full_name, identity_of, is_sent_as, meant_by
-from combee.core.sources import gateway_source
-from combee.evidence import with_revoked
+from combee.adapters.ports import Record, TopicPartition
+from combee.core.log.dead_letters.subject import reflection_of
+from combee.core.log.fates import Fate, fate_of, fate_of_letter
+from combee.core.names.identity import claimed_identities, full_name, identity_of, is_sent_as, meant_by
+from combee.core.names.sources import gateway_source
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import not_found, problems, unavailable
-from combee.history import messages, partition_of
-from combee.ports import Record, TopicPartition
+from combee.log.evidence import with_revoked
+from combee.log.history import messages, partition_of
 from combee_schemas import topics
 from combee_schemas.base import PlaybookName, Value
 from combee_schemas.batch import Batch, Member

@@ -15,6 +15,7 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, Depends, Request, Response
 
+from combee.adapters.ports import TransientError
 from combee.core.formats.files import is_name
 from combee.core.spans.gathering import MOST_SPANS, Gathering, Group, SpanRun
 from combee.core.spans.reading import playbook_named, trace_from
@@ -24,7 +25,6 @@ from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.endpoints.publishing import TRACES, Publishing
 from combee.gateway.problems import Refusal, busy
-from combee.ports import TransientError
 
 logger = structlog.get_logger()
 

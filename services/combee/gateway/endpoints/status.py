@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
 
-from combee.core.ledger import Checkpoint, LedgerReport
-from combee.core.live.values import LiveBatch, Snapshot
+from combee.core.log.ledger import Checkpoint, LedgerReport
+from combee.core.log.live.values import LiveBatch, Snapshot
 from combee.gateway.access.access import allowed, check_sees_all
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import not_found, problems, unavailable
-from combee.inspection.audit import account
-from combee.telemetry.health import Page, pages
+from combee.log.inspection.audit import account
+from combee.process.telemetry.health import Page, pages
 
 LEDGER_S = 120.0
 KEPT_S = 5.0

@@ -12,7 +12,7 @@ from gepa import lm as models
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from combee.core.methods import gepa as method
-from combee.core.text import clean
+from combee.core.text.forms import clean
 from combee_schemas.model import CHARS_PER_TOKEN
 
 AGAIN = "Your last reply could not be used: {problem}. Answer again, as asked at first."

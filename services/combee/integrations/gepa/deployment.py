@@ -16,9 +16,9 @@ from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, Refle
 
 from combee.adapters.http.commands import MOST_WAIT_S, GatewayCommands
 from combee.adapters.http.gateway import GatewayTransport
-from combee.core.identity import similar_name
+from combee.adapters.ports import CombeeError, TransientError
 from combee.core.methods import gepa as method
-from combee.ports import CombeeError, TransientError
+from combee.core.names.identity import similar_name
 from combee.sdk.address import resolved_address
 from combee.sdk.background import Background
 from combee_schemas.base import NOTHING_SPENT, Usage

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from combee.adapters.clock import moment
 from combee.adapters.http import GatewayTransport
 from combee.adapters.http.errors import AbsentError
 from combee.adapters.http.queries import GatewayQueries, Page
-from combee.clock import moment
-from combee.ports import PoisonError
+from combee.adapters.ports import PoisonError
 from combee.sdk import AsyncClient, PlaybookView
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Change, Entry, Playbook

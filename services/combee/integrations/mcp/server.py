@@ -16,11 +16,11 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent
 from pydantic import ValidationError
 
+from combee.adapters.ports import CombeeError, PoisonError
 from combee.core.formats.files import is_name
-from combee.core.prompt import INTRODUCTION
+from combee.core.text.prompt import INTRODUCTION
 from combee.integrations.mcp.deployment import Deployment
 from combee.integrations.mcp.tools import TOOLS, Tool
-from combee.ports import CombeeError, PoisonError
 from combee.sdk import PlaybookView
 
 SCHEME = "combee://playbooks/"

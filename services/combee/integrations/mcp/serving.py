@@ -15,10 +15,10 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 
 from combee.adapters.http.queries import GatewayQueries
+from combee.adapters.ports import CombeeError, FatalError
 from combee.integrations.mcp.deployment import Deployment, GatewayDeployment, key_of
 from combee.integrations.mcp.server import PlaybookServer
-from combee.ports import CombeeError, FatalError
-from combee.server import STOP_WITHIN_S, FramedProtocol, Server, bind, is_loopback
+from combee.process.server import STOP_WITHIN_S, FramedProtocol, Server, bind, is_loopback
 
 PATH = "/mcp"
 CALLERS_KEPT = 256

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from combee.clock import SystemClock
-from combee.core.identity import content_id, fingerprint
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import PoisonError
+from combee.core.names.identity import content_id, fingerprint
 from combee.core.playbook.probation import shown
-from combee.core.prompt import fence
-from combee.core.similarity.relevance import relevance
+from combee.core.text.prompt import fence
+from combee.core.text.similarity.relevance import relevance
 from combee.integrations.mcp.deployment import Deployment
-from combee.ports import PoisonError
 from combee.sdk import PlaybookView, Redactor
 from combee.sdk.redaction import redacted
 from combee_schemas.base import LineName, Shown, branch_in, named_score, playbook_of

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar, cast
 
+from combee.adapters.ports import PoisonError, Record
 from combee.core.batching.planned import Manifest
 from combee.core.commands import no_version
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.recomputing import Recomputed
-from combee.ports import PoisonError, Record
 from combee.publish.decide.decision import Rules
 from combee.publish.partition import PartitionState
 from combee_schemas.playbook import Playbook

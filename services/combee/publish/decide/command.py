@@ -1,10 +1,10 @@
 """The next versions of a playbook and its branches from a command; pure."""
 
+from combee.adapters.ports import PoisonError
 from combee.core.commands import check_branch, has_branches
 from combee.core.playbook import executing
 from combee.core.playbook.branching import Adoption, with_revocations_of
 from combee.core.playbook.recomputing import Recomputed
-from combee.ports import PoisonError
 from combee.publish.decide.basis import AdoptionOf, Basis
 from combee.publish.decide.decision import Decision
 from combee.publish.partition import PartitionState

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from combee.adapters.ports import Record
 from combee.core.gate.gate import Gate
 from combee.core.gate.policy import NO_GATE, GatePolicy
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.ports import Record
 from combee_schemas import gate as messages
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.scan import Seen

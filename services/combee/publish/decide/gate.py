@@ -5,16 +5,16 @@ Publish writes labels and takes batches out of a line, so it decides, and one tr
 
 from dataclasses import replace
 
+from combee.adapters.ports import PoisonError
 from combee.core.gate import gate as gates
 from combee.core.gate.canary import with_canary
 from combee.core.gate.gate import Gate
 from combee.core.gate.judges import JUDGES
-from combee.core.identity import content_id
+from combee.core.names.identity import content_id
 from combee.core.playbook import executing, rejecting, versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.operations import union
 from combee.core.playbook.versions import empty
-from combee.ports import PoisonError
 from combee.publish.decide.basis import Basis, EntriesBetween, FirstReflection, UpdatesBetween
 from combee.publish.decide.command import versions_after
 from combee.publish.decide.decision import SKIP, Decision

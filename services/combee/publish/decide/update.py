@@ -1,9 +1,9 @@
 """The next version of a playbook from the update of a batch; pure."""
 
+from combee.adapters.ports import PoisonError
 from combee.core.batching.planned import Manifest, forgery
 from combee.core.playbook import executing, versions
 from combee.core.playbook.branching import with_revocations_of
-from combee.ports import PoisonError
 from combee.publish.decide.basis import Basis, Bodies, EvidenceLeft, ManifestAt
 from combee.publish.decide.decision import SKIP, Decision, Lost, Waiting
 from combee_schemas.plan import Branch

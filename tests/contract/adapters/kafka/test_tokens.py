@@ -13,12 +13,12 @@ import pytest
 from aiokafka.conn import OAuthAuthenticator
 from aiokafka.errors import SaslAuthenticationFailed
 
+from combee.adapters.credentials import Credentials
 from combee.adapters.kafka import tokens
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.security import security_options
-from combee.credentials import Credentials
-from combee.ports import CombeeError, ConfigurationError, TransientError
+from combee.adapters.ports import CombeeError, ConfigurationError, TransientError
 from combee.shuffle.app import build_app
 from support.token_endpoint import TokenEndpoint, token_endpoint
 

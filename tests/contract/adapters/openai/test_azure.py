@@ -12,13 +12,13 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 from azure.identity import aio
 
-from combee import backends
 from combee.adapters.openai.names import Azure
 from combee.adapters.openai.probe import model_trouble
-from combee.answerers import evaluation_model
-from combee.ports import ConfigurationError, TransientError
-from combee.settings.loading import load_settings
-from combee.settings.model import ModelSettings
+from combee.adapters.ports import ConfigurationError, TransientError
+from combee.assembly import backends
+from combee.assembly.answerers import evaluation_model
+from combee.process.settings.loading import load_settings
+from combee.process.settings.model import ModelSettings
 from support import fake_openai as fake
 from support import model_rig
 from support.fake_openai import Exchange, FakeOpenAI, refuses

@@ -11,7 +11,7 @@ import pytest
 from combee.adapters.openai.clients import staying_at
 from combee.adapters.openai.model import OpenAIModel
 from combee.adapters.openai.wire import read_answer
-from combee.ports import ConfigurationError, PoisonError, PromptTooLongError, TransientError
+from combee.adapters.ports import ConfigurationError, PoisonError, PromptTooLongError, TransientError
 from combee_schemas.model import Prompt
 from support import model_rig
 from support.fake_openai import FakeOpenAI, fake_openai, refuses, says

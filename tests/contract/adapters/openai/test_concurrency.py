@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from combee.adapters.openai.model import OpenAIModel
-from combee.ports import DrainingError
+from combee.adapters.ports import DrainingError
 from combee_schemas.model import Prompt
 from support import fake_openai as fake
 from support import model_rig

@@ -9,8 +9,8 @@ import pytest_asyncio
 from combee.adapters.openai import embedder as module
 from combee.adapters.openai.embedder import OpenAIEmbedder
 from combee.adapters.openai.names import NO_KEY, Server
-from combee.core.similarity.embeddings import near_pairs
-from combee.ports import ModelCall, PoisonError, TransientError
+from combee.adapters.ports import ModelCall, PoisonError, TransientError
+from combee.core.text.similarity.embeddings import near_pairs
 from combee_sim.embeddings import EMBEDDING, vector
 from combee_sim.family.family import lessons
 from combee_sim.family.wordings import all_wordings

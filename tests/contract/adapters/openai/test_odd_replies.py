@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from combee.adapters.openai.model import OpenAIModel
-from combee.ports import ConfigurationError, PoisonError, PromptTooLongError, TransientError
+from combee.adapters.ports import ConfigurationError, PoisonError, PromptTooLongError, TransientError
 from support import fake_openai as fake
 from support import model_rig
 from support.fake_openai import FakeOpenAI, refuses, says, sends

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from combee.adapters.openai.model import OpenAIModel
-from combee.ports import TransientError
+from combee.adapters.ports import TransientError
 from support import fake_openai as fake
 from support import model_rig
 from support.fake_openai import FakeOpenAI, refuses, says

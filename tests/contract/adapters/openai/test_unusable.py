@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from combee.adapters.asking.replies import Answer
 from combee.adapters.openai.model import OpenAIModel
 from combee.adapters.openai.wire import read_answer
-from combee.asking.replies import Answer
-from combee.ports import PoisonError
+from combee.adapters.ports import PoisonError
 from support import fake_openai as fake
 from support import model_rig
 from support.fake_openai import FakeOpenAI, refuses, says

@@ -8,7 +8,7 @@ import pytest
 
 from combee.adapters.http import commands
 from combee.adapters.http.commands import MOST_WAIT_S, GatewayCommands
-from combee.ports import ConfigurationError, PoisonError, TransientError
+from combee.adapters.ports import ConfigurationError, PoisonError, TransientError
 
 
 class Gateway:

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from combee.adapters.http.scorer import MOST_REPLY, EndpointScorer
-from combee.ports import CombeeError, PoisonError, TransientError
+from combee.adapters.ports import CombeeError, PoisonError, TransientError
 from support.rows import each_row
 
 QUESTION = {"id": "q-1", "question": "2 + 2?", "target": "4"}

@@ -16,7 +16,7 @@ from aiokafka.protocol.metadata import MetadataRequest, MetadataRequest_v5, Meta
 
 from combee.adapters.kafka import admin
 from combee.adapters.kafka.connection import Connection
-from combee.ports import ConfigurationError, TransientError
+from combee.adapters.ports import ConfigurationError, TransientError
 
 MEMBER = ("member-1",)
 

@@ -15,7 +15,7 @@ from combee.adapters.kafka import lifetime
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.log import KafkaLog
 from combee.adapters.kafka.probe import abilities
-from combee.ports import Outgoing, TransientError
+from combee.adapters.ports import Outgoing, TransientError
 
 DEADLINE_S = 5.0
 API_VERSIONS = 18

@@ -12,7 +12,7 @@ from aiokafka import errors
 from combee.adapters.kafka import lifetime
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.log import FOLLOW_IDLE_MS, KafkaLog
-from combee.ports import Outgoing, TopicPartition, TransientError
+from combee.adapters.ports import Outgoing, TopicPartition, TransientError
 
 DEADLINE_S = 2.0
 SOURCE = TopicPartition(topic="batches", partition=0)

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import pytest
 from structlog.testing import capture_logs
 
-from combee import backends
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka import log as kafka_log
 from combee.adapters.kafka.connection import Connection
-from combee.ports import ConfigurationError, FatalError
+from combee.adapters.ports import ConfigurationError, FatalError
+from combee.assembly import backends
 
 CONNECTION = Connection(bootstrap_servers="nowhere:1", prefix="p")
 

@@ -10,9 +10,9 @@ from openai import _base_client, _exceptions, _legacy_response, _response
 from openai._extras import _common
 from openai.lib import azure
 
+from combee.adapters.asking.errors import CallFailedError, CallRefusedError
 from combee.adapters.openai.fates import Refusal, classify, fate, redact
-from combee.asking.errors import CallFailedError, CallRefusedError
-from combee.ports import PoisonError, PromptTooLongError, TransientError
+from combee.adapters.ports import PoisonError, PromptTooLongError, TransientError
 from support.rows import each_row
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from combee.adapters.openai.names import NO_KEY, OPENAI_URL, Azure, Server, resolve_embedding, resolve_model
-from combee.ports import FatalError
+from combee.adapters.ports import FatalError
 from support.rows import each_row
 
 OLLAMA = "http://127.0.0.1:11434/v1"

@@ -7,7 +7,7 @@ from prometheus_client import Gauge as PrometheusGauge
 from prometheus_client import Histogram as PrometheusHistogram
 
 from combee.adapters.opentelemetry.metrics import Period, metrics_data
-from combee.telemetry.metrics import Family, Metrics, new_registry
+from combee.process.telemetry.metrics import Family, Metrics, new_registry
 from support.clock import ManualClock
 
 PERIOD = Period(1, 2)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from combee.core import identity
 from combee.core.batching import shuffle, tree
 from combee.core.batching.plan import Base, deal_batch, make_groups, plan_batch
+from combee.core.names import identity
 from combee_schemas import digests
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode

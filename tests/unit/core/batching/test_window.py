@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from combee.core.batching.plan import Base, plan_batch
 from combee.core.batching.window import Close, Share, Waiting, Window, WindowPolicy, due
-from combee.core.watermark import Watermark
+from combee.core.log.watermark import Watermark
 from combee_schemas.base import Source
 from combee_schemas.batch import Member
 from combee_schemas.codec import encode

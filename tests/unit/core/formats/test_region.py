@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from combee.core.formats.files import write_playbook
 from combee.core.formats.region import MARK, new_file, region_text, with_region
-from combee.core.prompt import INTRODUCTION
+from combee.core.text.prompt import INTRODUCTION
 from combee_schemas.playbook import Playbook
 from support.playbooks import BASE, entry
 from support.rows import each_row

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from combee.cli.learn.trajectories import FORMATS
-from combee.core.condensing import Step
 from combee.core.formats.intake import LineError
 from combee.core.formats.trajectories.trajectory import Trajectory, trace_of
+from combee.core.text.condensing import Step
 
 SAMPLES = Path(__file__).parents[3] / "golden" / "trajectories"
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import structlog
 
+from combee.adapters.ports import FatalError, Outgoing
 from combee.core.methods import ace, gepa
 from combee.core.playbook.apply import misfit
 from combee.core.playbook.versions import empty
-from combee.ports import FatalError, Outgoing
-from combee.settings.batch import BatchSettings
-from combee.settings.group import SettingsError
-from combee.settings.methods import GROUP, configured_method, method, names
+from combee.process.settings.batch import BatchSettings
+from combee.process.settings.group import SettingsError
+from combee.process.settings.methods import GROUP, configured_method, method, names
 from combee_schemas.base import Holds
 from combee_schemas.codec import encode
 from combee_schemas.command import Command

@@ -12,7 +12,7 @@ from combee.core.evaluation.scoring import judge_prompt
 from combee.core.formats.render import SETTLED_AFTER, ace_lines, ace_lines_by_age
 from combee.core.methods import ace, consolidation, gepa
 from combee.core.playbook.sections import slug
-from combee.core.prompt import as_fields, as_items, as_line, estimate_tokens, fence, free_mark
+from combee.core.text.prompt import as_fields, as_items, as_line, estimate_tokens, fence, free_mark
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings

@@ -15,7 +15,7 @@ from combee.core.playbook.evidence import followed
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.rejecting import without_entries, witnesses
 from combee.core.playbook.versions import empty
-from combee.core.prompt import entry_tokens
+from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import Entry, Playbook

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook.clusters import MOST_IN_CLUSTER, clusters, has_grown, mostly_harmful, within
-from combee.core.prompt import entry_tokens
+from combee.core.text.prompt import entry_tokens
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind

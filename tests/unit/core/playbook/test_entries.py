@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from combee.core.formats.render import section_order
 from combee.core.playbook.entries import apply_operations, evictions, finish
 from combee.core.playbook.operations import MAX_OPERATIONS
-from combee.core.similarity.lessons import same_lesson
+from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.codec import decode, encode
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind, Seen

@@ -16,7 +16,7 @@ from combee.core.playbook.entries import PROPOSED_SHARE, evictions
 from combee.core.playbook.operations import merge
 from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.versions import empty
-from combee.core.prompt import entry_tokens
+from combee.core.text.prompt import entry_tokens
 from combee_schemas.plan import CloseReason, Probation
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Known, Operation

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from combee.adapters.clock import SystemClock
 from combee.cli.learn.learning import Learning
 from combee.cli.playbook.diff import lines
 from combee.cli.playbook.view import full_view
-from combee.clock import SystemClock
-from combee.core.diagnosis.flow import judge_retention
+from combee.core.log.diagnosis.flow import judge_retention
 from combee.core.playbook import evidence
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.effects import reflection_effects
@@ -35,7 +35,7 @@ from combee.core.playbook.retention import (
     warning,
 )
 from combee.core.playbook.versions import after_update, empty
-from combee.reports.audit import changes_text
+from combee.log.reports.audit import changes_text
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Change, LevelAudit, Playbook

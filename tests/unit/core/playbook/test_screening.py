@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from combee.core import commands
+from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
 from combee.core.playbook.effects import reflection_effects
 from combee.core.playbook.evidence import followed
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.screening import established_sources, taught
 from combee.core.playbook.versions import empty
-from combee.core.prompt import entry_tokens
-from combee.core.sources import UNPROVEN
+from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import SOURCES_COUNTED, Entry, EntryState, Playbook, Revocation, TaughtBy

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from combee.core.names.tenants import Tenants
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.side_by_side import (
     batch_size_of,
@@ -15,7 +16,6 @@ from combee.core.playbook.side_by_side import (
 )
 from combee.core.playbook.spend import UNCAPPED, OtherLine, Pause, SpendPolicy
 from combee.core.playbook.versions import empty
-from combee.core.tenants import Tenants
 from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.plan import Branch, BranchSettings, Plan, PlanSettings
 from combee_schemas.playbook import AppliedBatch, Entry, LevelAudit, Playbook, Spend

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from combee.adapters.ports import Outgoing
 from combee.cli.learn.learning import Learning
 from combee.cli.status import log_status
 from combee.core.playbook.executing import after_command
@@ -23,11 +24,10 @@ from combee.core.playbook.spend import (
     today,
     total,
 )
-from combee.inspection.audit import audit
-from combee.inspection.tracker import PausedError
-from combee.ports import Outgoing
-from combee.settings.group import SettingsError
-from combee.settings.loading import load_settings
+from combee.log.inspection.audit import audit
+from combee.log.inspection.tracker import PausedError
+from combee.process.settings.group import SettingsError
+from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.codec import encode
@@ -354,7 +354,7 @@ async def test_a_hostile_usage_does_not_stop_the_shuffler() -> None:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def stand_at(now_ms: int) -> None:
-        monkeypatch.setattr("combee.clock.SystemClock.now_ms", lambda _: now_ms)
+        monkeypatch.setattr("combee.adapters.clock.SystemClock.now_ms", lambda _: now_ms)
 
     return stand_at
 
@@ -386,7 +386,7 @@ async def test_status_tells_spend_cap_and_pause_from_the_log_alone(now: Callable
 async def test_learn_does_not_wait_for_a_paused_playbook_and_names_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("combee.inspection.tracker.PAUSED_S", 0.0)
+    monkeypatch.setattr("combee.log.inspection.tracker.PAUSED_S", 0.0)
     deployment = capped(1)
     items: list[Reflection] = [reflection(n) for n in range(8)]
     learning = Learning(deployment.log, None, deployment.clock, concurrency=1)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from combee.core.condensing import Step
 from combee.core.formats.intake import LineError
 from combee.core.formats.trajectories.trajectory import (
     Files,
@@ -19,7 +18,8 @@ from combee.core.formats.trajectories.trajectory import (
     text_of,
     verdict_text,
 )
-from combee.core.shortening import cut
+from combee.core.text.condensing import Step
+from combee.core.text.shortening import cut
 
 CALLS, CODE, LOG, REPORT = (
     *("logs/lm_calls.jsonl", "logs/environment_io.md", "logs/loggger.log"),

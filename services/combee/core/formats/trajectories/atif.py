@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from combee.core.condensing import Step
 from combee.core.formats.intake import LineError
 from combee.core.formats.trajectories.trajectory import (
     Files,
@@ -18,7 +17,8 @@ from combee.core.formats.trajectories.trajectory import (
     text_of,
     verdict_text,
 )
-from combee.core.shortening import cut
+from combee.core.text.condensing import Step
+from combee.core.text.shortening import cut
 
 VERSION = re.compile(r"ATIF-v1\.\d+")
 WHO = {"agent": "assistant"}

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from combee.core.condensing import Step
 from combee.core.formats.trajectories.trajectory import (
     Files,
     Trajectory,
@@ -16,6 +15,7 @@ from combee.core.formats.trajectories.trajectory import (
     json_lines,
     text_of,
 )
+from combee.core.text.condensing import Step
 
 SURROUNDINGS = (
     *(

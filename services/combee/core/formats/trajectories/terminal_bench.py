@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from combee.core.condensing import Step
 from combee.core.formats.intake import LineError
 from combee.core.formats.trajectories.trajectory import (
     Files,
@@ -17,7 +16,8 @@ from combee.core.formats.trajectories.trajectory import (
     json_object,
     verdict_text,
 )
-from combee.core.shortening import cut
+from combee.core.text.condensing import Step
+from combee.core.text.shortening import cut
 
 EPISODE = re.compile(r"agent-logs/episode-(\d+)/")
 NO_FAILURE = {"unset", "none"}

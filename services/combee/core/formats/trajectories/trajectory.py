@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from combee.core.condensing import Step, condensed, cut_end
 from combee.core.formats.intake import LineError
-from combee.core.identity import content_id
-from combee.core.shortening import cut, size
+from combee.core.names.identity import content_id
+from combee.core.text.condensing import Step, condensed, cut_end
+from combee.core.text.shortening import cut, size
 from combee_schemas.base import Source
 from combee_schemas.trace import Trace
 

@@ -1,0 +1,160 @@
+"""The log a command works on: the configured cluster, else this user's embedded broker."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from combee.adapters.clock import SystemClock
+from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability, is_ready
+from combee.adapters.ports import ConfigurationError, FatalError, TransientError
+from combee.assembly import backends
+from combee.assembly.local.preflight import require_data_dir
+from combee.process.settings.loading import Settings, environment
+from combee.process.telemetry.logs import configure_logs
+from combee.process.worker.outage import OutageMonitor
+
+CONNECT_S = 20.0
+"""So long a verb waits for a broker that does not answer."""
+ASK_AGAIN_S = 0.5
+
+
+OnFetched = Callable[[int, int], None]
+"""Hears how many of the embedded broker's jars are there, and of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notices:
+    """How people hear of what takes a while."""
+
+    tell: Callable[[str], None]
+    starting: Callable[[], AbstractContextManager[OnFetched]]
+    """Entered while the embedded broker starts."""
+    restarted: Callable[[str], None]
+    """Hears when the embedded broker had to be started again."""
+
+
+@asynccontextmanager
+async def open_log(
+    settings: Settings, notices: Notices, *, create: bool = False
+) -> AsyncIterator[tuple[KafkaLog, str]]:
+    """Yield the log and the brokers' address.
+
+    The embedded broker's topics are ours and are created as needed; on a configured cluster only
+    ``combee topics create`` does that, unless ``create``.
+
+    Raises
+    ------
+    FatalError
+        If no broker answers in time, or topics are missing or wrong.
+    """
+    async with open_broker(settings, notices) as servers:
+        connected = backends.connection(settings, servers)
+        ours = create or settings.kafka.bootstrap_servers is None
+
+        async def prepare() -> None:
+            await backends.check_topics(settings, connected, create=ours)
+
+        await _answered(prepare, servers, notices.tell)
+        log, reachability = KafkaLog(connected), Reachability(connected)
+        monitor = OutageMonitor(reachability.check, SystemClock(), service="combee", where=servers)
+        watching = asyncio.create_task(monitor.run())  # says so while what is under way waits for the broker
+        try:
+            yield log, servers
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await reachability.close()
+            await log.close()
+
+
+@asynccontextmanager
+async def open_unchecked(settings: Settings, servers: str) -> AsyncIterator[KafkaLog]:
+    """Yield the log without asking whether brokers and topics are there, which takes longer than to read a few names.
+
+    Whoever asks makes do with an error where they are not.
+    """
+    _quiet()
+    log = KafkaLog(backends.connection(settings, servers))
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+@asynccontextmanager
+async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str]:
+    """Yield the address of a broker that answers; its topics are not looked at.
+
+    Raises
+    ------
+    FatalError
+        If none answers in time or can be started.
+    ConfigurationError
+        If the embedded one is not installed, or its directory cannot be written.
+    """
+    _quiet()
+    servers = settings.kafka.bootstrap_servers
+    if servers is not None:
+        reachability = Reachability(backends.connection(settings, servers))
+        try:
+            await _answered(reachability.check, servers, notices.tell)
+        finally:
+            await reachability.close()
+        yield servers
+        return
+    try:
+        from combee.adapters.embedded_kafka import open_user_broker  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            "no Kafka is configured and the embedded one is not installed: set COMBEE_BOOTSTRAP_SERVERS,"
+            " or pip install 'combee[embedded]'"
+        ) from error
+
+    require_data_dir(settings)
+    home = settings.worker.data_dir
+    with ExitStack() as starting:
+        progress = starting.enter_context(notices.starting())
+        async with open_user_broker(
+            home, ready=is_ready, env=environment(), progress=progress, tell=notices.restarted
+        ) as bootstrap:
+            starting.close()
+            yield bootstrap
+
+
+def _quiet() -> None:
+    """A broker that is away is told once, by us; libraries repeat it for every attempt."""
+    configure_logs("warning", json=False, libraries=logging.CRITICAL)
+
+
+async def _answered(ask: Callable[[], Awaitable[None]], servers: str, tell: Callable[[str], None]) -> None:
+    """Ask until the brokers answer, and say so if that takes a while.
+
+    Raises
+    ------
+    FatalError
+        If they do not within CONNECT_S; at once a ConfigurationError, which waiting does not heal.
+    """
+    why = "no answer"
+    is_reported = CONNECT_S <= 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CONNECT_S):
+            while True:
+                try:
+                    return await ask()
+                except TransientError as error:
+                    why = str(error)
+                if not is_reported:
+                    tell(f"waiting up to {CONNECT_S:.0f} s for Kafka at {servers} ({why})")
+                    is_reported = True
+                await asyncio.sleep(ASK_AGAIN_S)
+    raise FatalError(
+        f"no Kafka answers at {servers} ({why}): start it, or correct --bootstrap-servers /"
+        " COMBEE_BOOTSTRAP_SERVERS; without either, Combee starts an embedded broker"
+    )
+
+
+async def brokers(settings: Settings, servers: str) -> str:
+    """Return the addresses of the brokers that answer."""
+    return await KafkaAdmin(backends.connection(settings, servers)).broker()

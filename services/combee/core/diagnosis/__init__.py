@@ -1,5 +1,0 @@
-"""What ``combee doctor`` makes of what it finds: judgements, each with a remedy where something is wrong."""
-
-from combee.core.diagnosis.check import Check, Verdict, failed, skipped, unanswered
-
-__all__ = ["Check", "Verdict", "failed", "skipped", "unanswered"]

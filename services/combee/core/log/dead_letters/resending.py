@@ -1,0 +1,67 @@
+"""Sending dead letters again: what may be sent, what may not, and when a repeat counts as a new attempt."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+
+from combee.core.log.dead_letters.subject import message_in
+from combee_schemas import topics
+from combee_schemas.base import playbook_of
+from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Group, Partial, Planned, Update
+
+MOST_ATTEMPTS = 9999
+RESENT = frozenset(topic.name for topic in topics.TOPICS if topic.is_open)
+PLANNED: Mapping[str, type[Group] | type[Partial] | type[Update]] = {
+    topic.name: topic.message for topic in (*topics.SCAN, topics.UPDATES)
+}
+"""Records that belong to a batch, and are of use until it has its version."""
+
+
+def planned_in(letter: DeadLetter) -> Planned | None:
+    """Return the record of the scan that a dead letter holds, as far as it can be read."""
+    return message_in(letter, PLANNED.get(letter.origin_topic))
+
+
+def refusal(letter: DeadLetter, published: Mapping[str, int]) -> str | None:
+    """Return why a record cannot be sent again, and the remedy; None if it can.
+
+    ``published`` is the last batch with a version, by playbook.
+    """
+    name = letter.origin_topic
+    if name == topics.COMMANDS.name:
+        return "a command belongs to its moment and is not sent again: give it anew"
+    if name not in RESENT | PLANNED.keys():
+        return f"nothing is sent to {name} again: no service takes records there from anybody else"
+    if letter.value is None:
+        return "there are no bytes to send again (a tombstone, or a record that could not be unpacked)"
+    if letter.attempts > MOST_ATTEMPTS:
+        return f"it has failed {letter.attempts} times: publish it under a new id"
+    record = planned_in(letter)
+    plan = record.plan if record else None
+    if plan is not None and plan.sequence <= published.get(plan.playbook, 0):
+        return (
+            f"batch {plan.sequence} of {plan.playbook} has its version already: what it had to go without has dead"
+            " letters of its own under 'reflections'"
+        )
+    return None
+
+
+def next_attempt(identity: LetterId, letter: DeadLetter) -> Attempt:
+    """Return what the headers of the record say when it is sent again."""
+    return Attempt(number=max(1, letter.attempts), letter=identity)
+
+
+def is_proven(claim: Attempt, letter: DeadLetter, reflection: Reflection, value: bytes) -> bool:
+    """Return whether a dead letter proves what a record's headers claim: these bytes failed so many times.
+
+    Whoever may write reflections can write headers. Without this rule any of them could make a
+    reflection count again and again.
+    """
+    return (
+        letter.origin_topic == topics.REFLECTIONS.name
+        and (playbook_of(letter.playbook), letter.record_id)
+        == (reflection.playbook, reflection.reflection_id)
+        and letter.attempts == claim.number
+        and letter.sha256 == sha256(value).hexdigest()
+    )

@@ -1,0 +1,150 @@
+"""Lessons that are erased: those that name a subject, and those that erased runs alone have taught."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from combee.core.log.erasure.runs import Runs
+from combee.core.log.erasure.selector import Selector
+from combee_schemas.base import Message, branch_in, playbook_of
+from combee_schemas.batch import Batch
+from combee_schemas.errors import FatalError
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.scan import Operation, Update
+
+HEAD_CHARS = 100
+"""By so much of its beginning a content is known again where it is quoted, and perhaps cut."""
+
+
+class ErasureError(FatalError):
+    """Something cannot be erased as it was asked for; what there is stays as it was."""
+
+
+@dataclass(slots=True)
+class Lessons:
+    """Reads what there is, versions before manifests, then knows of each entry and quotation whether it goes."""
+
+    selector: Selector
+    runs: Runs
+    with_playbooks: bool = False
+    """Whether playbooks whose names name a subject go whole."""
+    reflections: set[tuple[str, int]] = field(default_factory=set)
+    """By playbook: where the reflections of erased runs stood that are in a batch."""
+    gone: set[tuple[str, str]] = field(default_factory=set)
+    """Lines and ids of the entries that go."""
+    _published: dict[str, int] = field(default_factory=dict)
+    """By line: the last batch that has a version."""
+    _under_way: set[tuple[str, int]] = field(default_factory=set)
+    """Batches without a version that hold erased runs."""
+    _evidence: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    """Of entries that rest on more than a snapshot names: all that their versions name."""
+    _doubtful: list[tuple[str, Entry]] = field(default_factory=list)
+    _heads: set[str] = field(default_factory=set)
+
+    def take(self, message: Message) -> None:
+        """Take in a version, what made it, or a manifest."""
+        match message:
+            case Playbook():
+                self._check_name(message.name)
+                known = self._published.get(message.name, 0)
+                self._published[message.name] = max(known, message.batch_sequence)
+                self._take_version(message)
+            case Update():
+                for operation in message.result.operations:
+                    if self.is_erased_operation(message, operation):
+                        self._note(operation.content)
+            case Batch():
+                self._take_manifest(message)
+
+    def _take_manifest(self, batch: Batch) -> None:
+        line, erased = batch.plan.playbook, self.runs.of(batch.plan.playbook)
+        offsets = {member.offset for member in batch.members if member.reflection_id in erased}
+        self.reflections.update((playbook_of(line), offset) for offset in offsets)
+        if offsets and batch.plan.sequence > self._published.get(line, 0):
+            self._under_way.add((line, batch.plan.sequence))
+
+    def _take_version(self, version: Playbook) -> None:
+        erased = self.runs.of(version.name)
+        for entry in version.entries:
+            if entry.evidence_count > len(entry.evidence):
+                self._evidence.setdefault((version.name, entry.id), set()).update(entry.evidence)
+                if version.holds == "entries" and _rests_on(entry.evidence, erased):
+                    self._doubtful.append((version.name, entry))
+                    continue
+            if self.is_erased(version, entry):
+                self._forget(version.name, entry)
+
+    def settle(self) -> None:
+        """Judge what only the end shows; nothing may be taken in afterwards.
+
+        Raises
+        ------
+        ErasureError
+            If what is erased is in a batch that has no version yet.
+        """
+        if self._under_way:
+            raise ErasureError(
+                f"{len(self._under_way)} batches that have no version yet hold what is to be erased: run the services"
+                " without agents until 'combee status' shows none, and stop them; an archive that was taken in such a"
+                " moment cannot be rewritten"
+            )
+        for line, entry in self._doubtful:
+            if self._is_named(entry) or self._is_taught(line, entry):
+                self._forget(line, entry)
+
+    def _forget(self, line: str, entry: Entry) -> None:
+        self.gone.add((line, entry.id))
+        self._note(entry.content)
+
+    def _note(self, content: str) -> None:
+        if content:
+            self._heads.add(content[:HEAD_CHARS])
+
+    def is_erased(self, version: Playbook, entry: Entry) -> bool:
+        """Return whether a version loses an entry; components stay, as they are whole prompts."""
+        if version.holds == "components":
+            return False
+        return self._is_named(entry) or self._is_taught(version.name, entry)
+
+    def is_erased_operation(self, update: Update, operation: Operation) -> bool:
+        """Return whether the words of an operation go."""
+        return self._names((operation.content, operation.section)) or (
+            update.plan.settings.holds == "entries"
+            and _rests_on(operation.evidence, self.runs.of(update.plan.playbook))
+        )
+
+    def is_whole_playbook(self, line: str) -> bool:
+        """Return whether all of a playbook goes, because its name names a subject."""
+        return self._names((playbook_of(line),))
+
+    def quotes(self, text: str) -> bool:
+        """Return whether a text is the beginning of what is erased, perhaps after a few words of ours."""
+        _, _, quoted = text.partition(": ")
+        return text[:HEAD_CHARS] in self._heads or quoted[:HEAD_CHARS] in self._heads
+
+    def _is_named(self, entry: Entry) -> bool:
+        return self._names((entry.content, entry.section))
+
+    def _is_taught(self, line: str, entry: Entry) -> bool:
+        known = self._evidence.get((line, entry.id), ()) if entry.evidence_count > len(entry.evidence) else ()
+        return _rests_on((*entry.evidence, *known), self.runs.of(line))
+
+    def _names(self, texts: Iterable[str]) -> bool:
+        return any(map(self.selector.subjects.named_in, texts))
+
+    def _check_name(self, line: str) -> None:
+        if self.is_whole_playbook(line):
+            if not self.with_playbooks:
+                raise ErasureError(
+                    "the name of a playbook names the subject: --with-playbooks forgets such playbooks whole;"
+                    " or say more of the subject"
+                )
+        elif self._names((branch_in(line),)):
+            raise ErasureError(
+                "the name of a branch names the subject, and its playbook's does not: such a name cannot be forgotten"
+            )
+
+
+def _rests_on(evidence: Iterable[str], erased: Iterable[str]) -> bool:
+    """Return whether there is evidence, and nothing but erased runs."""
+    named = frozenset(evidence)
+    return bool(named) and named <= frozenset(erased)

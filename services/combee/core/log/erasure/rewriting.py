@@ -1,0 +1,259 @@
+"""Records without what is erased: each stays, stays without it, or goes.
+
+Reflections and traces of erased runs are gone as if they had expired, which every reader knows. What is kept for ever
+stays in its place and keeps its numbers: a manifest its members, an update its operations without their words, a
+version its entries but the erased ones.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from combee.core.batching.plan import plan_hash
+from combee.core.gate.canary import caller_at, place_of
+from combee.core.log.archive.cut import line_of, read
+from combee.core.log.dead_letters.subject import identified_in
+from combee.core.log.erasure.lessons import ErasureError, Lessons
+from combee.core.log.erasure.runs import Identities, Runs
+from combee.core.log.erasure.selector import Marker, Subjects
+from combee.core.names.identity import batch_seed
+from combee.core.text.forms import comparable, comparable_spans
+from combee_schemas import topics
+from combee_schemas.base import Message, playbook_of
+from combee_schemas.batch import Batch
+from combee_schemas.canary import CanaryStatistics
+from combee_schemas.codec import encode
+from combee_schemas.command import Command
+from combee_schemas.dead_letter import DeadLetter, Resolution, origin_of
+from combee_schemas.marks import TextKind, rewritten
+from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, Playbook
+from combee_schemas.records import Record
+from combee_schemas.scan import Operation, Planned, Update
+from combee_schemas.topics import AnyTopic
+
+ERASED = "erased"
+"""In the place of a quotation."""
+Place = tuple[str, int, int]
+M = TypeVar("M", bound=Message)
+P = TypeVar("P", AppliedBatch, Planned)
+
+
+@dataclass(slots=True)
+class Rewriter:
+    """Takes records in the order of an archive; counts what it does to them."""
+
+    lessons: Lessons
+    marker: Marker
+    identities: Identities = field(default_factory=Identities)
+    dropped: Counter[str] = field(default_factory=Counter)
+    rewritten: Counter[str] = field(default_factory=Counter)
+    _plans: dict[str, str] = field(default_factory=dict)
+    """New hashes of manifests that name members otherwise, by the id of the batch."""
+    _letters: set[Place] = field(default_factory=set)
+    """What the dead letters are about that went."""
+
+    @property
+    def subjects(self) -> Subjects:
+        """What names somebody."""
+        return self.lessons.selector.subjects
+
+    @property
+    def runs(self) -> Runs:
+        """The runs that are erased."""
+        return self.lessons.runs
+
+    def prepare(self, batch: Batch) -> None:
+        """Take in a manifest: what names its hash, and the reflections that it knows, may stand before it."""
+        self.identities.take(batch)
+        raw = encode(batch)
+        if self._is_touched(raw):
+            after = self._batch(self._scrubbed(batch))
+            if after.plan.sha256 != batch.plan.sha256:
+                self._plans[batch.plan.batch_id] = after.plan.sha256
+
+    def record(self, topic: AnyTopic, record: Record) -> Record | None:
+        """Return what is left of a record; None: nothing."""
+        message = read(topic, record)
+        if self._goes(topic, record, self.identities.identified(record, message)):
+            self.dropped[topic.name] += 1
+            return None
+        headers = tuple(
+            (name, value)
+            for name, value in record.headers
+            if not (self.subjects.named_in(name) or self.subjects.named_in_bytes(value))
+        )
+        value = record.value if message is None else self._value(record.value or b"", message)
+        after = replace(record, headers=headers, value=value)
+        if after != record:
+            self.rewritten[topic.name] += 1
+        return after
+
+    # ---- what goes
+
+    def _goes(self, topic: AnyTopic, record: Record, message: Message | None) -> bool:
+        named = self.subjects.named_in_bytes(record.value) or self.subjects.named_in_bytes(record.key)
+        if message is None:
+            # Nobody can tell what a batch says that nothing could decompress.
+            return named or bool(record.unread)
+        if self.lessons.is_whole_playbook(line_of(topic, record, message)):
+            return True
+        match message:
+            case DeadLetter():
+                return self._letter_goes(message)
+            case Resolution():
+                return origin_of(message) in self._letters
+            case Label():
+                return self.subjects.named_in(message.label)
+            case Command() if self._quotes(message):
+                return True
+        if message.ON_ERASURE == "dropped":
+            return named or self.runs.has(message.playbook_name, message.run_ids)
+        return message.ON_ERASURE == "unneeded"
+
+    def _quotes(self, message: Command) -> bool:
+        contents = (
+            *(entry.content for entry in message.entries),
+            *(operation.content for operation in message.operations),
+        )
+        return any(map(self.lessons.quotes, contents))
+
+    def _letter_goes(self, letter: DeadLetter) -> bool:
+        topic = topics.BY_NAME.get(letter.origin_topic)
+        inside = identified_in(letter, topic.message if topic and topic.message.RUN_IDS else None)
+        goes = (
+            letter.unread
+            or any(map(self.subjects.named_in_bytes, (letter.key, letter.value)))
+            or self.runs.has(letter.playbook, (letter.record_id,))
+            or (inside is not None and self.runs.has(inside.playbook_name, inside.run_ids))
+        )
+        if goes:
+            self._letters.add(origin_of(letter))
+        return goes
+
+    # ---- what stays, without what is erased
+
+    def _value(self, raw: bytes, message: Message) -> bytes:
+        after = message
+        match message:
+            case Playbook():
+                after = self._version(message)
+            case Update():
+                after = self._update(message)
+            case CanaryStatistics():
+                after = self._canary(message)
+        after = self._planned_anew(after)
+        if after is not message or self._is_touched(raw):
+            after = self._scrubbed(after)
+            after = self._batch(after) if isinstance(after, Batch) else after
+        return raw if after == message else encode(after)
+
+    def _is_touched(self, raw: bytes) -> bool:
+        return bool(self.runs.hidden) or self.subjects.named_in_bytes(raw)
+
+    def _planned_anew(self, message: Message) -> Message:
+        """Return a message that names the hash that its batch's manifest has now."""
+        match message:
+            case Playbook(batch=AppliedBatch() as batch) if batch.plan.batch_id in self._plans:
+                return message.model_copy(update={"batch": self._with_hash(batch)})
+            case Planned() if message.plan.batch_id in self._plans:
+                return self._with_hash(message)
+        return message
+
+    def _with_hash(self, planned: P) -> P:
+        plan = planned.plan.model_copy(update={"sha256": self._plans[planned.plan.batch_id]})
+        return planned.model_copy(update={"plan": plan})
+
+    def _version(self, version: Playbook) -> Playbook:
+        gone = {entry.id for entry in version.entries if self.lessons.is_erased(version, entry)}
+        playbook = playbook_of(version.name)
+        update: dict[str, Any] = {
+            "entries": tuple(
+                self._component(version, entry) for entry in version.entries if entry.id not in gone
+            ),
+            "sections": tuple(section for section in version.sections if not self.subjects.named_in(section)),
+            "retired": tuple(entry for entry in version.retired if not self._tells(entry.content)),
+            "rejected": tuple(entry for entry in version.rejected if not self._tells(entry.content)),
+            "changes": tuple(self._change(change, gone) for change in version.changes),
+            "again": tuple(
+                asked for asked in version.again if (playbook, asked.offset) not in self.lessons.reflections
+            ),
+        }
+        same = all(getattr(version, name) == value for name, value in update.items())
+        return version if same else version.model_copy(update=update)
+
+    def _component(self, version: Playbook, entry: Entry) -> Entry:
+        if version.holds != "components" or not self.subjects.named_in(entry.content):
+            return entry
+        return entry.model_copy(update={"content": self._without_names(entry.content)})
+
+    def _without_names(self, text: str) -> str:
+        """Return a text that has to stay, such as a whole prompt, without the names in it.
+
+        Of a line that has a name in an escape nothing stays but its mark.
+        """
+        for needle in self.subjects.needles:
+            for start, end in reversed(list(comparable_spans(needle, text))):
+                text = f"{text[:start]}{ERASED}{text[end:]}"
+        return self._text("\n".join(map(self._text, text.split("\n"))))
+
+    def _change(self, change: Change, gone: set[str]) -> Change:
+        if change.detail and (self._tells(change.detail) or change.entry_id in gone):
+            return change.model_copy(update={"detail": ERASED})
+        return change
+
+    def _tells(self, text: str) -> bool:
+        return self.subjects.named_in(text) or self.lessons.quotes(text)
+
+    def _update(self, update: Update) -> Update:
+        operations = tuple(self._operation(update, operation) for operation in update.result.operations)
+        if operations == update.result.operations:
+            return update
+        return update.model_copy(
+            update={"result": update.result.model_copy(update={"operations": operations})}
+        )
+
+    def _operation(self, update: Update, operation: Operation) -> Operation:
+        """Return an operation; without its words it still takes its place, so that ids come out as they did."""
+        if not operation.content or not self.lessons.is_erased_operation(update, operation):
+            return operation
+        if update.plan.settings.holds == "components":
+            return operation.model_copy(update={"content": self._without_names(operation.content)})
+        return operation.model_copy(update={"content": self.marker(operation.content)})
+
+    def _canary(self, statistics: CanaryStatistics) -> CanaryStatistics:
+        """Return statistics without the subject's hash, which who guesses the name could work out."""
+        playbook, terms = statistics.playbook, statistics.terms
+        names = {spelling for given in self.subjects.given for spelling in (given, comparable(given))}
+        gone = self.runs.callers.get(playbook, set()).union(
+            caller_at(place_of(playbook, terms, name)) for name in names
+        )
+        if gone.isdisjoint((*statistics.counted, *(caller for caller, *_ in statistics.waiting))):
+            return statistics
+        return statistics.model_copy(
+            update={
+                "counted": tuple(caller for caller in statistics.counted if caller not in gone),
+                "waiting": tuple(caller for caller in statistics.waiting if caller[0] not in gone),
+            }
+        )
+
+    def _batch(self, batch: Batch) -> Batch:
+        """Return a manifest whose seed and hash follow from what its members are called now."""
+        ids = tuple(member.reflection_id for member in batch.members)
+        plan = batch.plan
+        if any(reflection_id.startswith(f"{ERASED}-") for reflection_id in ids):
+            seed = batch_seed(plan.playbook, plan.sequence, ids, plan.settings.salt)
+            batch = batch.model_copy(update={"seed": seed})
+        return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
+
+    def _scrubbed(self, message: M) -> M:
+        """Return a message in which every text that names a subject is marked; no hash does."""
+        after = rewritten(message, dict.fromkeys((TextKind.TEXT, TextKind.NAME), self._text))
+        if rewritten(message, {TextKind.WORD: self._text}) != message:
+            raise ErasureError(
+                f"a {message.type} cannot be read without the subject: it is part of words that the format needs; say"
+                " more of the subject"
+            )
+        return after
+
+    def _text(self, text: str) -> str:
+        return self.marker(text) if text in self.runs.hidden or self.subjects.named_in(text) else text

@@ -1,0 +1,242 @@
+"""What is to be forgotten: a person by what names them, or runs by a rule."""
+
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import groupby
+
+from combee.core.log.replaying.selection import TIMED, Selection
+from combee.core.text.forms import comparable
+from combee_schemas.base import playbook_of
+from combee_schemas.erasure import SelectorKind
+from combee_schemas.reflection import Reflection
+from combee_schemas.topics import Published
+from combee_schemas.trace import RUN_FIELDS, Trace
+
+LEAST_CHARS = 3
+"""A shorter subject names half of all texts."""
+CUT_AT = frozenset({300, 1_000, 2_000, *range(7_998, 8_001)})
+"""Lengths at which texts are cut: details of changes, excerpts of tasks, answers, contents of entries. The last lose
+a space or a joiner at their end as well."""
+LEAST_CUT = 3
+"""So many characters of a subject at a cut count as the subject."""
+MOST_NESTED = 3
+"""So often a text is read that stands in JSON, in HTML, in an e-mail or in an address, that stands in another."""
+_ESCAPE = re.compile(
+    r"""\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4} | \\u[0-9a-fA-F]{4} | \\[nrtbf"'\\/]  # JSON
+      | \\u\{[0-9a-fA-F]{1,6}\} | \\U[0-9a-fA-F]{8}  # JavaScript, Python
+      | (?:\\x[0-9a-fA-F]{2} | \\[0-3][0-7]{2})+  # bytes, as Python, C and git show them
+      | &(?:\#[0-9]{1,64} | \#[xX][0-9a-fA-F]{1,64} | [A-Za-z][A-Za-z0-9]{1,31});?  # HTML
+    """,
+    re.VERBOSE,
+)
+_PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2})+")
+_QUOTED_PRINTABLE = re.compile(r"(?:=(?:[0-9a-fA-F]{2}|[ \t]*\r?\n))+")
+_BLANK = re.compile(
+    r"""<[/!?A-Za-z][^<>]*> | \[(?=[^\[\]\n]*\][(\[]) | \](?:\([^()\n]*\) | \[[^\[\]\n]*\])  # HTML, links of Markdown
+      | \n[\s>|\#*/%;]+ | [\u115f\u1160\u2800\u3164\uffa0]
+    """,
+    re.VERBOSE,
+)
+"""What separates words besides spaces: markup, signs before each line (quotations, comments), blank letters."""
+_QUOTES = frozenset(" *_~`\"'‘’“”«»|│")
+"""What may stand between the words of a name beside a space: emphasis, quotation marks and the borders of cells."""
+_NOT_IN_NAMES = (re.compile(r"[^\w.-]+"), re.compile(r"[\W_]+"))
+"""What labels and branches cannot have, and what makes words."""
+
+
+def _spellings(subject: str) -> Iterator[str]:
+    """Yield a subject as it stands in a text, and as a label, a branch, an id or an address of the web has it."""
+    yield subject
+    for joint in "-_.+":
+        yield joint.join(subject.split())
+        yield from (other.sub(joint, subject).strip(joint) for other in _NOT_IN_NAMES)
+
+
+def _readings(text: str) -> Iterator[str]:
+    """Yield a text, and what it says where the escapes of a format within it are read."""
+    yield text
+    readings = [text]
+    for _ in range(MOST_NESTED):
+        readings = list(dict.fromkeys(read for said in readings for read in _read(said) if read != said))
+        yield from readings
+
+
+def _read(text: str) -> Iterator[str]:
+    if "\\" in text or "&" in text:
+        yield _ESCAPE.sub(_unescaped, text)
+    if "%" in text:
+        yield _PERCENT.sub(_unquoted, text)
+    if "=" in text:
+        yield _QUOTED_PRINTABLE.sub(_unquoted, text)
+
+
+def _unquoted(quoted: re.Match[str]) -> str:
+    digits = quoted[0].replace("%", "").replace("=", "")
+    return bytes.fromhex(digits).decode(errors="replace")  # of the end of a line: nothing
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return _meaning(escape[0])
+
+
+@lru_cache(maxsize=1_024)
+def _meaning(said: str) -> str:
+    if said[0] == "&":
+        return html.unescape(said)
+    if said[1] in "0123x":
+        return _text_of(
+            bytes(int(byte[1:], 16) if byte[0] == "x" else int(byte, 8) for byte in said[1:].split("\\"))
+        )
+    if said[1] == "'":
+        return "'"
+    try:
+        if said[1] == "U" or said[2:3] == "{":
+            return chr(int(said[2:].strip("{}"), 16))
+        return str(json.loads(f'"{said}"'))
+    except (ValueError, OverflowError):
+        return said
+
+
+def _text_of(raw: bytes) -> str:
+    """Return the text in bytes that are UTF-8, or single characters."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _name(subject: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Return the words of a subject, and how they stand in comparable text, with what is between them.
+
+    Between them are signs, and spaces where the subject has some.
+    """
+    said = comparable(subject)
+    said = said.strip("".join(char for char in said if not _is_of_word(char)))
+    runs = [(is_word, "".join(run)) for is_word, run in groupby(said, _is_of_word)]
+    pattern = "".join(
+        re.escape(run) if is_word else r"([\W_]+)" if " " in run else r"((?:[^\w\s]|_)+)"
+        for is_word, run in runs
+    )
+    return tuple(run for is_word, run in runs if is_word), re.compile(rf"(?<![^\W_])(?={pattern}(?![^\W_]))")
+
+
+def _is_joint(run: str) -> bool:
+    """Return whether words on both sides of it may be one name: it has no space beside a sign, as lists have."""
+    return (" " not in run or _QUOTES.issuperset(run)) and not any(map(_is_of_word, run))
+
+
+def _is_of_word(char: str) -> bool:
+    return char.isalnum() or unicodedata.category(char)[0] == "M"
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """Texts that name a person; empty: nobody is looked for."""
+
+    given: tuple[str, ...] = field(default=(), repr=False)
+    needles: tuple[str, ...] = field(init=False, repr=False)
+    """All spellings, to be looked for in comparable text; the longest first."""
+    _names: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = field(init=False, repr=False)
+    """Of those that have several words: the words, and how they stand in comparable text."""
+
+    def __post_init__(self) -> None:
+        """Work out the spellings.
+
+        Raises
+        ------
+        ValueError
+            If one is too short to name anybody.
+        """
+        if any(len(comparable(text)) < LEAST_CHARS for text in self.given):
+            raise ValueError(f"a subject has at least {LEAST_CHARS} characters")
+        spellings = (comparable(spelling) for text in self.given for spelling in _spellings(text))
+        needles = (spelling for spelling in spellings if len(spelling) >= LEAST_CHARS)
+        longest_first = sorted(dict.fromkeys(needles), key=len, reverse=True)
+        object.__setattr__(self, "needles", tuple(longest_first))
+        object.__setattr__(self, "_names", tuple(name for name in map(_name, self.given) if len(name[0]) > 1))
+
+    def named_in(self, text: str) -> bool:
+        """Return whether a text names one of them, or was cut in the middle of a name."""
+        if not self.needles:
+            return False
+        read = list(_readings(text))
+        readings = [comparable(reading) for reading in read]
+        if any(needle in reading for reading in readings for needle in self.needles):
+            return True
+        if any(map(self._has_words, read, readings)):
+            return True
+        return len(text) in CUT_AT and any(
+            readings[0].endswith(needle[:length])
+            for needle in self.needles
+            for length in range(LEAST_CUT, len(needle))
+        )
+
+    def _has_words(self, text: str, reading: str) -> bool:
+        """Return whether a text has the words of one of them, in their order, with a joint between two."""
+        likely = [pattern for words, pattern in self._names if all(word in reading for word in words)]
+        if not likely:
+            return False
+        said = comparable(_BLANK.sub(" ", text))
+        return any(
+            all(map(_is_joint, match.groups())) for pattern in likely for match in pattern.finditer(said)
+        )
+
+    def named_in_bytes(self, raw: bytes | None) -> bool:
+        """Return whether bytes name one of them; texts in our records are plain UTF-8."""
+        return raw is not None and bool(self.needles) and self.named_in(raw.decode(errors="replace"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """What one run of ``combee forget`` is about."""
+
+    subjects: Subjects = Subjects()
+    rules: tuple[Selection, ...] = ()
+    playbook: str = ""
+    """The only one whose runs are meant by ``rules``; empty: all."""
+    kind: SelectorKind = "subject"
+
+    def means_reflection(self, reflection: Reflection, at_ms: int) -> bool:
+        """Return whether a rule means a reflection that came at ``at_ms``."""
+        if self.playbook not in {"", playbook_of(reflection.playbook)}:
+            return False
+        return any(rule.matches(reflection, at_ms) for rule in self.rules)
+
+    def means(self, message: Published, at_ms: int) -> bool:
+        """Return whether a rule means what came at ``at_ms``: each is looked at as a reflection is."""
+        if isinstance(message, Reflection):
+            return self.means_reflection(message, at_ms)
+        texts = {name: getattr(message, name) for name in RUN_FIELDS} if isinstance(message, Trace) else {}
+        stands_for = Reflection(
+            reflection_id=message.run_id,
+            trace_id=message.run_id,
+            playbook=message.playbook,
+            source=message.source,
+            side_info=texts,
+        )
+        return bool(self.rules) and self.means_reflection(stands_for, at_ms)
+
+    @property
+    def timeless(self) -> "Selector":
+        """The same without rules about times, for what says of a reflection only whose it is."""
+        rules = tuple(rule for rule in self.rules if rule.kind not in TIMED)
+        return Selector(subjects=self.subjects, rules=rules, playbook=self.playbook, kind=self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Writes what stands in the place of a text: the same for the same text, and for nobody else to work out."""
+
+    secret: bytes = field(repr=False)
+    """Known to one run of ``combee forget``, and written nowhere."""
+
+    def __call__(self, text: str) -> str:
+        """Return the mark of a text."""
+        said = comparable(text).encode(errors="replace")
+        return f"erased-{blake2b(said, key=self.secret, digest_size=6).hexdigest()}"

@@ -1,0 +1,88 @@
+"""What a replay came to beside the original: entries by what they say, not by their ids."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from combee.core.text.similarity.lessons import Index
+from combee_schemas.base import NOTHING_SPENT, Usage
+from combee_schemas.playbook import LevelAudit, Playbook
+
+_NEW = "#new"
+"""No entry's id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """How the entries of two playbooks compare."""
+
+    kept: int
+    added: tuple[str, ...]
+    lost: tuple[str, ...]
+    changed: tuple[tuple[str, str], ...]
+    """Contents before and after that differ in figures or in a negation alone."""
+
+
+def compared(before: Playbook, after: Playbook) -> Entries:
+    """Return which lessons of ``before`` are in ``after``, which are not, and which are new."""
+    index = Index()
+    contents = {entry.id: entry.content for entry in before.entries}
+    for entry_id, content in contents.items():
+        index.put(entry_id, content)
+    kept: set[str] = set()
+    others: list[str] = []
+    for entry in after.entries:
+        same = index.saying(entry.content)
+        kept.update(same[:1])
+        if not same:
+            others.append(entry.content)
+    gone = {entry_id for entry_id in contents if entry_id not in kept}
+    changed: dict[str, str] = {}
+    added: list[str] = []
+    for content in others:
+        index.put(_NEW, content)
+        rivals = [rival for rival in index.at_odds_with(_NEW) if rival in gone and rival not in changed]
+        index.drop(_NEW)
+        if rivals:
+            changed[rivals[0]] = content
+        else:
+            added.append(content)
+    return Entries(
+        kept=len(kept),
+        added=tuple(added),
+        lost=tuple(content for known, content in contents.items() if known in gone and known not in changed),
+        changed=tuple((contents[known], content) for known, content in changed.items()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audits:
+    """What became of all reflections."""
+
+    levels: tuple[LevelAudit, ...]
+    """At each level of the trees, leaves first; lower trees end earlier."""
+    playbook: LevelAudit
+
+
+def audits(versions: Iterable[Playbook]) -> Audits:
+    """Return the sums over versions."""
+    known = [version.batch.audit for version in versions if version.batch and version.batch.audit]
+    deepest = max((len(audit) - 1 for audit in known), default=0)
+    return Audits(
+        levels=tuple(
+            _sum(audit[level] for audit in known if level < len(audit) - 1) for level in range(deepest)
+        ),
+        playbook=_sum(audit[-1] for audit in known),
+    )
+
+
+def _sum(audits_: Iterable[LevelAudit]) -> LevelAudit:
+    counts = Counter[str]()
+    for audit in audits_:
+        counts.update(audit.model_dump())
+    return LevelAudit.model_validate(counts)
+
+
+def spent(versions: Iterable[Playbook]) -> Usage:
+    """Return what the scans of versions took."""
+    return sum((version.usage for version in versions), NOTHING_SPENT)

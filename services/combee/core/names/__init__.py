@@ -1,0 +1,1 @@
+"""Names: ids, sources and tenants; pure."""

@@ -1,0 +1,151 @@
+"""Deterministic names: every id is a hash of what it names, so a repeat has the same id.
+
+Ids of traces, reflections and commands are their producers' own: each means something only within its playbook.
+
+A reflection's *identity* is the id that it was sent under and the source that is proven: two sources may use one id,
+and neither takes the other's. It is worked out where a record enters; from there on it is the reflection's id.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from combee.core.names.sources import UNPROVEN
+from combee_schemas.base import MOST_NAME, Message, Source
+from combee_schemas.digests import digest
+from combee_schemas.records import IDENTITY_HEADER, PROOF_HEADER, Headers, header
+from combee_schemas.reflection import Reflection
+
+MARK = "~by~"
+"""Between an id and whose it is; what is sent under an id with this mark is marked once more."""
+MAX_ID, MAX_OWNER = 200, 100
+
+
+def owner_of(source: Source | None) -> str:
+    """Return whose an id is that came from a source as it was verified; empty: it is everybody's without a proof.
+
+    Where one source alone may write, nothing is unproven, and ids are its own as they stand.
+    """
+    return source.name if source is not None and source.proven not in {"", "prefix"} else ""
+
+
+def identity_of(sent_id: str, owner: str) -> str:
+    """Return the identity of what an owner (empty: nobody proves it) sends under an id; no two come to the same."""
+    if not owner and MARK not in sent_id:
+        return sent_id
+    # No name has the mark in it: what stands behind the last mark is all of the owner.
+    name = owner.replace("%", "%25").replace("~", "%7E") or UNPROVEN
+    identity = f"{sent_id}{MARK}{name}"
+    if len(identity) <= MAX_ID:
+        return identity
+    name = name if len(name) <= MAX_OWNER else digest("owner", name).hex()
+    return f"{_short(sent_id)}{MARK}{name}"
+
+
+def _short(sent_id: str) -> str:
+    return digest("id", sent_id).hex()
+
+
+def is_sent_as(identity: str, sent_id: str) -> bool:
+    """Return whether who asks for an id means this identity: by the id as it was sent, or by all of its name."""
+    stem, mark, _ = identity.rpartition(MARK)
+    if mark and stem in {sent_id, _short(sent_id)}:
+        return True
+    return sent_id in {identity, full_name(identity)}
+
+
+def full_name(identity: str) -> str:
+    """Return the name by which an identity alone is meant, where several were sent under one id."""
+    return identity if MARK in identity else f"{identity}{MARK}{UNPROVEN}"
+
+
+def meant_by(sent_id: str, identities: Iterable[str]) -> list[str]:
+    """Return those that somebody means who asks for an id; of one that is named in full, that alone."""
+    matches = [identity for identity in dict.fromkeys(identities) if is_sent_as(identity, sent_id)]
+    exact = [identity for identity in matches if full_name(identity) == sent_id]
+    return exact or matches
+
+
+def claimed_identities(sent_id: str, source: Source | None, headers: Headers) -> tuple[str, ...]:
+    """Return the identities that a record may have, by what it shows without the secrets; the likeliest first."""
+    plain = (identity_of(sent_id, ""), sent_id) if MARK in sent_id else (sent_id,)
+    if header(headers, PROOF_HEADER) is not None and source is not None:
+        return (identity_of(sent_id, source.name), *plain)
+    return plain
+
+
+def given_identity(headers: Headers) -> str:
+    """Return the identity under which a copied reflection counted where it comes from; empty: none is given."""
+    return (header(headers, IDENTITY_HEADER) or b"").decode(errors="replace")[:MAX_ID]
+
+
+def batch_id(playbook: str, sequence: int) -> str:
+    """Return the id of a playbook's ``sequence``-th batch."""
+    return "b-" + digest("batch", playbook, sequence).hex()
+
+
+def node_id(batch: str, level: int, index: int) -> str:
+    """Return the id of one node of a batch's tree."""
+    return "n-" + digest("node", batch, level, index).hex()
+
+
+def reflection_id(playbook: str, trace_id: str, owner: str = "") -> str:
+    """Return the id of the reflection that ``reflect`` derives from a playbook's trace, which is its owner's."""
+    return "r-" + digest("reflection", playbook, trace_id, *([owner] if owner else ())).hex()
+
+
+def derived_ids(playbook: str, trace_id: str, owner: str = "") -> tuple[str, ...]:
+    """Return the identities under which a playbook may hold the reflection of a trace.
+
+    A proven trace has two, with and without its owner: *reflect* may not vouch for what it writes.
+    """
+    own_id = reflection_id(playbook, trace_id, owner)
+    return (identity_of(own_id, owner), own_id) if owner else (own_id,)
+
+
+def is_derived(reflection: Reflection) -> bool:
+    """Return whether *reflect* made a reflection of its trace, as its id shows."""
+    if reflection.trace_id is None:
+        return False
+    owners = {"", reflection.source.name} if reflection.source else {""}
+    return any(
+        reflection.reflection_id in derived_ids(reflection.playbook, reflection.trace_id, owner)
+        for owner in owners
+    )
+
+
+CIRCUMSTANCE: Mapping[str, bool | set[str]] = {
+    **dict.fromkeys(("created_at_ms", "issued_at_ms", "usage", "trace_digest"), True),
+    "shown": {"digests"},
+    "source": {"proven"},
+}
+"""Fields in which two sendings of one content may differ."""
+
+
+def similar_name(text: str) -> str:
+    """Return the name a playbook may have that is most like a text."""
+    parts = (re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-._") for part in text.split("/"))
+    return "/".join(filter(None, parts))[:MOST_NAME].rstrip("/") or "default"
+
+
+def fingerprint(message: Message) -> str:
+    """Return what two messages of one content have in common; empty where it is unknown.
+
+    A reflection derived from a trace has that trace's: asked a second time, a model uses other words.
+    """
+    if isinstance(message, Reflection) and is_derived(message):
+        return message.trace_digest
+    # Without defaults, so that a field that is added later changes no fingerprint.
+    body = message.model_dump(mode="json", exclude=CIRCUMSTANCE, exclude_defaults=True)
+    return digest(message.type, json.dumps(body, sort_keys=True)).hex()
+
+
+def content_id(kind: str, *parts: str) -> str:
+    """Return an id for input that came without one: the same content has the same id."""
+    return f"{kind}-" + digest(kind, *parts).hex()
+
+
+def batch_seed(playbook: str, sequence: int, member_ids: tuple[str, ...], salt: str = "") -> int:
+    """Return the seed that shuffles a batch: 63 bits, fixed by its content (and a salt, if there is one)."""
+    salted = ("salt", salt) if salt else ()
+    return int.from_bytes(digest("seed", playbook, sequence, *member_ids, *salted)[:8], "big") >> 1

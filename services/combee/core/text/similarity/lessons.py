@@ -1,0 +1,182 @@
+"""When two contents are the same lesson, and when they may contradict each other.
+
+Strict on purpose: a missed repeat costs a line, a wrong merge destroys knowledge. Letters are compared by
+rapidfuzz, and only slips of the pen count as equal: any looser bound takes employer for employee.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TypeVar
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
+
+from combee.core.playbook.derived import difference, once_per_version
+from combee.core.text.similarity.wording import SHORT, Wording, is_plain, wording
+from combee_schemas.playbook import Playbook
+
+T = TypeVar("T")
+
+SHORTEST_MISSPELT = 8
+"""Letters; in shorter words a slip is too often another word (trial, trail)."""
+_LOOK_ALIKE = frozenset({"causally", "complaint", "scrapping", "stripping"})
+"""Words that a slip away are others: casually, compliant, scraping, striping."""
+
+
+def same_lesson(content: str, other: str) -> bool:
+    """Return whether two contents say the same: same numbers, same words in the same order."""
+    return _agree(_said(content), _said(other))
+
+
+def at_odds(content: str, other: str) -> bool:
+    """Return whether two contents differ only in figures or in a negation: they may contradict each other."""
+    return not same_lesson(content, other) and wording(content).subject == wording(other).subject != ""
+
+
+def _said(text: str) -> Wording:
+    return wording(text) if len(text) <= SHORT else _said_at_length(text)
+
+
+@lru_cache(256)
+def _said_at_length(text: str) -> Wording:
+    """Return the wording of a long text: the calls of its batch ask for it, and nobody ever again."""
+    return wording.__wrapped__(text)
+
+
+def _agree(said: Wording, other: Wording) -> bool:
+    if said.words == other.words:
+        return True
+    if len(said.words) != len(other.words):
+        return False
+    differ = [pair for pair in zip(said.words, other.words, strict=True) if pair[0] != pair[1]]
+    return len(differ) == 1 and _misspelt(*differ[0])
+
+
+def _misspelt(word: str, other: str) -> bool:
+    """Return whether two long words are one with two neighbours swapped, or a letter doubled, inside it."""
+    if min(len(word), len(other)) < SHORTEST_MISSPELT or not (is_plain(word) and is_plain(other)):
+        return False
+    if word[0] != other[0] or word[-2:] != other[-2:] or _LOOK_ALIKE & {word, other}:
+        return False
+    letters = (
+        sorted(word) == sorted(other) if len(word) == len(other) else _undoubled(word) == _undoubled(other)
+    )
+    return letters and OSA.distance(word, other, score_cutoff=1) == 1
+
+
+def _undoubled(word: str) -> str:
+    return "".join(letter for letter, before in zip(word, " " + word, strict=False) if letter != before)
+
+
+Group = dict[str, None]
+
+
+class Index:
+    """Which entry says what: finds the same lesson and possible contradictions among many entries."""
+
+    def __init__(self) -> None:
+        self._wordings: dict[str, Wording] = {}
+        self._saying: dict[str, Group] = {}
+        self._about: dict[str, Group] = {}
+        self._alike: dict[tuple[int, tuple[str, ...]], Group] = {}
+        """Number of words and figures → texts, also of entries that are gone: only those can be misspelt."""
+        self._own: set[int] = set()
+        """The groups that no copy shares, by their ids: only these may be changed."""
+
+    def copy(self) -> "Index":
+        """Return an index of the same entries that may change by itself."""
+        other = Index()
+        self._own = set()
+        for name in ("_wordings", "_saying", "_about", "_alike"):
+            setattr(other, name, dict(getattr(self, name)))
+        return other
+
+    def _group(self, groups: dict[T, Group], key: T) -> Group:
+        """Return a group to change."""
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = {}
+        elif id(group) in self._own:
+            return group
+        else:
+            group = groups[key] = dict(group)
+        self._own.add(id(group))
+        return group
+
+    def put(self, entry_id: str, content: str) -> None:
+        """Note what an entry says now."""
+        self.drop(entry_id)
+        said = self._wordings[entry_id] = wording(content)
+        self._group(self._saying, said.text)[entry_id] = None
+        self._group(self._about, said.subject)[entry_id] = None
+        self._group(self._alike, _frame(said))[said.text] = None
+
+    def drop(self, entry_id: str) -> None:
+        """Forget an entry."""
+        said = self._wordings.pop(entry_id, None)
+        if said is None:
+            return
+        del self._group(self._about, said.subject)[entry_id]
+        del self._group(self._saying, said.text)[entry_id]
+
+    def forget(self, content: str) -> None:
+        """Forget what nobody says any more."""
+        said = wording(content)
+        if self._saying.get(said.text) == {}:
+            del self._saying[said.text]
+            del self._group(self._alike, _frame(said))[said.text]
+
+    def saying(self, content: str) -> tuple[str, ...]:
+        """Return the entries that say ``content``, those noted first before others."""
+        said = wording(content)
+        exact = self._saying.get(said.text)
+        if exact:
+            return tuple(exact)
+        alike = self._alike.get(_frame(said), {})
+        near = process.extract(said.text, alike.keys(), scorer=OSA.distance, score_cutoff=1, limit=None)
+        return tuple(
+            entry_id
+            for text, _, _ in near
+            for entry_id in self._saying[text]
+            if _agree(said, self._wordings[entry_id])
+        )
+
+    def at_odds_with(self, entry_id: str) -> Iterator[str]:
+        """Yield the entries that differ from one only in figures or in a negation."""
+        said = self._wordings[entry_id]
+        if said.subject:
+            others = self._about[said.subject]
+            yield from (other for other in others if self._wordings[other].text != said.text)
+
+
+def _frame(said: Wording) -> tuple[int, tuple[str, ...]]:
+    return len(said.words), said.figures
+
+
+def _indexed(playbook: Playbook) -> Index:
+    index = Index()
+    for entry in playbook.entries:
+        index.put(entry.id, entry.content)
+    return index
+
+
+def _indexed_after(before: Playbook, known: Index, playbook: Playbook) -> Index | None:
+    """Return the index of a version by what is new in it; it is the same as one that is made anew."""
+    if before.entries is playbook.entries:
+        return known
+    changed = difference(before.entries, playbook.entries)
+    if changed is None:
+        return None
+    gone, added = changed
+    index = known.copy()
+    for entry in gone:
+        index.drop(entry.id)
+    for entry in gone:
+        index.forget(entry.content)
+    for entry in added:
+        index.put(entry.id, entry.content)
+    return index
+
+
+index_of = once_per_version(_indexed, _indexed_after)
+"""What the entries of a version say; for changes take a copy."""

@@ -1,0 +1,134 @@
+"""How much two texts share of their words, the rarer ones counting more; pure.
+
+Word for word only: what says the same in other words is found by embeddings or by a model. A ratio of letters takes
+any two sentences of one frame for the same (`benchmarks/similarity.py`).
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import chain
+
+from combee.core.text.similarity.relevance import rarity
+from combee.core.text.similarity.wording import MARKS, SHORT, wording
+from combee_schemas.playbook import Entry
+
+REARRANGED = 0.9
+"""The share of their words, grammar included, that a content and its contrary have in common."""
+Exact = tuple[tuple[str, ...], int]
+"""The numbers of a content, and how many negations it has."""
+Words = frozenset[str]
+_NUMBER = re.compile(r"[-+]?\d[\d.,:eE+-]*")
+_NEGATIONS = frozenset({"not", "no", "none", "neither", "nor"})
+_STOP_WORDS = (
+    "about above after all also any are as at be been before being below between both but by can could "
+    "did do does each few first for from had has have her here his how if in into is it its itself more "
+    "most must my need no not of off on once only or other our out over own same should so some such than "
+    "that their them then there these they this those through to under until up use used using very was "
+    "we were what when where whether which while who whose why will with would you your a an the"
+)
+"""Words of grammar: in a playbook of few entries they would look rare."""
+_STOP = frozenset(_STOP_WORDS.split())
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
+
+
+class _Weights:
+    """How much words weigh by BM25: the more, the fewer of some texts have them.
+
+    What most texts say, such as the frame of a formula, weighs next to nothing.
+    """
+
+    def __init__(self, texts: Iterable[Words]) -> None:
+        known = list(texts)
+        self.having = Counter(chain.from_iterable(known))
+        by_count = {having: rarity(having, len(known)) for having in {0, *self.having.values()}}
+        self._unknown = by_count.pop(0)
+        self._by_word = {word: by_count[having] for word, having in self.having.items()}
+
+    def of(self, words: Iterable[str]) -> float:
+        """Return what these words weigh together."""
+        # In one order: the last digit of a sum depends on it.
+        return sum([self._by_word.get(word, self._unknown) for word in sorted(words)])
+
+
+class Overlap:
+    """Compares entries by the words of their contents, words of grammar left out."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._words = {entry.id: said_words(entry.content) for entry in entries}
+        self._weights = _Weights(self._words.values())
+
+    def __contains__(self, entry_id: object) -> bool:
+        return entry_id in self._words
+
+    def contained(self, text: str, entry_id: str) -> float:
+        """Return how much of the lighter of the two, a text or an entry, the other says too: 0 … 1."""
+        said, known = said_words(text), self._words[entry_id]
+        lighter = min(self._weights.of(said), self._weights.of(known))
+        return self._weights.of(said & known) / lighter if lighter else 0.0
+
+    def shared(self, entry_id: str, other_id: str) -> float:
+        """Return how much of what two entries say together both say: 0 … 1."""
+        words, others = self._words[entry_id], self._words[other_id]
+        together = self._weights.of(words | others)
+        return self._weights.of(words & others) / together if together else 0.0
+
+    def sharing(self, most: int) -> Iterator[list[str]]:
+        """Yield the entries that have a word in common which at most ``most`` entries have."""
+        having: dict[str, list[str]] = defaultdict(list)
+        for entry_id, words in self._words.items():
+            for word in words:
+                if self._weights.having[word] <= most:
+                    having[word].append(entry_id)
+        yield from having.values()
+
+
+def contradicts(text: str, content: str) -> bool:
+    """Return whether a text says a content's words with another number or negation; their order says nothing."""
+    words = _plain(_words(content))
+    said = _plain(_words(text) if len(text) <= SHORT else _words_of_long(text))
+    if len(words & said) < REARRANGED * len(words):
+        return False
+    sentences = [
+        sentence
+        for sentence in _SENTENCE.split(text)
+        for others in (_plain(_words(sentence)),)
+        if len(words & others) >= REARRANGED * len(words | others)
+    ]
+    return bool(sentences) and not any(_exact(sentence) == _exact(content) for sentence in sentences)
+
+
+def _plain(words: Words) -> Words:
+    """Return the words that are no numbers and no negations: those agree exactly, or contradict."""
+    return frozenset(word for word in words - _NEGATIONS if not _NUMBER.fullmatch(word))
+
+
+def common(content: str, other: str) -> float:
+    """Return how much of what two contents say together both say, each word counting the same: 0 … 1."""
+    words, others = said_words(content), said_words(other)
+    together = words | others
+    return len(words & others) / len(together) if together else 0.0
+
+
+def said_words(text: str) -> Words:
+    """Return the words of a text that are no grammar."""
+    return _words(text) - _STOP
+
+
+@lru_cache(4_096)
+def _words(content: str) -> Words:
+    return frozenset(wording(content).words) - MARKS
+
+
+@lru_cache(256)
+def _words_of_long(text: str) -> Words:
+    """Return the words of a whole reflection: the calls of its batch ask for them, and nobody ever again."""
+    return frozenset(wording.__wrapped__(text).words) - MARKS
+
+
+@lru_cache(4_096)
+def _exact(content: str) -> Exact:
+    words = wording(content).words
+    numbers = sorted(word for word in words if _NUMBER.fullmatch(word))
+    return tuple(numbers), sum(word in _NEGATIONS for word in words)

@@ -1,0 +1,143 @@
+"""Which entries have most to do with a text: BM25 (Robertson and Zaragoza, 2009), pure, ties in a fixed order."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log
+
+from combee.core.playbook.derived import once_per_version
+from combee.core.text.forms import comparable
+from combee.core.text.prompt import entry_tokens
+from combee.core.text.similarity.wording import evened
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.trace import Trace
+
+WORD = re.compile(r"\w+")
+SATURATION, LENGTH = 1.2, 0.75
+"""k1 and b of BM25: how soon a repeated word adds nothing, how much long entries are held back."""
+MAX_QUERY_CHARS = 20_000
+"""Of a longer text the beginning and the end are compared."""
+
+
+def best_entries(
+    entries: Sequence[Entry],
+    *,
+    query: str | None = None,
+    k: int | None = None,
+    budget_tokens: int | None = None,
+) -> tuple[Entry, ...]:
+    """Return the best ``k`` entries that fit ``budget_tokens``, in their own order.
+
+    Best is what has most to do with ``query``; without one, what helped most: balance of counters, evidence, newest.
+    """
+    if k is None and (budget_tokens is None or sum(map(entry_tokens, entries)) <= budget_tokens):
+        return tuple(entries)
+    scores = relevance(entries, query) if query else dict.fromkeys((entry.id for entry in entries), 0.0)
+    ranked = sorted(entries, key=lambda entry: (-scores[entry.id], *_use(entry)))
+    kept: set[str] = set()
+    left = budget_tokens
+    for entry in ranked[: len(ranked) if k is None else max(0, k)]:
+        if left is not None and entry_tokens(entry) > left:
+            break
+        left = None if left is None else left - entry_tokens(entry)
+        kept.add(entry.id)
+    return tuple(entry for entry in entries if entry.id in kept)
+
+
+def entries_to_judge(entries: Sequence[Entry], trace: Trace, budget_tokens: int) -> tuple[Entry, ...]:
+    """Return those of the entries that a run's agent used, else was shown: what its reflector reads."""
+    shown = frozenset(trace.shown.entry_ids) if trace.shown else None
+    used = frozenset(trace.bullet_ids) if shown is None else shown & frozenset(trace.bullet_ids)
+    given = [entry for entry in entries if entry.id in used]
+    if not given and shown:
+        given = [entry for entry in entries if entry.id in shown]
+    return best_entries(given, query=trace.task, budget_tokens=budget_tokens)
+
+
+def _use(entry: Entry) -> tuple[int, int, int, str]:
+    return entry.harmful - entry.helpful, -entry.evidence_count, -entry.updated_version, entry.id
+
+
+def relevance(entries: Sequence[Entry], query: str) -> Mapping[str, float]:
+    """Return per entry id how much it has to do with ``query``: BM25 over words, singular and plural alike."""
+    return _Bags(entries).scores(query)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a prompt is about: one of its items."""
+
+    text: str
+    entry_ids: Collection[str] = ()
+    """Entries that it names; they are nearer to it than any other."""
+
+
+def nearest_entries(playbook: Playbook, subjects: Sequence[Subject], k: int) -> tuple[Entry, ...]:
+    """Return the ``k`` entries of a version that are nearest to any of the subjects, in their own order.
+
+    Each subject's nearest come first, then each one's second, and so on; of equal rank the higher score, then the id
+    decides. What has no word in common with a subject is not near it.
+    """
+    entries, bags = playbook.entries, _bags_of(playbook)
+    best: dict[str, tuple[int, float, str]] = {}
+    for subject in subjects:
+        scores = bags.scores(subject.text)
+        named = [entry.id for entry in entries if entry.id in subject.entry_ids]
+        near = sorted(
+            (entry_id for entry_id, score in scores.items() if score > 0 and entry_id not in named),
+            key=lambda entry_id, scores=scores: (-scores[entry_id], entry_id),  # type: ignore[misc]
+        )[:k]
+        ranks = [(0, entry_id) for entry_id in named] + list(enumerate(near, 1))
+        for rank, entry_id in ranks:
+            place = (rank, -scores[entry_id], entry_id)
+            best[entry_id] = min(place, best.get(entry_id, place))
+    kept = set(sorted(best, key=best.__getitem__)[:k])
+    return tuple(entry for entry in entries if entry.id in kept)
+
+
+def rarity(having: int, count: int) -> float:
+    """Return BM25's weight of a word that ``having`` of ``count`` texts have: nearly 0 where all have it."""
+    return log(1 + (count - having + 0.5) / (having + 0.5))
+
+
+class _Bags:
+    """Entries as bags of words, to be compared with one text after the other."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._lengths: dict[str, int] = {}
+        self._having: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        """Word → the entries that have it, and how often."""
+        for entry in entries:
+            bag = _bag(f"{entry.section} {entry.content}")
+            self._lengths[entry.id] = bag.total()
+            for word, count in bag.items():
+                self._having[word].append((entry.id, count))
+        self._mean = sum(self._lengths.values()) / max(1, len(self._lengths)) or 1.0
+
+    def scores(self, query: str) -> Mapping[str, float]:
+        half = MAX_QUERY_CHARS // 2
+        wanted = set(_words(query if len(query) <= MAX_QUERY_CHARS else f"{query[:half]} {query[-half:]}"))
+        scores = dict.fromkeys(self._lengths, 0.0)
+        for word in sorted(wanted & self._having.keys()):
+            having = self._having[word]
+            rare = rarity(len(having), len(self._lengths))
+            for entry_id, count in having:
+                length = SATURATION * (1 - LENGTH + LENGTH * self._lengths[entry_id] / self._mean)
+                scores[entry_id] += rare * count * (SATURATION + 1) / (count + length)
+        return scores
+
+
+@once_per_version
+def _bags_of(playbook: Playbook) -> _Bags:
+    return _Bags(playbook.entries)
+
+
+@lru_cache(maxsize=2_048)
+def _bag(text: str) -> Counter[str]:
+    return Counter(_words(text))
+
+
+def _words(text: str) -> list[str]:
+    return [evened(word) for word in WORD.findall(comparable(text))]

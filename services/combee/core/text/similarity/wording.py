@@ -1,0 +1,246 @@
+"""What a content says, word by word, without what carries no meaning: two that agree are the same lesson.
+
+Kept as it is: the order of words, numbers, signs, brackets, negations, code, the case of what is no plain word, where
+one sentence ends and the next begins, question marks and colons.
+Evened out: articles, emphasis, short forms, commas, the endings of words (``evened``), and a clause that moved from
+the front ("When X, do Y") to the end ("Do Y when X"), if only one clause follows it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+
+from combee.core.text.forms import comparable
+
+SHORT = 300
+"""Characters; what an entry says is mostly shorter, what a reflection says is longer."""
+_CONTENTS_REMEMBERED = 8_192
+_SAME_SIGNS = str.maketrans(
+    {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}
+    | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " "}
+)
+_BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.{1,200}?)(?<=\S)\*\*(?!\w)")
+_SHORT_FORMS = (
+    (re.compile(r"\bcan't\b", re.IGNORECASE), "can not"),
+    (re.compile(r"\bwon't\b", re.IGNORECASE), "will not"),
+    (re.compile(r"(?<=\w)n't\b", re.IGNORECASE), " not"),
+    (re.compile(r"(?<=[^\W\d_])'s\b"), ""),
+)
+_LONG_FORMS = {"cannot": ("can", "not"), "never": ("not",), "without": ("not", "with")}
+_NUMBER = r"(?:(?<![\w)\]%])[-+])?(?:\d+(?:[.,:]\d+)*|(?<![\w.])\.\d+)(?:[eE][-+]?\d+)?"
+_TOKEN = re.compile(
+    r"(?P<word>[^\W\d]\w*(?:\.\w+)*)"
+    rf"|(?P<number>{_NUMBER})"
+    r"|(?P<stop>(?<![.;!?])[.;!?]+(?=[\s\"'`)\]]|$))"
+    r"|(?P<pause>(?<![,:])[,:]+(?=[\s\"'`)\]]|$))"
+    r"|`(?P<code>[^`]+)`"
+    r"|(?P<blank>([\"'])[^\w\"']*\7)"  # a quoted separator, or an empty text
+    r"|(?P<joint>(?<=[^\W\d_]{2})-(?=[^\W\d_]{2})|(?<=\d)-(?=[^\W\d_]))"
+    r"|(?P<sign>[^\s\"'])"
+)
+_FIGURE = re.compile(_NUMBER)
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_NEGATIONS = frozenset({"not", "no", "none", "neither", "nor"})
+_ARTICLES = frozenset({"an", "the"})
+_EMPHASIS = (
+    *(("please",), ("always",), ("you", "should"), ("you", "must")),
+    *(("make", "sure", "to"), ("be", "sure", "to"), ("remember", "to")),
+)
+_EMPHATIC = frozenset(phrase[0] for phrase in _EMPHASIS)
+_DOING_FOLLOWS = frozenset({"after", "before", "when", "while"})
+_SUBORDINATE = _DOING_FOLLOWS | {"at", "during", "for", "given", "if", "in", "on", "to", "unless", "with"}
+_CONTRASTS = frozenset({"but", "else", "if", "otherwise", "unless"})
+"""What a clause behind one of these says depends on the place of the front clause."""
+_WITH_FRONT = 2
+"""Clauses of a sentence whose first may have moved."""
+_STOPS = (".", "?")
+MARKS = frozenset({".", "?", ":"})
+"""The words that stand for punctuation."""
+
+Clause = list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """What a content says, in comparable words."""
+
+    words: tuple[str, ...]
+    text: str
+    """The words as one text."""
+    figures: tuple[str, ...]
+    """Everything that is not a plain word: it must agree to the letter."""
+    subject: str
+    """The words without numbers and negations: what it is about."""
+
+
+@lru_cache(_CONTENTS_REMEMBERED)
+def wording(content: str) -> Wording:
+    """Return what a content says."""
+    text = _plain_text(content.casefold() if content.isupper() else content)
+    said = list(chain.from_iterable(map(_said, _sentences(text))))
+    while said[-1:] == ["."]:
+        said.pop()
+    words = tuple(said) or (comparable(content, cased=True),)
+    figures = tuple([word for word in words if not is_plain(word)])
+    numbers = set(filter(_is_number, figures))
+    about = [word for word in words if word not in _NEGATIONS and word not in numbers]
+    return Wording(words=words, text=" ".join(words), figures=figures, subject=" ".join(about))
+
+
+def _plain_text(text: str) -> str:
+    text = (
+        comparable(text.translate(_SAME_SIGNS), cased=True).replace("()", "").replace("per cent", "percent")
+    )
+    if "**" in text:
+        text = _BOLD.sub(r"\1", text)
+    if "'" in text:
+        for short, full in _SHORT_FORMS:
+            text = short.sub(full, text)
+    return text
+
+
+def _sentences(text: str) -> Iterator[list[Clause]]:
+    """Yield each sentence as its clauses."""
+    clause: Clause = []
+    clauses = [clause]
+    for match in _TOKEN.finditer(text):
+        kind, token = match.lastgroup, match[0]
+        if kind == "word":
+            word = folded(token)
+            if word in _LONG_FORMS:
+                clause.extend(_LONG_FORMS[word])
+            else:
+                clause.append(word)
+        elif kind == "stop":
+            clause.append("?" if "?" in token else ".")
+            yield clauses
+            clause = []
+            clauses = [clause]
+        elif kind == "pause":
+            if ":" in token:
+                clause.append(":")
+            clause = []
+            clauses.append(clause)
+        elif kind == "code":
+            clause.append(" ".join(match["code"].split()))
+        elif kind == "number" and "," in token and _THOUSANDS.fullmatch(token):
+            clause.append(token.replace(",", ""))
+        elif kind != "joint":
+            clause.append(token)
+    yield clauses
+
+
+def _said(sentence: Iterable[Clause]) -> list[str]:
+    clauses = [clause for clause in map(_without_emphasis, sentence) if clause]
+    stop = clauses[-1][-1:] if clauses and clauses[-1][-1] in _STOPS else []
+    if stop:
+        clauses[-1] = clauses[-1][:-1]
+    if len(clauses) == _WITH_FRONT and clauses[0][0] in _SUBORDINATE and _CONTRASTS.isdisjoint(clauses[1]):
+        front, main = clauses
+        clauses = [main, front[:-1] if front[-1] == ":" else front]
+    return [*_comparable(list(chain.from_iterable(clauses))), *stop]
+
+
+def _without_emphasis(clause: Clause) -> Clause:
+    first = clause[0] if clause else ""
+    if first == "A":
+        return ["a", *clause[1:]]
+    if first not in _EMPHATIC:
+        return clause
+    for phrase in _EMPHASIS:
+        if tuple(clause[: len(phrase)]) == phrase:
+            return _without_emphasis(clause[len(phrase) :])
+    return clause
+
+
+def _comparable(words: list[str]) -> list[str]:
+    comparable: list[str] = []
+    before, you = "", False
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        is_article = word in _ARTICLES or (word == "a" and is_plain(after))
+        if is_article or (word in {"do", "does"} and after == "not"):
+            continue
+        if word == "you" and before in _DOING_FOLLOWS:
+            you = True
+            continue
+        doing = before in _DOING_FOLLOWS and is_plain(word) and (you or word.endswith("ing"))
+        comparable.append(done(word) if doing else evened(word))
+        before, you = word, False
+    return comparable
+
+
+_WORDS_REMEMBERED = 8_192
+_SHORTEST_SHOUTED = 4
+"""Letters; shorter words in capitals may be units or symbols."""
+_SHORTEST_PLURAL = 4
+_SHORTEST_DOING = 6
+_DONE = "~"
+_NO_PLURALS = frozenset(
+    {"arms", "customs", "earnings", "goods", "means", "news", "proceeds", "returns", "sales", "savings"}
+    | {"securities", "works"}
+)
+"""Their singulars are other words."""
+_FIRST_NUMBERS = (
+    *("zero", "one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
+_NUMBERS = {word: str(number) for number, word in enumerate(_FIRST_NUMBERS)} | {"percent": "%"}
+_SPELLINGS = tuple(
+    (re.compile(british), american)
+    for british, american in (
+        (r"^(\w{3,}[iy])s(e[ds]?|ing|ations?)$", r"\1z\2"),
+        (r"^(behavi|col|fav|flav|hon|lab|neighb|rum|vap)our", r"\1or"),
+        (r"^(calib|cent|fib|lit|theat)re(s?)$", r"\1er\2"),
+        (r"^(ana|cata|dia)logue(s?)$", r"\1log\2"),
+        (r"^(cancel|label|model|signal|travel)l(ed|ing|er)", r"\1\2"),
+        (r"^(def|lic|off)ence(s?)$", r"\1ense\2"),
+    )
+)
+
+
+@lru_cache(_WORDS_REMEMBERED)
+def is_plain(word: str) -> bool:
+    """Return whether a word is one of ordinary language, not a number, a symbol or code."""
+    return word.isalpha() and word.islower() and len(word) > 1
+
+
+@lru_cache(_WORDS_REMEMBERED)
+def _is_number(word: str) -> bool:
+    return _FIGURE.fullmatch(word) is not None
+
+
+@lru_cache(_WORDS_REMEMBERED)
+def folded(word: str) -> str:
+    """Return a word in small letters, unless its case may mean something: MW is not mW, M is not m."""
+    shouted = word.isupper() and len(word) >= _SHORTEST_SHOUTED
+    is_name = word.istitle() and len(word) > 1
+    return word.casefold() if word.isalpha() and (shouted or is_name) else word
+
+
+@lru_cache(_WORDS_REMEMBERED)
+def evened(word: str) -> str:
+    """Return a plain word in the singular and in American spelling, a number word as its number."""
+    if not is_plain(word):
+        return word
+    for british, american in _SPELLINGS:
+        word = british.sub(american, word)
+    return _NUMBERS.get(word) or _singular(word)
+
+
+def _singular(word: str) -> str:
+    no_plural = word.endswith(("ss", "us", "is")) or word in _NO_PLURALS
+    if len(word) < _SHORTEST_PLURAL or not word.endswith("s") or no_plural:
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-2] if word.endswith(("sses", "shes", "ches", "xes")) else word[:-1]
+
+
+def done(word: str) -> str:
+    """Return what somebody does, marked: "when rating" is "when you rate", never "when the rate"."""
+    verb = evened(word)
+    is_doing = verb.endswith("ing") and len(verb) >= _SHORTEST_DOING
+    stem = (verb[:-3] if is_doing else verb).removesuffix("e")
+    return (stem[:-1] if stem[-2:-1] == stem[-1:] else stem) + _DONE

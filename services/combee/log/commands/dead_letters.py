@@ -1,0 +1,247 @@
+"""Dead letters sent again or dropped: ``retry`` and ``drop``, for the command line and whoever else may decide.
+
+A decision holds once, and for ever. A record is sent again first and its decision written after: between the two a
+crash can only repeat the sending, and receivers drop what they have done already.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from combee.adapters.ports import Clock, Log, Outgoing, TopicPartition
+from combee.core.commands import RefusedError
+from combee.core.log.dead_letters.resending import PLANNED, next_attempt, refusal
+from combee.core.log.dead_letters.subject import message_in
+from combee.log.history import newest_snapshots
+from combee.log.inspection import dead_letters
+from combee.log.inspection.dead_letters import TOPIC, StoredLetter
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution, attempt_headers
+from combee_schemas.records import IDENTITY_HEADER, PROOF_HEADER
+from combee_schemas.reflection import Reflection
+
+AT_ONCE = 100
+"""Dead letters in memory with their bytes; an interruption between two such lots repeats nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a dead letter must be."""
+
+    service: str | None = None
+    reason: str | None = None
+    """What its reason contains."""
+    resolved: bool = False
+    """Whether those that were retried or dropped count too."""
+
+    def match(self, stored: StoredLetter, resolution: Resolution | None) -> bool:
+        """Return whether a dead letter is meant."""
+        if resolution is not None and not self.resolved:
+            return False
+        letter = stored.letter
+        if letter is None:
+            return self.service is None and self.reason is None
+        by_service = self.service in {None, letter.service}
+        return by_service and (self.reason or "").casefold() in letter.reason.casefold()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A dead letter that cannot be sent again, and what to do instead."""
+
+    id: LetterId
+    why: str
+
+
+@dataclass(slots=True)
+class Decided:
+    """What came of a verb."""
+
+    done: list[Resolution] = field(default_factory=list)
+    before: list[Resolution] = field(default_factory=list)
+    """Decisions that had been taken already: they hold, and nothing changes."""
+    refused: list[Refused] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resent:
+    stored: StoredLetter
+    letter: DeadLetter
+    outgoing: Outgoing
+    partition: int
+
+
+async def retry(
+    log: Log,
+    clock: Clock,
+    chosen: Sequence[LetterId] | Filters,
+    *,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Decided:
+    """Send the records of dead letters again, key and value as they were: these, or all open ones that match.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such dead letter; what was done before stays done.
+    """
+    decided, known = Decided(), await dead_letters.resolutions(log)
+    ids = await _matching(log, chosen, known) if isinstance(chosen, Filters) else chosen
+    done = 0
+    async for lot in _lots(log, ids, known, decided):
+        decisions, refused = await resend(log, clock, lot, await _published(log, lot))
+        decided.done += decisions
+        decided.refused += refused
+        done += len(lot)
+        on_progress(done, len(ids))
+    return decided
+
+
+async def drop(log: Log, clock: Clock, ids: Sequence[LetterId], note: str) -> Decided:
+    """Let dead letters go, for the record: they are open no longer.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such dead letter.
+    """
+    decided = Decided()
+    async for lot in _lots(log, ids, await dead_letters.resolutions(log), decided):
+        decisions = [_decision(letter, "dropped", clock).model_copy(update={"note": note}) for letter in lot]
+        await _record(log, decisions)
+        decided.done += decisions
+    return decided
+
+
+async def _matching(log: Log, filters: Filters, known: Mapping[LetterId, Resolution]) -> Sequence[LetterId]:
+    letters = dead_letters.letters(log, lambda _read, _total: None)
+    return [letter.id async for letter in letters if filters.match(letter, known.get(letter.id))]
+
+
+async def _lots(
+    log: Log, ids: Sequence[LetterId], known: Mapping[LetterId, Resolution], decided: Decided
+) -> AsyncIterator[Sequence[StoredLetter]]:
+    """Yield the dead letters that nothing was decided about, lot by lot."""
+    once = list(dict.fromkeys(ids))
+    decided.before += [known[identity] for identity in once if identity in known]
+    undecided = [identity for identity in once if identity not in known]
+    for start in range(0, len(undecided), AT_ONCE):
+        lot = undecided[start : start + AT_ONCE]
+        letters = await dead_letters.letters_at(log, lot)
+        missing = [str(identity) for identity in lot if identity not in letters]
+        if missing:
+            raise RefusedError("unknown", f"there is no dead letter {', '.join(missing)}")
+        yield [letters[identity] for identity in lot]
+
+
+async def _published(log: Log, letters: Sequence[StoredLetter]) -> dict[str, int]:
+    """Return the last batch with a version by playbook, if any of these records belongs to a batch."""
+    if not any(letter.letter and letter.letter.origin_topic in PLANNED for letter in letters):
+        return {}
+    return {name: newest.batch_sequence for name, newest in (await newest_snapshots(log)).items()}
+
+
+async def resend(
+    log: Log, clock: Clock, letters: Sequence[StoredLetter], published: Mapping[str, int]
+) -> tuple[list[Resolution], list[Refused]]:
+    """Send the records of open dead letters again; return decisions and refusals.
+
+    ``published`` is the last batch with a version, by playbook.
+    """
+    resent: list[_Resent] = []
+    refused: list[Refused] = []
+    for letter in letters:
+        again = await _again(log, letter, published)
+        if isinstance(again, str):
+            refused.append(Refused(id=letter.id, why=again))
+        else:
+            resent.append(again)
+    offsets = await log.produce(*(again.outgoing for again in resent))
+    decisions = [
+        _decision(again.stored, "retried", clock).model_copy(
+            update={
+                "attempt": next_attempt(again.stored.id, again.letter).number,
+                "retry_partition": again.partition,
+                "retry_offset": offset,
+            }
+        )
+        for again, offset in zip(resent, offsets, strict=True)
+    ]
+    await _record(log, decisions)
+    return decisions, refused
+
+
+async def _record(log: Log, decisions: Sequence[Resolution]) -> None:
+    await log.produce(*map(topics.RESOLUTIONS.record, decisions))
+
+
+def _decision(stored: StoredLetter, decision: str, clock: Clock) -> Resolution:
+    letter = stored.letter
+    return Resolution.model_validate(
+        {
+            "letter": stored.id,
+            "decision": decision,
+            "origin_topic": letter.origin_topic if letter else TOPIC,
+            "origin_partition": letter.origin_partition if letter else stored.id.partition,
+            "origin_offset": letter.origin_offset if letter else stored.id.offset,
+            "record_id": letter.record_id if letter else "",
+            "playbook": letter.playbook if letter else "",
+            "at_ms": clock.now_ms(),
+        }
+    )
+
+
+async def _again(log: Log, stored: StoredLetter, published: Mapping[str, int]) -> _Resent | str:
+    """Return the record to send, or why not."""
+    if stored.letter is None:
+        return "this dead letter itself cannot be read"
+    why = refusal(stored.letter, published)
+    if why is not None:
+        return why
+    letter = await _whole(log, stored.letter)
+    if letter is None:
+        return (
+            "only its first bytes were kept, and the record itself is no longer where it was: publish it anew"
+        )
+    size = len(letter.key or b"") + len(letter.value or b"")
+    if size > Message.max_bytes:
+        return f"its key and value have {size:,} bytes, which fit in no message: publish it anew, shorter"
+    partition = await _partition(log, letter)
+    if not 0 <= partition < await log.partitions(letter.origin_topic):
+        return f"{letter.origin_topic} has no partition {partition}"
+    outgoing = Outgoing(
+        topic=letter.origin_topic,
+        key=letter.key,
+        value=letter.value,
+        partition=partition,
+        headers=(
+            *attempt_headers(next_attempt(stored.id, letter)),
+            *(((PROOF_HEADER, letter.proof),) if letter.proof else ()),
+            *(((IDENTITY_HEADER, letter.identity.encode()),) if letter.identity else ()),
+        ),
+    )
+    return _Resent(stored=stored, letter=letter, outgoing=outgoing, partition=partition)
+
+
+async def _whole(log: Log, letter: DeadLetter) -> DeadLetter | None:
+    """Return the letter with all its bytes: of one that was cut they are where it came from, while retained."""
+    if not letter.truncated:
+        return letter
+    source = TopicPartition(topic=letter.origin_topic, partition=letter.origin_partition)
+    known = 0 <= source.partition < await log.partitions(source.topic)
+    records = await log.read_at(source, [letter.origin_offset]) if known else {}
+    record = records.get(letter.origin_offset)
+    if record is None or sha256(record.value or b"").hexdigest() != letter.sha256:
+        return None
+    return letter.model_copy(update={"key": record.key, "value": record.value, "truncated": False})
+
+
+async def _partition(log: Log, letter: DeadLetter) -> int:
+    """Return where the record belongs: a reflection on its playbook's partition, the rest where it was."""
+    if letter.origin_topic != topics.REFLECTIONS.name:
+        return letter.origin_partition
+    reflection = message_in(letter, Reflection)
+    if reflection is None:
+        return letter.origin_partition
+    return await log.partition_for(letter.origin_topic, topics.REFLECTIONS.key_of(reflection))

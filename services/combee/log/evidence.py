@@ -1,0 +1,348 @@
+"""What versions rest on and what was revoked, looked up in the log: a snapshot keeps the last ids, and the rules.
+
+Whoever revokes or applies must know all of them: ``publish``, and the commands before they are given.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from combee.adapters.ports import Log, PoisonError, Record
+from combee.core.names.identity import claimed_identities
+from combee.core.playbook import evidence
+from combee.core.playbook.branching import Adoption
+from combee.core.playbook.evidence import Place
+from combee.core.playbook.operations import union
+from combee.core.playbook.recomputing import Mixed, Recomputation, Recomputed
+from combee.core.playbook.versions import empty
+from combee.log.history import History, messages, partition_of
+from combee_schemas import topics
+from combee_schemas.base import Source, playbook_of
+from combee_schemas.batch import Member
+from combee_schemas.playbook import Asked, Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Update
+from combee_schemas.topics import key_of
+
+LOOK_UP_S = 60.0
+"""Looking up evidence takes no longer: publish does nothing else meanwhile."""
+
+
+async def with_evidence(log: Log, version: Playbook) -> Playbook:
+    """Return a version whose entries have all of their evidence, what was revoked since included.
+
+    Nothing is read for one that names it all itself. Else it follows from the playbook's ``history`` and
+    ``updates``, so that it is the same whenever it is looked up.
+
+    Raises
+    ------
+    PoisonError
+        If that takes longer than a minute.
+    """
+    if evidence.is_whole(version):
+        return version
+    async with in_time(version):
+        return await _followed(log, version)
+
+
+async def with_evidence_left(log: Log, version: Playbook) -> Playbook:
+    """Return a version whose entries have all of their evidence, but for what it says is revoked.
+
+    Raises
+    ------
+    PoisonError
+        If that takes longer than a minute.
+    """
+    gone = frozenset(version.revoked)
+    whole = await with_evidence(log, version)
+    entries = tuple(evidence.without(entry, gone) for entry in whole.entries)
+    return version.model_copy(update={"entries": entries})
+
+
+async def with_revoked(log: Log, version: Playbook) -> Playbook:
+    """Return a version that names all reflections that its rules mean: those that made the rules say it.
+
+    Raises
+    ------
+    TransientError
+        If one of these versions is not found in time.
+    """
+    history, rules = History(log), version.revocations
+    past = [
+        await history.exactly(version.name, number)
+        for number in sorted({rule.version for rule in rules} - {version.version})
+    ]
+    revoked = union(*(earlier.revoked for earlier in past if earlier is not None), version.revoked)
+    return version.model_copy(update={"revoked": revoked}) if rules else version
+
+
+@asynccontextmanager
+async def in_time(version: Playbook) -> AsyncIterator[None]:
+    """Look up what a version rests on within a minute.
+
+    Raises
+    ------
+    PoisonError
+        If it takes longer.
+    """
+    try:
+        async with asyncio.timeout(LOOK_UP_S):
+            yield
+    except TimeoutError as error:
+        raise PoisonError(
+            f"what version {version.version} of {version.name} rests on could not be read in {LOOK_UP_S:.0f} s:"
+            " try again when the broker is less busy"
+        ) from error
+
+
+async def _followed(log: Log, version: Playbook) -> Playbook:
+    complete: Playbook | None = None
+    async with aclosing((await _path(log, version, to_whole=True)).read()) as path:
+        async for past_version, update in path:
+            complete = evidence.followed(complete, past_version, update) if complete else past_version
+    return complete or version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Path:
+    """The versions that lead to one, of its line and of those that it follows from."""
+
+    log: Log
+    version: Playbook
+    places: tuple[Place, ...]
+    """Oldest first: from version 0 on, or the oldest there is."""
+    asked: frozenset[Asked]
+    """What one of them wants, or wanted, to be asked about again."""
+
+    async def read(self) -> AsyncGenerator[tuple[Playbook, Update | None], None]:
+        """Yield the versions, each with the update of its batch."""
+        line, first = self.places[0]
+        if not first:
+            yield empty(line), None
+        wanted = frozenset(self.places)
+        async with aclosing(_versions(self.log, self.version)) as past, AsyncExitStack() as stack:
+            updates = {
+                line: await stack.enter_async_context(aclosing(_Updates(self.log, line)))
+                for line, _ in wanted
+            }
+            async for past_version in past:
+                if evidence.place(past_version) in wanted:
+                    is_batch = past_version.origin == "batch"
+                    yield (
+                        past_version,
+                        await updates[past_version.name].of(past_version) if is_batch else None,
+                    )
+
+
+async def _path(log: Log, version: Playbook, *, to_whole: bool = False) -> _Path:
+    """Return the path to a version; ``to_whole``: from the last one on that names all of its evidence."""
+    before: dict[Place, Place] = {}
+    asked: dict[Place, tuple[Asked, ...]] = {}
+    whole: set[Place] = set()
+    async with aclosing(_versions(log, version)) as past:
+        async for past_version in past:
+            place = evidence.place(past_version)
+            before[place], asked[place] = evidence.began_with(past_version), past_version.again
+            if to_whole and evidence.is_whole(past_version):
+                whole.add(place)
+    places = tuple(evidence.ancestry(evidence.place(version), before, whole))
+    on_path = frozenset(wanted for place in places for wanted in asked.get(place, ()))
+    return _Path(log=log, version=version, places=places, asked=on_path)
+
+
+async def recomputed(
+    log: Log, version: Playbook, barred: Playbook, *, retained_from: int, budget_tokens: int
+) -> Recomputed:
+    """Return a version without what ``barred`` says is revoked, from all that made it.
+
+    ``retained_from`` is the first of ``reflections`` that a call could read again. It follows from the playbook's
+    ``history`` and ``updates``, so that it is the same whenever it is recomputed.
+
+    Raises
+    ------
+    PoisonError
+        If reading it takes longer than a minute.
+    """
+
+    def begin(start: Playbook, asked: frozenset[Asked]) -> Recomputation:
+        return Recomputation(start, barred, retained_from=retained_from, next_id=barred.next_id, asked=asked)
+
+    async def follow(path: _Path, asked: frozenset[Asked]) -> Recomputed:
+        book: Recomputation | None = None
+        async with aclosing(path.read()) as past:
+            async for past_version, update in past:
+                if book is None:
+                    book = begin(past_version, asked)
+                else:
+                    book.follow(past_version, update)
+        return (book or begin(version, asked)).result(budget_tokens=budget_tokens)
+
+    async with in_time(version):
+        path = await _path(log, version)
+        # First with the mixed operations: only so it shows which of them matter, and nothing is asked in vain.
+        followed, asking, mixed = await follow(path, path.asked), path.asked, list[Mixed]()
+        while again := [mixed_operation for mixed_operation in followed.mixed if mixed_operation.again]:
+            mixed += again
+            asking |= {place for mixed_operation in again for place in mixed_operation.again}
+            followed = await follow(path, asking)
+        return replace(followed, mixed=(*mixed, *followed.mixed))
+
+
+async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
+    """Yield the versions of all lines of a playbook up to one: what it follows from stands before it.
+
+    Each names all that was revoked on its line by then.
+    """
+    source, playbook = await partition_of(log, topics.HISTORY, upto.name), playbook_of(upto.name)
+    revoked: dict[str, tuple[str, ...]] = {}
+    async with aclosing(log.read(source, 0)) as records:
+        async for record in records:
+            if playbook_of(key_of(record)) != playbook:
+                continue
+            version = topics.HISTORY.read_or_none(record)
+            if version is not None:
+                if version.revoked:
+                    revoked[version.name] = union(revoked.get(version.name, ()), version.revoked)
+                yield version.model_copy(update={"revoked": revoked.get(version.name, ())})
+                if evidence.place(version) == evidence.place(upto):
+                    return
+
+
+class _Updates:
+    """The updates of one playbook, for versions that are asked for in order."""
+
+    def __init__(self, log: Log, name: str) -> None:
+        self._messages = messages(log, topics.UPDATES, name)
+        self._early: dict[tuple[int, int], Update] = {}
+        """By sequence and place of the manifest; with overlapping batches some come before their turn."""
+
+    async def of(self, version: Playbook) -> Update | None:
+        """Return the update that made a version: the first in the log is the one that was applied."""
+        wanted = (version.batch_sequence, version.manifest_offset)
+        self._early = {key: update for key, update in self._early.items() if key >= wanted}
+        while wanted not in self._early:
+            update = await anext(self._messages, None)
+            if update is None:
+                return None
+            key = (update.plan.sequence, update.manifest_offset)
+            if key >= wanted:
+                self._early.setdefault(key, update)
+        return self._early[wanted]
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        await self._messages.aclose()
+
+
+async def updates_between(log: Log, name: str, after: int, through: int) -> list[Update]:
+    """Return the updates that made a line's batches after one, up to another, in their order."""
+    by_batch: dict[int, Update] = {}
+    async with aclosing(messages(log, topics.UPDATES, name)) as updates:
+        async for update in updates:
+            sequence = update.plan.sequence
+            if after < sequence <= through:
+                by_batch.setdefault(sequence, update)  # the first in the log is the one that was applied
+    return [update for _, update in sorted(by_batch.items())]
+
+
+async def labels_serving(
+    log: Log,
+    labels: Mapping[str, int],
+    version_of: Callable[[int], Awaitable[Playbook | None]],
+    revoked: Collection[str],
+) -> dict[str, int]:
+    """Return the labels whose versions have an entry that rests on ``revoked`` reflections alone."""
+    serving: dict[int, bool] = {}
+    for number in sorted(set(labels.values())):
+        version = await version_of(number)
+        serving[number] = version is not None and await _rests_on(log, version, frozenset(revoked))
+    return {label: number for label, number in sorted(labels.items()) if serving[number]}
+
+
+async def _rests_on(log: Log, version: Playbook, revoked: frozenset[str]) -> bool:
+    if evidence.resting_on(version.entries, revoked):
+        return True
+    doubtful = any(revoked.issuperset(entry.evidence) and entry.evidence_count for entry in version.entries)
+    return doubtful and bool(evidence.resting_on((await with_evidence(log, version)).entries, revoked))
+
+
+async def adoption_of(
+    log: Log,
+    current: Playbook,
+    line: Playbook,
+    target: Playbook,
+    version_of: Callable[[Playbook, int], Awaitable[Playbook | None]],
+) -> Adoption:
+    """Return what decides whether ``target``, a version of a branch (``line``: its newest), may be adopted.
+
+    Raises
+    ------
+    PoisonError
+        If looking up what the branch has not read takes longer than a minute.
+    """
+    forked = await version_of(current, target.branch.version) if target.branch else None
+    unread = 0
+    if forked is not None and current.through_offset > target.through_offset:
+        async with (
+            in_time(target),
+            aclosing(messages(log, topics.BATCHES, current.name, forked.manifest_offset + 1)) as batches,
+        ):
+            async for batch in batches:
+                if batch.plan.sequence > current.batch_sequence:
+                    break
+                # What failed on the playbook and was sent again is no news to a branch.
+                unread += sum(
+                    member.offset > target.through_offset and not member.attempt for member in batch.members
+                )
+    return Adoption(line=line, target=target, forked=forked, unread=unread)
+
+
+class Taught(NamedTuple):
+    """A reflection as the manifest of its batch has it."""
+
+    offset: int
+    sequence: int
+    """Of the batch."""
+    source: Source | None
+    """As it was verified."""
+
+
+async def places_of(log: Log, name: str, ids: Collection[str]) -> dict[str, Taught]:
+    """Return where reflections stand, in which batch they are and whose they are: the manifests say it."""
+    places: dict[str, Taught] = {}
+    async for batch in messages(log, topics.BATCHES, name):
+        members = (member for member in batch.members if member.reflection_id in ids)
+        places |= {
+            member.reflection_id: Taught(member.offset, batch.plan.sequence, member.source)
+            for member in members
+        }
+    return places
+
+
+async def members_of(log: Log, name: str) -> dict[int, Member]:
+    """Return all reflections in a playbook's batches, by their places: the manifests know whose they are."""
+    members: dict[int, Member] = {}
+    async with aclosing(messages(log, topics.BATCHES, name)) as batches:
+        async for batch in batches:
+            members |= {member.offset: member for member in batch.members}
+    return members
+
+
+async def identified(
+    log: Log, name: str, start: int = 0, members: Mapping[int, Member] | None = None
+) -> AsyncGenerator[tuple[Record, Reflection], None]:
+    """Yield a playbook's retained reflections from a place on, under their identities, with their records.
+
+    What is in no batch yet has the identity that it claims: it is verified when it gets into one.
+    """
+    members = await members_of(log, name) if members is None else members
+    source = await partition_of(log, topics.REFLECTIONS, name)
+    async with aclosing(log.read(source, start)) as records:
+        async for record in records:
+            for reflection in topics.REFLECTIONS.under(name, [record]):
+                own_id = claimed_identities(reflection.reflection_id, reflection.source, record.headers)[0]
+                if record.offset in members:
+                    own_id = members[record.offset].reflection_id
+                yield record, reflection.model_copy(update={"reflection_id": own_id})

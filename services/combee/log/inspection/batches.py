@@ -1,0 +1,33 @@
+"""Batches without a version yet, from the last manifests of each partition."""
+
+from collections.abc import Mapping
+
+from combee.adapters.ports import Log, TopicPartition
+from combee.log.history import newest_manifests
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+
+TAIL = 50
+"""So many offsets before the end of ``batches`` there is usually a manifest."""
+
+
+async def newest_batches(log: Log) -> dict[str, int]:
+    """Return the sequence of the newest manifest of every playbook that may have batches in flight."""
+    newest: dict[str, int] = {}
+    for batch in await _candidates(log):
+        newest[batch.plan.playbook] = max(batch.plan.sequence, newest.get(batch.plan.playbook, 0))
+    return newest
+
+
+async def unpublished(log: Log, published: Mapping[str, int]) -> list[Batch]:
+    """Return the manifests without a version; ``published`` is the last sequence of each playbook's versions."""
+    candidates = {(batch.plan.playbook, batch.plan.sequence): batch for batch in await _candidates(log)}
+    return [batch for (name, sequence), batch in candidates.items() if sequence > published.get(name, 0)]
+
+
+async def _candidates(log: Log) -> list[Batch]:
+    batches: list[Batch] = []
+    for partition in range(await log.partitions(topics.BATCHES.name)):
+        source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
+        batches += [batch for _, batch in await newest_manifests(log, source, TAIL)]
+    return batches

@@ -1,0 +1,125 @@
+"""Lag of a service: what its consumer group has not committed, and since when the oldest record waits.
+
+``Lags`` asks for offsets and the first waiting record alone: cheap enough for every few seconds under any backlog.
+``backlog`` counts records, without a transaction's markers.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from combee.adapters.ports import Clock, Log, TopicPartition
+from combee_schemas import topics
+from combee_schemas.topics import AnyTopic
+
+INPUTS: Mapping[str, tuple[AnyTopic, ...]] = {
+    "reflect": (topics.TRACES,),
+    "shuffle": (topics.REFLECTIONS, topics.COMMANDS),
+    "scan": topics.SCAN,
+    "publish": (topics.UPDATES, topics.COMMANDS, topics.VERDICTS),
+    "control": (topics.OUTCOMES,),
+}
+"""What each consumer group reads."""
+
+COUNTED = 10_000
+"""So far records are read and counted; beyond, offsets are, transaction markers included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """Offsets that wait (a transaction's markers among them), and when the oldest record was written."""
+
+    records: int
+    oldest_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _First:
+    """The first waiting record of a partition as it was found; none: only markers up to ``end``."""
+
+    low: int
+    end: int
+    at_ms: int | None
+
+
+class Lags:
+    """The lag of one group; remembers first records, so that only what moved is read again."""
+
+    def __init__(self, log: Log, group: str) -> None:
+        self._log = log
+        self._group = group
+        self._firsts: dict[TopicPartition, _First] = {}
+
+    async def look(self) -> dict[str, Lag]:
+        """Return the lag per topic, of all partitions, whoever works on them."""
+        return {topic.name: await self._of(topic) for topic in INPUTS[self._group]}
+
+    async def _of(self, topic: AnyTopic) -> Lag:
+        ends = await self._log.ends(topic.name)
+        lows = dict(await self._log.committed(self._group, topic.name))
+        if lows.keys() < ends.keys():
+            lows = {**await self._log.beginnings(topic.name), **lows}
+        records, times = 0, []
+        for partition, low in lows.items():
+            source = TopicPartition(topic=topic.name, partition=partition)
+            at_ms = await self._first(source, low, ends[partition]) if low < ends[partition] else None
+            if at_ms is not None:
+                records += ends[partition] - low
+                times.append(at_ms)
+        return Lag(records=records, oldest_ms=min(times, default=None))
+
+    async def _first(self, source: TopicPartition, low: int, end: int) -> int | None:
+        known = self._firsts.get(source)
+        if known is None or known.low != low or (known.at_ms is None and known.end != end):
+            at_ms = None
+            async with aclosing(self._log.read(source, low, end)) as records:
+                async for record in records:
+                    at_ms = record.timestamp_ms
+                    break
+            known = self._firsts[source] = _First(low=low, end=end, at_ms=at_ms)
+        return known.at_ms
+
+
+# ---- counting records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """Records of a group that are not committed; the oldest one's age in seconds, None without any."""
+
+    lag: int
+    oldest_uncommitted_s: float | None
+
+
+async def backlog(log: Log, group: str, clock: Clock) -> Backlog:
+    """Return what ``group`` has not committed; what is left of a partition may be markers only, hence 0."""
+    parts = [await _of_topic(log, group, topic) for topic in INPUTS[group]]
+    times = [at for _, at in parts if at is not None]
+    age_s = max(0, clock.now_ms() - min(times)) / 1000 if times else None
+    return Backlog(lag=sum(lag for lag, _ in parts), oldest_uncommitted_s=age_s)
+
+
+async def _of_topic(log: Log, group: str, topic: AnyTopic) -> tuple[int, int | None]:
+    committed, ends = await log.committed(group, topic.name), await log.ends(topic.name)
+    starts = {p: max(first, committed.get(p, 0)) for p, first in (await log.beginnings(topic.name)).items()}
+    behind = {p: (at, ends[p]) for p, at in starts.items() if at < ends[p]}
+    parts = await asyncio.gather(
+        *(_count(log, TopicPartition(topic=topic.name, partition=p), *span) for p, span in behind.items())
+    )
+    return _total(parts)
+
+
+def _total(parts: Sequence[tuple[int, int | None]]) -> tuple[int, int | None]:
+    times = [at for _, at in parts if at is not None]
+    return sum(lag for lag, _ in parts), min(times, default=None)
+
+
+async def _count(log: Log, source: TopicPartition, start: int, end: int) -> tuple[int, int | None]:
+    """Return how many records there are and when the first was written."""
+    read_to = min(end, start + COUNTED)
+    count, first = 0, None
+    async for record in log.read(source, start, read_to):
+        first = record.timestamp_ms if first is None else first
+        count += 1
+    return count + (end - read_to), first

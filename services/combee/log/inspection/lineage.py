@@ -1,0 +1,243 @@
+"""From an entry back to the runs that taught it: versions, reflections, traces; read from the topics.
+
+``await lineage(log, playbook, entry_id, traces=True, on_progress=report)`` reads it all, on demand and without a
+consumer group: the playbook's partitions of ``history`` and ``batches``, the very records of ``reflections``, and of
+``traces`` the partitions that hold the wanted keys. ``combee why`` and the dashboard show the same answer.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from combee.adapters.ports import FatalError, Log, TopicPartition
+from combee.core.names.identity import fingerprint
+from combee.core.playbook.evidence import Place, ancestry, began_with, place
+from combee.log.evidence import Taught, places_of, with_evidence
+from combee.log.history import messages, partition_of
+from combee_schemas import base, topics
+from combee_schemas.base import playbook_of
+from combee_schemas.playbook import Change, Entry, Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.topics import key_of
+from combee_schemas.trace import Trace
+
+PROGRESS_EVERY = 250
+"""Records of ``traces`` between two reports of progress."""
+OnProgress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A reflection that an entry rests on; ``reflection`` None: it is no longer in the log."""
+
+    reflection_id: str
+    line: str
+    """Whose batch it was in: the playbook's, or a branch's."""
+    sequence: int | None
+    """Of its batch."""
+    taught_by: base.Source | None
+    """Who it is from, as it was verified."""
+    reflection: Reflection | None
+    trace: Trace | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Lineage:
+    """Where one entry comes from."""
+
+    playbook: str
+    version: int
+    """The newest version that has the entry."""
+    entry: Entry
+    is_live: bool = True
+    changes: list[tuple[Playbook, Change]] = field(default_factory=list)
+    """Oldest first, on each line that the entry comes from."""
+    sources: list[Source] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stretch:
+    """What happened to an entry on one line, since it came from another one."""
+
+    line: str
+    newest: Playbook | None
+    """The newest version that has the entry."""
+    is_live: bool
+    changes: list[tuple[Playbook, Change]]
+    ids: list[str]
+    """The evidence that versions name."""
+    origin: Playbook | None
+    """The version that took the entry over from another line; None: it began here."""
+
+
+async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progress: OnProgress) -> Lineage:
+    """Return everything the log says about an entry, evidence in the order in which it came.
+
+    From an adopted entry it goes on to the branch's versions, and from there to those before the fork.
+
+    Raises
+    ------
+    FatalError
+        If the playbook never had such an entry.
+    """
+    last = await _stretch(log, name, entry_id, None)
+    newest = last.newest
+    if newest is None:
+        raise FatalError(f"{name} has and had no entry {entry_id}; 'combee playbook show {name}' lists them")
+    stretches, own_id = [last], entry_id
+    while (origin := stretches[0].origin) is not None:
+        line, version = began_with(origin)
+        own_id = origin.adopted.renamed.get(own_id, own_id) if origin.adopted else own_id
+        stretches.insert(0, await _stretch(log, line, own_id, version))
+    (entry,) = (entry for entry in newest.entries if entry.id == entry_id)
+    lines: dict[str, str] = {}
+    for stretch in stretches:
+        lines |= {reflection_id: stretch.line for reflection_id in stretch.ids if reflection_id not in lines}
+    if entry.evidence_count > len(entry.evidence):
+        whole = await with_evidence(log, newest)
+        (all_of_it,) = (entry.evidence for entry in whole.entries if entry.id == entry_id)
+        lines = {reflection_id: lines.get(reflection_id, "") for reflection_id in (*all_of_it, *lines)}
+    return Lineage(
+        playbook=name,
+        version=newest.version,
+        entry=entry,
+        is_live=last.is_live,
+        changes=[change for stretch in stretches for change in stretch.changes],
+        sources=await _sources(
+            log, lines, [stretch.line for stretch in stretches], traces=traces, on_progress=on_progress
+        ),
+    )
+
+
+async def _stretch(log: Log, line: str, entry_id: str, upto: int | None) -> _Stretch:
+    """Return what the versions of one line say about an entry: all of them, or those up to one."""
+    newest, is_live = None, False
+    before: dict[Place, Place] = {}
+    took_over: dict[Place, Playbook] = {}
+    named: dict[str, int] = {}  # evidence → the last version that names it
+    changes: list[tuple[Playbook, Change]] = []
+    async for version in messages(log, topics.HISTORY, line):
+        if upto is not None and version.version > upto:
+            break
+        before[place(version)] = began_with(version)
+        entry = next((entry for entry in version.entries if entry.id == entry_id), None)
+        is_live = entry is not None
+        if entry is not None:
+            newest = version
+            named |= dict.fromkeys(entry.evidence, version.version)
+            if began_with(version)[0] != line:
+                took_over[place(version)] = version
+                changes.append((version, version.changes[0]))
+        changes += [(version, change) for change in version.changes if change.entry_id == entry_id]
+    path = ancestry(place(newest), before) if newest else []
+    origin = next(
+        (took_over[reflection_id] for reflection_id in reversed(path) if reflection_id in took_over), None
+    )
+    since = origin.version if origin else 0
+    return _Stretch(
+        line=line,
+        newest=newest,
+        is_live=is_live,
+        changes=[(version, change) for version, change in changes if version.version >= since],
+        ids=[reflection_id for reflection_id, number in named.items() if number >= since],
+        origin=origin,
+    )
+
+
+async def _sources(
+    log: Log, lines: Mapping[str, str], on: Sequence[str], *, traces: bool, on_progress: OnProgress
+) -> list[Source]:
+    """Return reflections with what is known; ``lines`` says on which line each taught, empty: one of ``on``."""
+    places: dict[str, tuple[str, Taught]] = {}
+    for line in dict.fromkeys(on):
+        ids = [reflection_id for reflection_id, own in lines.items() if own in {line, ""}]
+        for reflection_id, taught in (await places_of(log, line, ids)).items():
+            places.setdefault(reflection_id, (line, taught))
+    name = playbook_of(on[0])
+    source = await partition_of(log, topics.REFLECTIONS, name)
+    records = await log.read_at(source, sorted({taught.offset for _, taught in places.values()}))
+    own_ids = {taught.offset: reflection_id for reflection_id, (_, taught) in places.items()}
+    reflections = {
+        own_ids[offset]: reflection
+        for offset, record in records.items()
+        for reflection in topics.REFLECTIONS.under(name, [record])
+    }
+    wanted = {run for reflection in reflections.values() if (run := _run_of(reflection))}
+    by_run = await _traces(log, name, wanted, on_progress) if traces else {}
+    return [
+        Source(
+            reflection_id=reflection_id,
+            line=places[reflection_id][0] if reflection_id in places else line,
+            sequence=places[reflection_id][1].sequence if reflection_id in places else None,
+            reflection=(reflection := reflections.get(reflection_id)),
+            taught_by=_taught_by(places.get(reflection_id), reflection),
+            trace=by_run.get(_run_of(reflection)) if reflection else None,
+        )
+        for reflection_id, line in lines.items()
+    ]
+
+
+def _run_of(reflection: Reflection) -> tuple[str, str] | None:
+    """Return the id of a reflection's trace and its fingerprint, empty if unknown; None: it has no trace."""
+    return (reflection.trace_id, reflection.trace_digest) if reflection.trace_id else None
+
+
+def _taught_by(place: tuple[str, Taught] | None, reflection: Reflection | None) -> base.Source | None:
+    """Return whose a reflection is; of one whose manifest does not say so, what it claims."""
+    if place is not None and place[1].source is not None:
+        return place[1].source
+    claimed = reflection.source if reflection else None
+    return claimed.model_copy(update={"proven": ""}) if claimed else None
+
+
+async def last_taught(log: Log, version: Playbook, ids: Collection[str]) -> dict[str, Reflection]:
+    """Return those of the reflections that were in the last batch of a version: two short reads find them."""
+    if version.manifest_offset < 0:
+        return {}
+    number = await log.partition_for(topics.BATCHES.name, version.name.encode())
+    source = TopicPartition(topic=topics.BATCHES.name, partition=number)
+    manifests = topics.BATCHES.under(
+        version.name, (await log.read_at(source, [version.manifest_offset])).values()
+    )
+    own_ids = {
+        member.offset: member.reflection_id
+        for batch in manifests
+        for member in batch.members
+        if member.reflection_id in ids
+    }
+    number = await log.partition_for(topics.REFLECTIONS.name, version.name.encode())
+    source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
+    records = await log.read_at(source, sorted(own_ids))
+    return {
+        own_ids[offset]: reflection
+        for offset, record in records.items()
+        for reflection in topics.REFLECTIONS.under(playbook_of(version.name), [record])
+    }
+
+
+async def _traces(
+    log: Log, name: str, runs: Collection[tuple[str, str]], on_progress: OnProgress
+) -> dict[tuple[str, str] | None, Trace]:
+    """Return a playbook's traces by id and fingerprint; they are looked for only where their keys put them.
+
+    Where the fingerprint is unknown, the first trace under the id is the one.
+    """
+    topic = topics.TRACES.name
+    ids: dict[str, set[str]] = {}
+    for trace_id, digest in runs:
+        ids.setdefault(trace_id, set()).add(digest)
+    numbers = {(await partition_of(log, topics.TRACES, trace_id)).partition for trace_id in ids}
+    first, ends = await log.beginnings(topic), await log.ends(topic)
+    total, read = sum(ends[number] - first[number] for number in numbers), 0
+    traces: dict[tuple[str, str] | None, Trace] = {}
+    for number in sorted(numbers):
+        async for record in log.read(TopicPartition(topic=topic, partition=number), 0, ends[number]):
+            read += 1
+            if read % PROGRESS_EVERY == 0:
+                on_progress(topic, read, total)
+            key = key_of(record)
+            if key in ids:
+                for trace in topics.TRACES.under(key, [record]):
+                    if (trace.playbook, trace.trace_id) == (name, key):
+                        for digest in ids[key] & {"", fingerprint(trace)}:
+                            traces.setdefault((key, digest), trace)
+    return traces

@@ -1,0 +1,78 @@
+"""The statistics of outcomes, and how far canaries are, from the topics."""
+
+import asyncio
+from collections.abc import Mapping
+
+from combee.adapters.ports import Clock, Log
+from combee.core.gate.canary import terms_of
+from combee.core.gate.canary_fold import Canary, resumed
+from combee.core.gate.canary_verdict import CanaryReport, canary_report
+from combee.log.history import all_labels, messages, whole
+from combee_schemas import topics
+from combee_schemas.canary import CanaryStatistics
+from combee_schemas.outcome import OutcomeStatistics
+from combee_schemas.playbook import CANDIDATE, Label
+
+KEPT_S = 2.0
+
+
+async def outcomes_by_line(log: Log) -> dict[str, OutcomeStatistics]:
+    """Return the newest statistics of each playbook and branch."""
+    newest = {topics.key_of(record): record for record in await whole(log, topics.OUTCOME_STATISTICS)}
+    read = map(topics.OUTCOME_STATISTICS.read_or_none, newest.values())
+    return {statistics.line: statistics for statistics in read if statistics is not None}
+
+
+async def outcomes_of(log: Log, line: str) -> OutcomeStatistics | None:
+    """Return the newest statistics of one of them; None if no run was told of."""
+    newest = None
+    async for statistics in messages(log, topics.OUTCOME_STATISTICS, line):
+        newest = statistics
+    return newest
+
+
+async def canaries(log: Log, now_ms: int) -> dict[str, CanaryReport]:
+    """Return how far each canary is that is under way, by playbook."""
+    candidates = [label for label in await all_labels(log) if label.label == CANDIDATE and terms_of(label)]
+    if not candidates:
+        return {}
+    read = map(topics.CANARY_STATISTICS.read_or_none, await whole(log, topics.CANARY_STATISTICS))
+    known = {statistics.playbook: statistics for statistics in read if statistics is not None}
+    canaries = {label.playbook: _report(label, known.get(label.playbook), now_ms) for label in candidates}
+    return {name: canary for name, canary in canaries.items() if canary is not None}
+
+
+def _report(label: Label, known: CanaryStatistics | None, now_ms: int) -> CanaryReport | None:
+    """Return how far the canary of a candidate is; the statistics of another one say nothing of it."""
+    terms = terms_of(label)
+    if terms is None:
+        return None
+    is_its_own = known is not None and known.terms == terms
+    canary = resumed(known) if known and is_its_own else Canary(playbook=label.playbook, terms=terms)
+    return canary_report(canary, now_ms)
+
+
+class RecentOutcomes:
+    """What they were a moment ago, read once for all who ask."""
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._reading = asyncio.Lock()
+        self._known: tuple[float, dict[str, OutcomeStatistics], dict[str, CanaryReport]] | None = None
+
+    async def by_line(self) -> Mapping[str, OutcomeStatistics]:
+        """Return the statistics of each playbook and branch."""
+        return (await self._recent())[1]
+
+    async def canary(self, playbook: str) -> CanaryReport | None:
+        """Return how far a playbook's canary is; None: there is none under way."""
+        return (await self._recent())[2].get(playbook)
+
+    async def _recent(self) -> tuple[float, Mapping[str, OutcomeStatistics], Mapping[str, CanaryReport]]:
+        async with self._reading:
+            now_s = self._clock.monotonic()
+            if self._known is None or now_s - self._known[0] > KEPT_S:
+                under_way = await canaries(self._log, self._clock.now_ms())
+                self._known = now_s, await outcomes_by_line(self._log), under_way
+            return self._known

@@ -1,0 +1,63 @@
+"""What made a version and what it changed, and what became of its batch's reflections, level by level; pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from combee.adapters.clock import moment
+from combee.core.log.ledger import Calls
+from combee.core.playbook.comparison import CHANGE_WORDS
+from combee.core.playbook.probation import counts, counts_text
+from combee.core.playbook.retention import effects_text, percent
+from combee.core.playbook.versions import made_by
+from combee_schemas.playbook import AppliedBatch, Playbook
+
+
+def version_text(playbook: Playbook) -> str:
+    """Return one version in one line, without its name."""
+    counted = counts(playbook)
+    entries = "entry" if counted["entries"] == 1 else "entries"
+    made, by = moment(playbook.created_at_ms), f" by {playbook.issued_by}" if playbook.issued_by else ""
+    origin = _batch_text(playbook, playbook.batch) if playbook.batch else playbook.origin + by
+    changes = changes_text(Counter(change.kind for change in playbook.changes))
+    when = f", {made} UTC" if made else ""
+    return f"{counts_text(**counted)} {entries}; from {origin}{when}; {changes}"
+
+
+def changes_text(counts: Mapping[str, int]) -> str:
+    """Return how many changes of each kind a version made."""
+    return (
+        ", ".join(f"{count} {CHANGE_WORDS.get(kind, kind)}" for kind, count in counts.items()) or "no change"
+    )
+
+
+def _batch_text(playbook: Playbook, batch: AppliedBatch) -> str:
+    plan = batch.plan
+    if plan.branch is not None:
+        return f"a fork of version {plan.branch.version} of {plan.branch.of}"
+    if plan.reason == "consolidate":
+        article = "an" if plan.automatic else "a"
+        return f"{article} {made_by(playbook)}, batch {plan.sequence}{', degraded' if batch.degraded else ''}"
+    stale = (
+        f", made on version {plan.base_version}, {plan.staleness} batches earlier" if plan.staleness else ""
+    )
+    again = ", asked about again" if plan.reason == "revoke" else ""
+    degraded = ", degraded" if batch.degraded else ""
+    return f"batch {plan.sequence} of {plan.reflections} reflections{again}{stale}{degraded}"
+
+
+def audit_texts(batch: AppliedBatch) -> Iterator[str]:
+    """Yield what became of a batch's reflections: what the runs came to, what was retained, at how many calls."""
+    outcomes, judged = batch.plan.outcomes, batch.plan.outcomes.successes + batch.plan.outcomes.failures
+    runs = [f"{outcomes.successes} of {judged} succeeded"] if judged else []
+    if runs := [*runs, *(f"{name} {mean:.3g}" for name, mean in outcomes.scores.items())]:
+        yield f"runs: {', '.join(runs)}"
+    if batch.retention:
+        *levels, last = map(percent, batch.retention)
+        path = " → ".join(f"{share} after level {level}" for level, share in enumerate(levels))
+        carried = f"; {batch.carried} proposals carried" if batch.carried else ""
+        yield f"retention: {path} → {last} in the playbook{carried}"
+    for level, audit in enumerate(batch.audit):
+        where = "in the playbook" if level == len(batch.audit) - 1 else f"after level {level}"
+        yield f"  {where}: {effects_text(audit)}"
+    if batch.plan.widths:
+        yield Calls.of(batch.usage, sum(batch.plan.widths)).text

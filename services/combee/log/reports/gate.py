@@ -1,0 +1,102 @@
+"""The gate: what agents read, what waits and for whom, what judges say and what was decided; pure."""
+
+from collections.abc import Collection
+
+from combee.adapters.clock import moment
+from combee.core.gate.gate import Gate
+from combee_schemas.base import Value
+from combee_schemas.gate import Decision, Judge, Verdict
+
+
+class GateReport(Value):
+    """A playbook's gate."""
+
+    judges: tuple[Judge, ...]
+    production: int
+    """The version that agents read; 0: none has passed yet."""
+    candidate: int | None
+    """The version that waits; None: none does."""
+    since_ms: int | None
+    waits_for: tuple[Judge, ...]
+    """Judges that have not spoken of it."""
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        production = f"version {self.production}" if self.production else "no version yet"
+        reads = f"agents read {production} (gate: {', '.join(self.judges)})"
+        if self.candidate is None:
+            return f"{reads}; nothing waits"
+        since = f" since {moment(self.since_ms)} UTC" if self.since_ms else ""
+        return (
+            f"{reads}; version {self.candidate} waits for {', '.join(self.waits_for) or 'a decision'}{since}"
+        )
+
+
+def gate_report(gate: Gate) -> GateReport:
+    """Return the report on a gate."""
+    candidate = gate.candidate
+    return GateReport(
+        judges=gate.judges,
+        production=gate.production.version,
+        candidate=candidate.version if candidate else None,
+        since_ms=candidate.moved_at_ms if candidate else None,
+        waits_for=tuple(judge for judge in gate.judges if gate.waits_for(judge)),
+    )
+
+
+def said(verdict: Verdict) -> str:
+    """Return what a judge says of a candidate, in a word or two."""
+    if verdict.undecided:
+        return "is undecided"
+    return "accepts" if verdict.accepts else "rejects"
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """Return in words what a judge says, with its reason and figures."""
+    about = "; ".join(part for part in (verdict.reason, verdict_figures(verdict)) if part)
+    on = " about" if verdict.undecided else ""
+    return f"{verdict.judge} {said(verdict)}{on} version {verdict.candidate}: {about}"
+
+
+def verdict_figures(verdict: Verdict) -> str:
+    """Return the numbers that a verdict rests on."""
+    return ", ".join(f"{key} {value:g}" for key, value in verdict.figures.items())
+
+
+def judgement_text(
+    candidate: int, production: int, waited_for: Collection[Judge], *, accepts: bool, in_part: bool = False
+) -> str:
+    """Return in words what became of a candidate that a person approved or rejected.
+
+    ``production`` is what agents read afterwards, ``waited_for`` the judges that had not spoken before.
+    """
+    if in_part:
+        rest = "what is left of it is the next candidate"
+        return f"version {candidate} is rejected in part, {rest}; agents go on reading version {production}"
+    if not accepts:
+        return f"version {candidate} is rejected, agents go on reading version {production}"
+    if production == candidate:
+        return f"agents read version {candidate} from now on"
+    waits = ", ".join(judge for judge in waited_for if judge != "approve")
+    return f"version {candidate} is approved, and waits for {waits}"
+
+
+def decision_text(decision: Decision) -> str:
+    """Return in words what was decided at a gate."""
+    about = decision.candidate or decision.version
+    before = f"version {decision.before}" if decision.before else "no version"
+    if decision.decided == "opened":
+        return f"gate opened: {', '.join(decision.judges)}"
+    if decision.decided == "moved":
+        return f"production moved past the judges: {before} → version {decision.version}"
+    text = f"version {about} {decision.decided}"
+    if decision.decided == "rejected":
+        parts = decision.verdicts[-1] if decision.verdicts else None
+        named = ", ".join((*parts.entry_ids, *parts.sources)) if parts else ""
+        text += f" in part ({named})" if named else ""
+        text += f", agents go on reading {before}"
+        if decision.taken_back:
+            made = f", version {decision.made} is without them" if decision.made else ""
+            text += f"; {decision.taken_back} reflections taken back{made}"
+    return text

@@ -1,0 +1,45 @@
+"""Settings of evaluation: who answers the held-out questions, how answers are scored, what it may cost."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from combee.core.evaluation.scoring import ScorerName
+from combee.process.settings.group import Group
+
+
+class EvaluationSettings(Group):
+    """How ``combee evaluate`` judges a playbook; without a model of its own it asks that of the services."""
+
+    eval_questions: Path | None = Field(
+        None, description="held-out ACE samples (JSON lines): never learn from them"
+    )
+    eval_scorer: ScorerName = Field("ace", description="how an answer is scored")
+    eval_model: str | None = Field(None, description="answers the questions; unset: COMBEE_MODEL")
+    eval_base_url: str | None = Field(None, description="its server; unset: COMBEE_BASE_URL")
+    eval_api_key: SecretStr | None = Field(
+        None,
+        description="its key; unset: COMBEE_API_KEY, unless COMBEE_EVAL_BASE_URL is set; environment only",
+    )
+    eval_judge: str | None = Field(
+        None, description="the model of the scorer `judge`; unset: the one that answers"
+    )
+    eval_function: str | None = Field(
+        None,
+        pattern=r"^[\w.]+:[\w.]+$",
+        description="scores instead of a model: `package.module:function`; environment or flag only",
+    )
+    eval_endpoint: str | None = Field(
+        None, pattern=r"^https?://", description="scores instead of a model, by POST"
+    )
+    eval_daily_tokens: int | None = Field(
+        None, ge=1, description="cap of evaluations per playbook and day (tokens)"
+    )
+
+    @property
+    def answers(self) -> Literal["function", "endpoint", "model"]:
+        """Who answers."""
+        if self.eval_function:
+            return "function"
+        return "endpoint" if self.eval_endpoint else "model"

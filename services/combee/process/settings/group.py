@@ -1,0 +1,178 @@
+"""What every group of settings shares: where its values come from, and which files are believed."""
+
+import grp
+import os
+import pwd
+import stat
+import tomllib
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+from pydantic import AliasChoices, SecretStr, ValidationInfo, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from combee.adapters.ports import ConfigurationError
+from combee.process.secret_files import secrets_in_files
+
+TOML_FILE = "combee.toml"
+"""Looked for in the working directory, unless another file is named."""
+NAMED_BY = "COMBEE_CONFIG"
+ROOT = 0
+
+
+class SettingsError(ConfigurationError):
+    """A setting is wrong; the command line exits with 2, as for a wrong option."""
+
+
+class Group(BaseSettings):
+    """One group of settings; each service receives only its own."""
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        env_prefix="COMBEE_", extra="ignore", frozen=True, populate_by_name=True
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _empty_is_no_path(cls, value: object, info: ValidationInfo) -> object:
+        """Take an empty path as none; the path of nothing is the working directory."""
+        field = cls.model_fields[info.field_name or ""]
+        return None if value == "" and Path in get_args(field.annotation) else value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by pydantic-settings
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flag, files of secrets that the environment names, environment, TOML."""
+        assert isinstance(env_settings, EnvSettingsSource)  # noqa: S101 - that is what the library passes
+        environ = {name.upper(): value for name, value in env_settings.env_vars.items() if value}
+        names = {f"COMBEE_{name.upper()}": name for name in cls.secret_fields()}
+        try:
+            secrets = {names[name]: value for name, value in secrets_in_files(environ, names).items()}
+        except ConfigurationError as error:
+            raise SettingsError(str(error)) from error
+        in_file = file_values(environ.get(NAMED_BY))
+        secret_files, toml = (InitSettingsSource(settings_cls, values) for values in (secrets, in_file))
+        return init_settings, secret_files, env_settings, toml, file_secret_settings
+
+    @classmethod
+    @cache
+    def secret_fields(cls) -> tuple[str, ...]:
+        """Return the names of the group's secrets."""
+        fields = cls.model_fields
+        kinds = {name: get_args(info.annotation) for name, info in fields.items()}
+        return tuple(
+            name for name, kind in kinds.items() if SecretStr in kind and f"{name}_file" not in fields
+        )
+
+    @classmethod
+    @cache
+    def names(cls) -> frozenset[str]:
+        """Return the names by which any of the settings is given, in lower case."""
+        return frozenset(name for field in cls.model_fields for name in names_of(cls, field))
+
+
+def names_of(group: type[Group], field: str) -> set[str]:
+    """Return the names by which a setting is given, in lower case."""
+    alias = group.model_fields[field].validation_alias
+    aliases = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
+    file = {f"combee_{field}_file"} if field in group.secret_fields() else set()
+    return {field, *file, *(str(name).lower() for name in aliases)}
+
+
+def file_values(named: str | None) -> dict[str, Any]:
+    """Return what stands in the configuration file: the one named, else the working directory's if there is one.
+
+    Raises
+    ------
+    SettingsError
+        If others may have written it, or it cannot be read.
+    """
+    path = Path(named or TOML_FILE)
+    try:
+        return tomllib.loads(read_trusted(path))
+    except FileNotFoundError:
+        if not named:
+            return {}
+        raise SettingsError(f"{NAMED_BY}: there is no {path}") from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from error
+
+
+# ---- files that are believed
+
+
+def read_trusted(path: Path) -> str:
+    """Return the text of a file that nobody else can have written.
+
+    Raises
+    ------
+    SettingsError
+        If somebody else can.
+    OSError, UnicodeDecodeError
+        If it cannot be read.
+    """
+    with path.open(encoding="utf-8") as file:
+        # Of what was opened: a name may point elsewhere a moment later.
+        _check(path, os.fstat(file.fileno()))
+        return file.read()
+
+
+def check_trusted(path: Path) -> None:
+    """Refuse a file or folder whose content somebody else may decide; one that does not exist is none.
+
+    Raises
+    ------
+    SettingsError
+        If somebody else may; the message has the remedy.
+    """
+    if path.exists():
+        _check(path, path.stat())
+
+
+def _check(path: Path, info: os.stat_result) -> None:
+    link = path.lstat()
+    reason = distrust(info, user=os.geteuid(), own_group=_own_group())
+    if stat.S_ISLNK(link.st_mode) and link.st_uid not in {os.geteuid(), ROOT}:
+        reason = "is a link that somebody else made: replace it"
+    if reason:
+        raise SettingsError(f"{path} {reason.format(path=path)}")
+
+
+def distrust(info: os.stat_result, *, user: int, own_group: int | None) -> str:
+    """Return why a file is not believed, with the remedy (``{path}`` stands for it); empty: it is."""
+    if info.st_uid not in {user, ROOT}:
+        return f"belongs to user {info.st_uid}, not to you ({user}) or root: 'chown {user} {{path}}' if you trust it"
+    if info.st_mode & stat.S_IWOTH:
+        return "can be written by everybody: 'chmod o-w {path}'"
+    if info.st_mode & stat.S_IWGRP and info.st_gid != own_group:
+        return f"can be written by group {info.st_gid}, which is not yours alone: 'chmod g-w {{path}}'"
+    return ""
+
+
+def _own_group() -> int | None:
+    """Return the group that is this user's alone, as many systems make one per user; None: there is none."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(os.getegid())
+    except KeyError:  # a container's user without a name, alone there
+        return os.getegid()
+    alone = group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+    return group.gr_gid if alone else None
+
+
+def stands_in(names: AbstractSet[str], given: Iterable[str]) -> bool:
+    """Return whether one of these names is among those given, in whatever case."""
+    return not names.isdisjoint(name.lower() for name in given)

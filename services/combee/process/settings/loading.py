@@ -1,0 +1,168 @@
+"""Loading every setting once at start: flag over environment (``COMBEE_*``) over ``combee.toml`` over default."""
+
+import os
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from pydantic import SecretStr, ValidationError
+from pydantic_settings import SettingsError as UnparsedError
+
+from combee.core.batching.sizing.policy import LARGEST_CHOICE
+from combee.process.settings.batch import BatchSettings
+from combee.process.settings.evaluation import EvaluationSettings
+from combee.process.settings.gate import GateSettings
+from combee.process.settings.gateway import GatewaySettings
+from combee.process.settings.group import (
+    NAMED_BY,
+    TOML_FILE,
+    Group,
+    SettingsError,
+    file_values,
+    names_of,
+    stands_in,
+)
+from combee.process.settings.kafka import KafkaSettings
+from combee.process.settings.model import ModelSettings
+from combee.process.settings.playbook import PlaybookSettings, SpendSettings
+from combee.process.settings.sizing import SizingSettings
+from combee.process.settings.sources import SourceSettings
+from combee.process.settings.tenants import TenantSettings
+from combee.process.settings.worker import WorkerSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All groups."""
+
+    kafka: KafkaSettings
+    model: ModelSettings
+    batch: BatchSettings
+    sizing: SizingSettings
+    playbook: PlaybookSettings
+    spend: SpendSettings
+    tenants: TenantSettings
+    sources: SourceSettings
+    evaluation: EvaluationSettings
+    gate: GateSettings
+    gateway: GatewaySettings
+    worker: WorkerSettings
+
+    def secrets(self) -> list[SecretStr]:
+        """Return the secrets that are set."""
+        groups = [getattr(self, name) for name in GROUPS]
+        values = (getattr(group, name) for group in groups for name in type(group).secret_fields())
+        return [value for value in values if value is not None]
+
+
+def environment() -> dict[str, str]:
+    """Return a copy of the environment, for child processes and for finding Java."""
+    return dict(os.environ)  # noqa: TID251 - the one place
+
+
+GROUPS: dict[str, type[Group]] = {
+    "kafka": KafkaSettings,
+    "model": ModelSettings,
+    "batch": BatchSettings,
+    "sizing": SizingSettings,
+    "playbook": PlaybookSettings,
+    "spend": SpendSettings,
+    "tenants": TenantSettings,
+    "sources": SourceSettings,
+    "evaluation": EvaluationSettings,
+    "gate": GateSettings,
+    "gateway": GatewaySettings,
+    "worker": WorkerSettings,
+}
+
+
+def secrets() -> tuple[str, ...]:
+    """Return the names of all settings that are secret."""
+    return tuple(dict.fromkeys(name for group in GROUPS.values() for name in group.secret_fields()))
+
+
+def load_settings(**flags: object) -> Settings:
+    """Read all settings once; ``flags`` (those that are not None) win over the environment and the file.
+
+    Raises
+    ------
+    SettingsError
+        If a value is wrong; the message names the variable.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    if unknown := [
+        name for name in given if not any(name in group.model_fields for group in GROUPS.values())
+    ]:
+        raise SettingsError(
+            f"{', '.join(unknown)}: no setting; what docs/reference/settings.md does not list is a constant"
+        )
+    variables = environment()
+    in_file = file_values(variables.get(NAMED_BY))
+    stated = {*given, *variables, *in_file}
+    settings = Settings(**{name: _load(group, given, stated) for name, group in GROUPS.items()})  # type: ignore[arg-type]
+    if not variables.get(NAMED_BY):
+        _check_found_file(in_file.keys(), {*given, *(name for name, value in variables.items() if value)})
+    return _with_start(settings)
+
+
+def _with_start(settings: Settings) -> Settings:
+    """Return settings whose first batches are no larger than the controller may choose."""
+    batch, sizing = settings.batch, settings.sizing
+    if sizing.fixed_size is not None or batch.batch_size <= LARGEST_CHOICE:
+        return settings
+    return replace(settings, batch=batch.model_copy(update={"batch_size": LARGEST_CHOICE}))
+
+
+SENT_TO = (
+    ("model", "base_url", "api_key"),
+    ("evaluation", "eval_base_url", "eval_api_key"),
+    ("model", "embedding_base_url", "embedding_api_key"),
+    ("kafka", "bootstrap_servers", "sasl_password"),
+    ("kafka", "bootstrap_servers", "oauth_client_secret"),
+    ("kafka", "bootstrap_servers", "aws_region"),
+    ("kafka", "oauth_token_url", "oauth_client_secret"),
+)
+"""Group, address and the secret that goes there."""
+HEADERS = "OPENAI_CUSTOM_HEADERS"
+"""What OpenAI's client adds to each request, to whichever server; often a key."""
+ASKED = frozenset({"base_url", "eval_base_url", "embedding_base_url"})
+"""Addresses that OpenAI's client asks."""
+NEVER_IN_A_FOUND_FILE = (
+    ("evaluation", "eval_function", "code that this names is not run"),
+    ("model", "azure_endpoint", "keys and tokens for Azure are not sent where that says"),
+    ("worker", "otel_endpoint", "what services do is not told where that says"),
+    ("kafka", "aws_region", "tokens of this machine's AWS role are not sent where that says"),
+)
+"""Group, setting, and why."""
+
+
+def _check_found_file(in_file: AbstractSet[str], meant: AbstractSet[str]) -> None:
+    """Refuse what a file that merely lies in the working directory may not say; flags and variables are ``meant``."""
+    sent = [
+        (group, address, "secrets of the environment are not sent where that says")
+        for group, address, secret in SENT_TO
+        if stands_in(names_of(GROUPS[group], secret), meant) or (address in ASKED and HEADERS in meant)
+    ]
+    for group, name, reason in (*sent, *NEVER_IN_A_FOUND_FILE):
+        names = names_of(GROUPS[group], name)
+        if stands_in(names, in_file) and not stands_in(names, meant):
+            raise SettingsError(
+                f"{name} stands in the working directory's {TOML_FILE}, and {reason}: set"
+                f" COMBEE_{name.upper()}, or name the file if it is yours: {NAMED_BY}={TOML_FILE}"
+            )
+
+
+def _load(group: type[Group], given: Mapping[str, object], stated: AbstractSet[str]) -> Group:
+    # The library looks at each variable and each field for each source, and most groups stand in none.
+    if not stands_in(group.names(), stated):
+        return group(_build_sources=((), {}))
+    try:
+        return group(**{name: value for name, value in given.items() if name in group.model_fields})  # type: ignore[arg-type]
+    except ValidationError as error:
+        problems = "; ".join(
+            f"COMBEE_{'_'.join(map(str, problem['loc'])).upper()}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_input=False)
+        )
+        raise SettingsError(f"wrong setting: {problems} (environment or {TOML_FILE})") from error
+    except UnparsedError as error:
+        raise SettingsError(f"wrong setting: {error} (a table in the environment is JSON)") from error

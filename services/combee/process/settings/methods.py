@@ -1,0 +1,131 @@
+"""Methods by name: the built-in ones, and those that installed packages offer by entry point."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from combee.adapters.ports import FatalError
+from combee.core.batching.limits import GROUP_BYTES, MAX_LEVELS
+from combee.core.methods import ace, gepa
+from combee.core.methods.method import Method, shaped
+from combee.core.methods.templates import templates_hash
+from combee.core.playbook.probation import OFF, is_off
+from combee.process.settings.batch import BatchSettings
+from combee.process.settings.group import SettingsError
+from combee_schemas.plan import BatchOptions, PlanSettings, Probation
+
+GROUP = "combee.methods"
+PROBATION_BATCHES = 20
+"""A proposed entry leaves after this many batches without support: at the default size, after 800 runs without it."""
+PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
+BUILT_IN: Mapping[str, Method] = {"ace": ace, "gepa": gepa}
+
+
+def names() -> tuple[str, ...]:
+    """Return every method there is."""
+    return (*BUILT_IN, *sorted(point.name for point in entry_points(group=GROUP)))
+
+
+@cache
+def method(name: str) -> Method:
+    """Return a method.
+
+    Raises
+    ------
+    FatalError
+        If there is none of this name.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    for point in entry_points(group=GROUP, name=name):
+        return _loaded(point)
+    raise FatalError(
+        f"there is no method {name!r}, only {', '.join(names())}: correct COMBEE_METHOD, or install the"
+        f" package that offers it (entry point group {GROUP})"
+    )
+
+
+def _loaded(point: EntryPoint) -> Method:
+    try:
+        loaded = point.load()
+    except (ImportError, AttributeError) as error:
+        raise FatalError(f"the method {point.name!r} ({point.value}) cannot be loaded: {error}") from error
+    missing = [name for name in PARTS if not hasattr(loaded, name)]
+    if missing:
+        raise FatalError(
+            f"{point.value} is no method, it lacks {', '.join(missing)}: see docs/guide/own-method.md"
+        )
+    return cast("Method", loaded)
+
+
+def configured_method(settings: BatchSettings) -> Method:
+    """Return the configured method.
+
+    Raises
+    ------
+    FatalError
+        If there is none of this name, or batches may overlap and it cannot have that.
+    """
+    configured = method(settings.method)
+    if settings.max_inflight_batches > 1 and not configured.REBASES:
+        raise SettingsError(
+            f"COMBEE_MAX_INFLIGHT_BATCHES is {settings.max_inflight_batches}, and what the method {settings.method}"
+            " makes of one version cannot be applied to a later one: set it to 1, or choose another COMBEE_METHOD"
+        )
+    return configured
+
+
+def reflecting_method(settings: BatchSettings) -> Method:
+    """Return the configured method, worded as the configuration says: no manifest stands behind a reflection.
+
+    Raises
+    ------
+    FatalError
+        As for ``configured_method``.
+    """
+    return shaped(configured_method(settings), PlanSettings(prompts=settings.prompts))
+
+
+def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettings:
+    """Return what the manifests of batches cut with this configuration say of it.
+
+    Raises
+    ------
+    FatalError
+        As for ``configured_method``.
+    """
+    configured, probation = configured_method(settings), _probation(settings)
+    return PlanSettings(
+        **{name: getattr(settings, name) for name in BatchOptions.model_fields},
+        templates=templates_hash(
+            configured,
+            settings.prompts,
+            is_scoped=settings.scope > 0,
+            probation=probation is not None,
+        ),
+        holds=configured.HOLDS,
+        max_levels=MAX_LEVELS,
+        group_bytes=GROUP_BYTES,
+        probation=probation,
+        playbook_tokens=budget_tokens,
+    )
+
+
+def _probation(settings: BatchSettings) -> Probation | None:
+    """Return the policy, if entries are ever on probation."""
+    policy = Probation(
+        reflections=settings.probation, sources=settings.probation_sources, batches=PROBATION_BATCHES
+    )
+    doubts = settings.new_source_batches or settings.propose_flagged
+    return None if is_off(policy) and not doubts else policy
+
+
+def as_configured(plan: PlanSettings) -> dict[str, object]:
+    """Return the configuration (fields of ``BatchSettings``) under which batches are cut as a manifest says."""
+    policy = plan.probation or OFF
+    options = {name: getattr(plan, name) for name in BatchOptions.model_fields}
+    del options[
+        "source_share"
+    ]  # only shuffle goes by it: what waits for a later batch is in that one's manifest
+    return {**options, "probation": policy.reflections, "probation_sources": policy.sources}

@@ -1,0 +1,104 @@
+"""Structured logs on standard error; library chatter only from warnings up.
+
+As JSON everything is one object a line: events of ours, of libraries, warnings, and what ends the process.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, MutableMapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import structlog
+
+from combee.adapters.clock import SystemClock
+from combee.adapters.ports import Clock
+from combee.core.text.redact import redacted_deep
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+AWAY, BACK = "log_unavailable", "log_available"
+REPEATED_S = 60.0
+"""Everybody who uses the log notices an outage again and again; it is logged so often."""
+
+
+class OutageRateLimit:
+    """Drops the repeats of ``log_unavailable`` within a minute, whoever logs it, until ``log_available``."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._next_at = float("-inf")
+
+    def __call__(self, _: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """Pass an event on, or raise DropEvent."""
+        name, now = event.get("event"), self._clock.monotonic()
+        if name == BACK:
+            self._next_at = float("-inf")
+        elif name == AWAY:
+            if now < self._next_at:
+                raise structlog.DropEvent
+            self._next_at = now + REPEATED_S
+        return event
+
+
+def configure_logs(
+    level: str, *, json: bool, libraries: int = logging.WARNING, service: str | None = None
+) -> None:
+    """Set up logging once, in the composition root; ``libraries`` is the level from which others are heard.
+
+    Every event names the ``service``, and the playbook and batch that it is about where its task is bound to them.
+    """
+    shared: Sequence[Callable[..., Any]] = [
+        structlog.contextvars.merge_contextvars,
+        _named(service),
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        _without_secrets,
+    ]
+    renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False)
+    logging.basicConfig(stream=sys.stderr, level=libraries, format="%(message)s")
+    if json:
+        _render_others(shared, renderer)
+    # It repeats for each connection and attempt what we say once; what it gives up it raises.
+    aiokafka = logging.getLogger("aiokafka")  # noqa: TID251 - theirs, not ours
+    aiokafka.setLevel(logging.DEBUG if level == "debug" else logging.CRITICAL)
+    # The same of what it sends: the exporter says it once (``otlp_not_sent``).
+    sdk = logging.getLogger("opentelemetry")  # noqa: TID251 - theirs, not ours
+    sdk.setLevel(logging.DEBUG if level == "debug" else logging.CRITICAL)
+    structlog.configure(
+        processors=[OutageRateLimit(SystemClock()), *shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _named(service: str | None) -> structlog.types.Processor:
+    def named(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if service is not None:
+            event.setdefault("service", service)
+        return event
+
+    return named
+
+
+def _without_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    clean = redacted_deep(dict(event))
+    assert isinstance(clean, dict)  # noqa: S101 - as it was given
+    return clean
+
+
+def _render_others(shared: Sequence[Callable[..., Any]], renderer: structlog.types.Processor) -> None:
+    """Let what is logged, warned of or raised outside structlog come out as our own events do."""
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+    )
+    for handler in logging.getLogger().handlers:  # noqa: TID251 - the root, which libraries use
+        handler.setFormatter(formatter)
+    logging.captureWarnings(capture=True)
+
+    def crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        structlog.get_logger().critical("crashed", exc_info=(kind, error, trace))
+
+    sys.excepthook = crashed

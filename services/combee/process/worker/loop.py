@@ -1,0 +1,298 @@
+"""The consume loop of reflect and scan: at least once, many records open, three fates of errors.
+
+Handlers raise; what becomes of the record then, the loop decides. Transactional services (shuffle, publish)
+commit on their own.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import structlog
+from structlog.contextvars import get_contextvars
+
+from combee.adapters.ports import (
+    NO_TRACING,
+    Clock,
+    Consumer,
+    DrainingError,
+    Log,
+    PoisonError,
+    Record,
+    TopicPartition,
+    Tracing,
+    UnansweredError,
+)
+from combee.core.log.watermark import Watermark
+from combee.process.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
+from combee.process.worker.dead_letters import dead_letter, held_back, log_dead_letter
+from combee.process.worker.retry import RETRIABLE, retried, write
+from combee_schemas.codec import CodecError
+
+logger = structlog.get_logger()
+
+POLL_S = 0.2
+COMMIT_S = 0.1
+"""At least so long between two commits while records are open: the next records wait for each."""
+IDLE_POLL_S = 0.5
+"""While nothing is open: then a turn has nothing to do but to see records, and to be told to stop."""
+
+
+class Handler(Protocol):
+    """What a service does with one record."""
+
+    @property
+    def service(self) -> str:
+        """The service's name, which is its consumer group's."""
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """What it reads."""
+
+    @property
+    def bounded_topics(self) -> frozenset[str]:
+        """Topics whose partitions pause while ``max_open`` of their records are open."""
+
+    async def assigned(self, starts: dict[TopicPartition, int]) -> None:
+        """Take over partitions that were not ours before, with their first offset."""
+
+    async def handle(self, record: Record) -> None:
+        """Do everything this record asks for; returning means it may be committed."""
+
+    def drain(self) -> None:
+        """Begin nothing new; waiting records raise DrainingError, those with the model finish."""
+
+    def poisoned(self, record: Record) -> tuple[str, str]:
+        """Return the record's own id and its playbook, as far as they can be read."""
+
+
+class Loop:
+    """Runs one handler until told to stop, then drains; ``on_turn`` gets the open records per partition."""
+
+    def __init__(
+        self,
+        log: Log,
+        handler: Handler,
+        clock: Clock,
+        *,
+        max_open: int,
+        on_turn: Callable[[Mapping[TopicPartition, int]], None] = lambda _open: None,
+        limiter: DeadLetterLimiter | None = None,
+        paused: PausedRecords | None = None,
+        tracing: Tracing = NO_TRACING,
+    ) -> None:
+        self._log = log
+        self._handler = handler
+        self._clock = clock
+        self._max_open = max_open
+        self._on_turn = on_turn
+        self._limiter = limiter or DeadLetterLimiter(clock)
+        self._paused = PausedRecords() if paused is None else paused
+        self._tracing = tracing
+        self._marks: dict[TopicPartition, Watermark] = {}
+        self._tasks: dict[asyncio.Task[None], Record] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._committed_at = float("-inf")
+        self._suspended: set[TopicPartition] = set()
+        self._fatal: BaseException | None = None
+        self._consumer: Consumer | None = None
+
+    async def run(self, stop: asyncio.Event, *, drain_s: float) -> None:
+        """Consume until ``stop``; then finish what was begun within ``drain_s`` and commit.
+
+        Raises
+        ------
+        FatalError
+            Whatever a handler raised that is neither poison nor transient.
+        """
+        self._consumer = await self._log.consumer(
+            self._handler.service, self._handler.topics, self._reassigned
+        )
+        try:
+            while not stop.is_set() and self._fatal is None:
+                await self._turn(self._consumer)
+            await self._drain(self._consumer, drain_s)
+        finally:
+            try:
+                await self._cancel(list(self._tasks))
+            finally:
+                await self._consumer.close()
+        if self._fatal is not None:
+            raise self._fatal
+
+    async def _turn(self, consumer: Consumer) -> None:
+        try:
+            for record in await consumer.poll(IDLE_POLL_S if self._is_idle() else POLL_S):
+                self._begin(record)
+            await self._release()
+            await self._announce_pauses()
+            self._balance(consumer)
+            if not self._tasks or self._now() >= self._committed_at + COMMIT_S:
+                await self._commit(consumer)
+            self._on_turn({tp: mark.open for tp, mark in self._marks.items()})
+        except RETRIABLE as error:
+            logger.warning("log_unavailable", service=self._handler.service, error=str(error))
+            await asyncio.sleep(POLL_S)
+
+    def _is_idle(self) -> bool:
+        """Return whether every record is finished, and committed."""
+        return not self._tasks and all(
+            mark.low <= self._committed.get(tp, -1) for tp, mark in self._marks.items()
+        )
+
+    def _begin(self, record: Record) -> None:
+        mark = self._marks.get(record.source)
+        if mark is not None and mark.begin(record.offset):
+            self._start(record, mark)
+
+    def _start(self, record: Record, mark: Watermark) -> None:
+        task = asyncio.create_task(self._handle(record, mark))
+        self._tasks[task] = record
+        task.add_done_callback(self._forget)
+
+    async def _announce_pauses(self) -> None:
+        """Say in the log what is held back from now on, for 'combee status'."""
+        for playbook, seconds in self._limiter.news():
+            await self._log.produce(held_back(self._handler.service, playbook, seconds, self._clock))
+
+    async def _release(self) -> None:
+        """Go on with records whose playbook is paused no longer."""
+        # Of bounded topics only: what waits for siblings may be waiting for a paused record.
+        room = self._max_open - self._busy()
+        due = self._paused.due(self._limiter.paused(), room) if self._paused else {}
+        for source, offsets in due.items():
+            records = await self._log.read_at(source, offsets)
+            self._paused.forget(source, offsets)
+            mark = self._marks[source]
+            for offset in offsets:
+                if offset in records:
+                    self._start(records[offset], mark)
+                else:
+                    mark.done(offset)  # it has expired meanwhile
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            self._fatal = self._fatal or task.exception()
+
+    async def _handle(self, record: Record, mark: Watermark) -> None:
+        try:
+            with self._tracing.processing(self._handler.service, record):
+                finished = await retried(lambda: self._handle_once(record))
+                # What the handler's log lines name, its span does.
+                self._tracing.note(
+                    {f"combee.{name}": str(value) for name, value in get_contextvars().items()}
+                )
+        except DrainingError:
+            return
+        if finished:
+            mark.done(record.offset)
+
+    async def _handle_once(self, record: Record) -> bool:
+        """Return whether the record is finished; one that is held back stays open under the low watermark."""
+        try:
+            try:
+                await self._handler.handle(record)
+            except UnansweredError as error:  # the handler has told the limiter
+                reason = str(error)
+            except (PoisonError, CodecError) as error:
+                self._limiter.unusable()
+                reason = str(error)
+            else:
+                return True
+        except HeldBackError as error:
+            if self._paused.add(error.playbook, record):
+                return False
+            # No room: neighbours must not wait for a flood, and 'combee dlq retry' brings it back.
+            reason = str(error)
+        await self._bury(record, reason)
+        return True
+
+    async def _bury(self, record: Record, reason: str) -> None:
+        record_id, playbook = self._handler.poisoned(record)
+        log_dead_letter(record, service=self._handler.service, reason=reason, playbook=playbook)
+        self._tracing.failed(reason)
+        letter = dead_letter(
+            record,
+            service=self._handler.service,
+            reason=reason,
+            clock=self._clock,
+            record_id=record_id,
+            playbook=playbook,
+        )
+        await write(self._log, letter)
+
+    async def _reassigned(self, assigned: frozenset[TopicPartition]) -> None:
+        """Keep what stays ours, drop what went, start what came."""
+        assert self._consumer is not None  # noqa: S101 - poll is the only caller
+        revoked = [task for task, record in self._tasks.items() if record.source not in assigned]
+        await self._cancel(revoked)
+        # At once: should what follows break off, a partition that comes back meanwhile begins anew.
+        self._marks = {tp: mark for tp, mark in self._marks.items() if tp in assigned}
+        self._paused.keep(self._marks)
+        starts = {tp: await self._consumer.start_offset(tp) for tp in assigned}
+        new = {tp: at for tp, at in starts.items() if tp not in self._marks or at > self._marks[tp].next}
+        if new:
+            # Before they count as ours: what a broken connection leaves undone is done by the next poll.
+            await self._handler.assigned(new)
+        self._marks = {tp: Watermark(starts[tp]) if tp in new else self._marks[tp] for tp in assigned}
+        self._committed = dict(starts)
+        self._paused.keep(assigned - new.keys())
+        self._suspended.clear()
+        logger.info("assigned", service=self._handler.service, partitions=len(assigned), new=len(new))
+
+    def _bounded(self) -> set[TopicPartition]:
+        return {tp for tp in self._marks if tp.topic in self._handler.bounded_topics}
+
+    def _busy(self) -> int:
+        """Return how many records of bounded topics are worked on."""
+        bounded = self._bounded()
+        return sum(self._marks[tp].open for tp in bounded) - self._paused.on(bounded)
+
+    def _balance(self, consumer: Consumer) -> None:
+        busy = self._busy() >= self._max_open
+        if busy and not self._suspended:
+            self._suspended = self._bounded()
+            consumer.pause(*self._suspended)
+        elif not busy and self._suspended:
+            consumer.resume(*self._suspended)
+            self._suspended = set()
+
+    async def _commit(self, consumer: Consumer) -> None:
+        for tp, position in (await consumer.positions()).items():
+            if tp in self._marks:
+                self._marks[tp].pass_to(position)
+        lows = {tp: mark.low for tp, mark in self._marks.items()}
+        news = {tp: low for tp, low in lows.items() if low > self._committed.get(tp, -1)}
+        if news:
+            await consumer.commit(news)
+            self._committed |= news
+            self._committed_at = self._now()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _drain(self, consumer: Consumer, drain_s: float) -> None:
+        """Finish what is with the model; what waits for siblings or a slot is the next worker's."""
+        self._handler.drain()
+        deadline = self._clock.monotonic() + drain_s
+        while self._tasks and self._fatal is None and self._clock.monotonic() < deadline:
+            await asyncio.wait(list(self._tasks), timeout=POLL_S)
+            await self._turn_idle(consumer)
+        await self._turn_idle(consumer)
+
+    async def _turn_idle(self, consumer: Consumer) -> None:
+        try:
+            consumer.pause(*self._marks)
+            for record in await consumer.poll(0.0):
+                # After a rebalance, say. It stays open, so that the next worker gets it.
+                if (mark := self._marks.get(record.source)) is not None:
+                    mark.begin(record.offset)
+            await self._commit(consumer)
+        except RETRIABLE as error:
+            logger.warning("log_unavailable", service=self._handler.service, error=str(error))
+
+    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,119 @@
+"""The manifests that records of the scan name: followed as they are written, so that a batch costs no look-up."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import aclosing
+from weakref import WeakValueDictionary
+
+import structlog
+
+from combee.adapters.ports import Log, Record, TopicPartition, TransientError
+from combee.core.batching.planned import Manifest, forgery, kept_of
+from combee.log.history import partition_of
+from combee.process.worker.views import RETRY_S
+from combee_schemas import topics
+from combee_schemas.scan import Planned
+
+logger = structlog.get_logger()
+
+ARRIVES_S = 30.0
+"""A manifest and its groups become visible at once, but for the moment it takes to mark each partition: so
+long nobody concludes from a manifest's absence. A transaction lasts half of it at most."""
+READ_BACK = 64
+"""Offsets of each partition that are read at the start: mostly all batches in flight. Others are looked up."""
+KEPT_BYTES = 4 << 20
+"""Of manifests as they stand in the log; decoded they take about twice that."""
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class ManifestCache:
+    """The newest manifests by their places, decoded when used; ``run`` follows them, others are looked up."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._kept: OrderedDict[Place, Record | Manifest | None] = OrderedDict()
+        self._sizes: dict[Place, int] = {}
+        self._bytes = 0
+        self._ends: dict[int, int] = {}
+        """By partition: nothing will ever appear below this offset that is not there by now."""
+        self._arrivals: WeakValueDictionary[Place, asyncio.Event] = WeakValueDictionary()
+        self._current = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the manifests for ever; after a disconnect from a little before the end."""
+        while True:
+            try:
+                ends = await self._log.ends(topics.BATCHES.name)
+                starts = {partition: max(0, end - READ_BACK) for partition, end in ends.items()}
+                async with aclosing(self._log.follow(topics.BATCHES.name, starts)) as changes:
+                    async for records in changes:
+                        for record in records or ():
+                            self._keep(record)
+                            self._reach({record.partition: record.offset + 1})
+                        if records is None:
+                            self._reach(ends)
+                            self._current.set()
+            except TransientError as error:
+                logger.warning("log_unavailable", topic=topics.BATCHES.name, error=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    async def wait_current(self) -> None:
+        """Wait until everything that was written before the start is kept, or can be looked up."""
+        await self._current.wait()
+
+    async def place_of(self, record: Planned) -> Place:
+        """Return where a record says that its manifest stands."""
+        source = await partition_of(self._log, topics.BATCHES, record.plan.playbook)
+        return source.partition, record.manifest_offset
+
+    def has_come(self, place: Place) -> bool:
+        """Return whether a manifest is there by now, if it will ever be."""
+        partition, offset = place
+        return offset < self._ends.get(partition, 0)
+
+    def arrival(self, place: Place) -> asyncio.Event:
+        """Return what is set as soon as a manifest is there, or never will be."""
+        event = self._arrivals.setdefault(place, asyncio.Event())
+        if self.has_come(place):
+            event.set()
+        return event
+
+    async def forgery(self, record: Planned) -> str:
+        """Return what shows that a record was not planned, as far as is known by now; empty if nothing does."""
+        return forgery(record, await self.find(await self.place_of(record)))
+
+    async def find(self, place: Place) -> Manifest | None:
+        """Return the manifest that stands there, if one does."""
+        if place not in self._kept:
+            partition, offset = place
+            source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
+            record = (await self._log.read_at(source, [offset])).get(offset)
+            if record is None:
+                return None
+            self._keep(record)
+        self._kept.move_to_end(place)
+        manifest = self._kept[place]
+        if isinstance(manifest, Record):
+            batch = topics.BATCHES.read_or_none(manifest)
+            manifest = self._kept[place] = kept_of(batch) if batch else None
+        return manifest
+
+    def _keep(self, record: Record) -> None:
+        place = record.partition, record.offset
+        if place in self._kept:
+            return
+        self._kept[place], self._sizes[place] = record, len(record.value or b"")
+        self._bytes += self._sizes[place]
+        while self._bytes > KEPT_BYTES and len(self._kept) > 1:
+            oldest, _ = self._kept.popitem(last=False)
+            self._bytes -= self._sizes.pop(oldest)
+
+    def _reach(self, ends: Mapping[int, int]) -> None:
+        for partition, end in ends.items():
+            self._ends[partition] = max(end, self._ends.get(partition, 0))
+        for place, event in self._arrivals.items():
+            if self.has_come(place):
+                event.set()

@@ -1,0 +1,107 @@
+"""Who wrote a record: verified where a service reads it, vouched for where a service writes it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import structlog
+
+from combee.adapters.ports import Outgoing, Record
+from combee.core.names.identity import (
+    MAX_ID,
+    given_identity,
+    identity_of,
+    is_sent_as,
+    owner_of,
+    reflection_id,
+)
+from combee.core.names.sources import NOBODY, SERVICES, KnownSources, Verdict, secret_proof
+from combee_schemas import topics
+from combee_schemas.base import Source
+from combee_schemas.outcome import Outcome
+from combee_schemas.reflection import Reflection
+from combee_schemas.topics import key_of
+from combee_schemas.trace import Trace
+
+logger = structlog.get_logger()
+M = TypeVar("M", Trace, Outcome)
+
+
+class Provenance:
+    """What a service knows of sources; ``on_forged`` hears of the topic of each forged proof."""
+
+    def __init__(
+        self,
+        known: KnownSources = NOBODY,
+        *,
+        services_secret: bytes | None = None,
+        on_forged: Callable[[str], None] = lambda _topic: None,
+    ) -> None:
+        self._known = known
+        self._secret = services_secret
+        self._on_forged = on_forged
+
+    @property
+    def vouches(self) -> bool:
+        """Whether what this service writes proves its source."""
+        return self._secret is not None
+
+    def reflection(self, record: Record, *, again: bool = False) -> Reflection:
+        """Return a reflection with its source as it counts, under its identity.
+
+        ``again``: a forged proof was counted before.
+        """
+        reflection = topics.REFLECTIONS.read(record)
+        source = self._source(record, reflection.source, again=again)
+        own_id = self._identity(record, reflection.reflection_id, source)
+        if source is reflection.source and own_id == reflection.reflection_id:
+            return reflection
+        return reflection.model_copy(update={"source": source, "reflection_id": own_id})
+
+    def _identity(self, record: Record, sent_id: str, source: Source | None) -> str:
+        if not self._known.can_prove:
+            # All is one source's: ids are as they were sent, or as they stood where a replay copied them from.
+            given = given_identity(record.headers)
+            return given if given and is_sent_as(given, sent_id) else sent_id
+        return identity_of(sent_id, owner_of(source))
+
+    def derived_ids(self, trace: Trace) -> tuple[str, str]:
+        """Return the id that the reflection of a verified trace is written under, and its identity."""
+        owner = owner_of(trace.source)
+        own_id = reflection_id(trace.playbook, trace.trace_id, owner)
+        return own_id, identity_of(own_id, owner if self.vouches else "")
+
+    def trace(self, record: Record) -> Trace:
+        """Return a trace with its source as it counts."""
+        return self._verified(record, topics.TRACES.read(record))
+
+    def outcome(self, record: Record, *, again: bool = False) -> Outcome:
+        """Return an outcome with its source as it counts; ``again``: see ``reflection``."""
+        return self._verified(record, topics.OUTCOMES.read_own(record), again=again)
+
+    def _verified(self, record: Record, message: M, *, again: bool = False) -> M:
+        source = self._source(record, message.source, again=again)
+        return message if source is message.source else message.model_copy(update={"source": source})
+
+    def _source(self, record: Record, claimed: Source | None, *, again: bool = False) -> Source | None:
+        verdict: Verdict = self._known.verdict(record.topic, record.value or b"", record.headers, claimed)
+        if verdict.is_forged and not again:
+            self._on_forged(record.topic)
+            logger.warning(
+                "forged_proof",
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                key=key_of(record)[:MAX_ID],
+                claimed=claimed.name if claimed else "",
+            )
+        return verdict.source
+
+    def vouched(self, outgoing: Outgoing, source: Source | None) -> Outgoing:
+        """Return a record with a proof of its source, if that is proven and this service may vouch for it."""
+        if self._secret is None or source is None or not source.proven:
+            return outgoing
+        header = secret_proof(
+            self._secret, outgoing.topic, source.name, outgoing.value or b"", scheme=SERVICES
+        )
+        return replace(outgoing, headers=(*outgoing.headers, header))
