@@ -177,10 +177,10 @@ async def test_after_ctrl_c_a_person_is_forgotten_at_once_and_named_in_no_file_a
         "combee.reflections",
         "combee.scan.0",
         "combee.updates",
-        "combee.log.history",
+        "combee.history",
         "combee.playbooks",
     }
-    assert files_with(tmp_path, "order number") >= {"combee.reflections", "combee.log.history"}
+    assert files_with(tmp_path, "order number") >= {"combee.reflections", "combee.history"}
 
     ended = await combee(
         "forget", "--subject-file", "-", "--to", "left", "--yes", data_dir=tmp_path, stdin="jane roe"

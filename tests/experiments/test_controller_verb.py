@@ -35,7 +35,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Deployment:
 @pytest.mark.usefixtures("deployment")
 def test_what_stands_is_shown_with_its_reason_its_delays_and_a_plot() -> None:
     shown = run("controller", NAME).stdout
-    assert "batch size 66 (plateau, settled)" in shown
+    assert "batches of 66 (plateau, settled)" in shown
     assert STANDS.reason in shown
     assert "a batch of 10 took 3.90 s; by the fit" in shown
     assert "chosen" in shown

@@ -194,11 +194,11 @@ GROUP = Grant(resource="group", name="combee.*", operation="read")
 IDEMPOTENT = Grant(resource="cluster", name="", operation="idempotent-write")
 MISSING: Mapping[str, tuple[Use, list[Grant], str]] = {
     "writing at all": (write, on_topic("describe"), "IdempotentWrite on cluster"),
-    "writing": (write, [IDEMPOTENT, *on_topic("describe")], "Write on topic combee.log.history"),
-    "reading": (read, on_topic("describe"), "Read on topic combee.log.history"),
-    "following": (follow, on_topic("describe"), "Read on topic combee.log.history"),
+    "writing": (write, [IDEMPOTENT, *on_topic("describe")], "Write on topic combee.history"),
+    "reading": (read, on_topic("describe"), "Read on topic combee.history"),
+    "following": (follow, on_topic("describe"), "Read on topic combee.history"),
     "joining a group": (join, on_topic("describe", "read"), "Read on group combee.doctor"),
-    "reading as a group": (join, [GROUP, *on_topic("describe")], "Read on topic combee.log.history"),
+    "reading as a group": (join, [GROUP, *on_topic("describe")], "Read on topic combee.history"),
     "a transaction": (begin, on_topic("describe", "write"), "Write on transactional-id combee.doctor"),
 }
 

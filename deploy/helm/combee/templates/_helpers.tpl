@@ -68,7 +68,7 @@ securityContext:
 {{- with .Values.kafka.strimzi.cluster }}{{ . }}-cluster-ca-cert{{ else }}{{ .Values.kafka.ca.secret }}{{ end }}
 {{- end }}
 
-{{- define "combee.process.settings" -}}
+{{- define "combee.settings" -}}
 {{- range $name, $value := .Values.settings }}
 - name: {{ $name }}
   value: {{ $value | quote }}

@@ -150,17 +150,17 @@ def test_a_missing_right_is_told_although_aiokafkas_sender_wraps_the_error() -> 
 
 @pytest.mark.parametrize("named", ["combee.updates", {"combee.updates"}], ids=["a fetch", "a commit"])
 def test_a_missing_right_is_told_of_the_topic_that_the_refusal_names(named: object) -> None:
-    need = Need(principal="User:p", operation="Read", topics=("combee.log.commands", "combee.updates"))
+    need = Need(principal="User:p", operation="Read", topics=("combee.commands", "combee.updates"))
     with pytest.raises(ConfigurationError, match=r"to Read on topic combee\.updates:"), translated("r", need):
         raise TopicAuthorizationFailedError(named)
 
 
 def test_where_the_refusal_names_no_topic_all_are_told_that_it_can_mean() -> None:
-    need = Need(principal="User:p", operation="Read", topics=("combee.log.commands", "combee.updates"))
+    need = Need(principal="User:p", operation="Read", topics=("combee.commands", "combee.updates"))
     with pytest.raises(ConfigurationError) as error, translated("committing", need):
         raise TopicAuthorizationFailedError
-    assert "to Read on one of the topics combee.log.commands, combee.updates: kafka-acls" in str(error.value)
-    assert str(error.value).endswith("--topic combee.log.commands --topic combee.updates")
+    assert "to Read on one of the topics combee.commands, combee.updates: kafka-acls" in str(error.value)
+    assert str(error.value).endswith("--topic combee.commands --topic combee.updates")
 
 
 def test_who_a_client_is_is_read_alike_from_settings_and_from_an_agent_s_environment(
