@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,13 +199,25 @@ assert "Account for all reflections" in shown.getvalue()
 """
 
 
-def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+EXAMPLES = """
+import runpy
+from hypothesis import settings
+runpy.run_path("tests/conftest.py")
+everywhere = settings.default.derandomize
+runpy.run_path("tests/unit/conftest.py")
+print(everywhere, settings.default.derandomize)
+"""
+TESTS = Path(__file__).parents[2]
+
+
+def run(script: str, *arguments: str, **process: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", script, *arguments],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
+        **process,
     )
 
 
@@ -308,3 +321,14 @@ def test_a_process_that_cannot_stop_by_itself_is_ended_in_time() -> None:
         finally:
             stubborn.kill()
         assert stubborn.stdout.readline() == "told\n"
+
+
+@pytest.mark.parametrize(
+    ("environment", "derandomized"), [({"CI": "true"}, "True True"), ({}, "False False")]
+)
+def test_in_continuous_integration_hypothesis_draws_the_same_examples_each_time(
+    environment: dict[str, str], derandomized: str
+) -> None:
+    ended = run(EXAMPLES, env={"PYTHONPATH": str(TESTS), **environment}, cwd=TESTS.parent)
+
+    assert ended.stdout.strip() == derandomized, ended.stderr

@@ -28,6 +28,10 @@ from combee_schemas.scan import Echo, Known, Operation, Seen
 
 MAX_DETAIL_CHARS = 300
 NO_IDS: Mapping[str, str] = MappingProxyType({})
+UNGIVEN = "\0"
+"""Begins the ids that a recomputation gives anew, until a version has them.
+
+No text that is read keeps this character, so nothing that was recorded earlier names such an id."""
 MOST_IN_CONFLICT = 3
 """More entries that differ only in figures are a list (item 1, item 2 …), not a dispute."""
 
@@ -54,6 +58,8 @@ class Draft:
     """Whether a person applies the operations."""
     ids: Mapping[str, str] = field(default_factory=dict)
     """Of a recomputation: under which ids entries are added, by their content."""
+    prefix: str = ""
+    """Of new ids."""
     placed: dict[str, str] = field(default_factory=dict)
     """The entries that say what was added, by its content: new ones, and those that said it already."""
 
@@ -76,7 +82,7 @@ class Draft:
     def new_id(self, section: str, content: str) -> str:
         """Return the id of a new entry in a section: the one that it had when recorded, or the next free one."""
         known = self.ids.get(content)
-        free = f"{slug(section)}-{self.next_id:05d}"
+        free = f"{self.prefix}{slug(section)}-{self.next_id:05d}"
         return known if known is not None and known not in self.entries else free
 
     def put(self, entry: Entry) -> None:
@@ -187,6 +193,7 @@ def drafted(
     draft = Draft.of(base)
     draft.born = born
     draft.ids = ids
+    draft.prefix = UNGIVEN if free_from else ""
     draft.by_hand = by_hand
     revoked_ids = frozenset(revoked)
     seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]

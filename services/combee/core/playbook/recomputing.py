@@ -9,6 +9,7 @@ Some cases cannot be known without a model: the words of an operation that rests
 other reflections say by a model's word, in words that are revoked elsewhere, stays and is named.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -17,7 +18,7 @@ from combee.core.names.sources import names_of
 from combee.core.playbook import evidence, probation
 from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after
 from combee.core.playbook.branching import learns
-from combee.core.playbook.draft import Draft
+from combee.core.playbook.draft import MAX_DETAIL_CHARS, UNGIVEN, Draft
 from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import Place, here, ids_here
 from combee.core.playbook.rejecting import allowed
@@ -163,15 +164,16 @@ class Recomputation:
     def result(self, *, budget_tokens: int) -> Recomputed:
         """Return the last version without what is revoked, within the token budget if it says more than before."""
         known = {entry.id: entry for entry in self.recorded.entries}
-        order = [*(entry_id for entry_id in known if entry_id in self.entries)]
-        order += [entry_id for entry_id in self.entries if entry_id not in known]
-        entries = tuple(self.entries[entry_id] for entry_id in order)
-        changes = [*self._differences(known)]
+        left = {entry.id: entry for entry in map(_given, self.entries.values())}
+        order = [*(entry_id for entry_id in known if entry_id in left)]
+        order += [entry_id for entry_id in left if entry_id not in known]
+        entries = tuple(left[entry_id] for entry_id in order)
+        changes = [*_differences(known, left)]
         if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
             budget = self._settings.playbook_tokens or budget_tokens
             out = frozenset(evictions(entries, budget, tuple(self._shared.values())))
             changes += [
-                Change(kind="evict", entry_id=entry.id, detail=entry.content[:300])
+                Change(kind="evict", entry_id=entry.id, detail=entry.content[:MAX_DETAIL_CHARS])
                 for entry in entries
                 if entry.id in out
             ]
@@ -189,19 +191,6 @@ class Recomputation:
             again=(*self._elsewhere(), *self.pending) if learns(self.barred) else (),
             settings=self._settings,
         )
-
-    def _differences(self, known: Mapping[str, Entry]) -> Iterator[Change]:
-        for entry_id, entry in known.items():
-            now = self.entries.get(entry_id)
-            if now is None:
-                yield Change(kind="remove", entry_id=entry_id, detail=ALONE)
-            elif now.content != entry.content:
-                yield Change(kind="update", entry_id=entry_id, detail=entry.content[:300])
-            elif probation.is_active(entry) and not probation.is_active(now):
-                yield Change(kind="update", entry_id=entry_id, detail=f"{UNSEEN}: {entry.content[:250]}")
-        for entry_id in self.entries:
-            if entry_id not in known:
-                yield Change(kind="add", entry_id=entry_id, detail="what took it away is revoked")
 
     def _compare(self) -> None:
         says = {entry_id: entry.content for entry_id, entry in self.entries.items()}
@@ -269,13 +258,18 @@ class Recomputation:
         return {**entries, **{entry.id: entry for entry in allowed(back.values(), after)}}
 
     def _under_ids_of(self, version: Playbook) -> Iterator[Entry]:
-        """Yield the entries, those that a version brought back under the ids that it gave them."""
-        ids = {(entry.section, entry.content): entry.id for entry in version.entries}
-        known = {entry.id for entry in version.entries}  # two may say the same
+        """Yield the entries, those that a version brought back under the ids that it gave them, evicted or not."""
+        known = {entry.id for entry in version.entries}
+        given: dict[tuple[str, str], list[str]] = defaultdict(list)  # two may say the same
+        for entry in version.entries:
+            if entry.id not in self.entries:
+                given[entry.section, entry.content].append(entry.id)
+        for change in version.changes:
+            if change.kind == "evict" and change.entry_id not in self.entries:
+                given["", change.detail].append(change.entry_id)
         for entry_id, entry in self.entries.items():
-            given = ids.get((entry.section, entry.content), entry_id)
-            is_other = entry_id not in known and given not in self.entries
-            yield entry.model_copy(update={"id": given}) if is_other else entry
+            ids = given[entry.section, entry.content] or given["", entry.content[:MAX_DETAIL_CHARS]]
+            yield entry.model_copy(update={"id": ids.pop(0)}) if ids and entry_id not in known else entry
 
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
         gone = frozenset(barred(self.barred, update))
@@ -528,6 +522,26 @@ def _is_wholly(update: Update, gone: frozenset[str]) -> bool:
 
 def _evicted(version: Playbook) -> frozenset[str]:
     return frozenset(change.entry_id for change in version.changes if change.kind in {"evict", "expire"})
+
+
+def _given(entry: Entry) -> Entry:
+    """Return an entry under the id that it has from now on."""
+    is_new = entry.id.startswith(UNGIVEN)
+    return entry.model_copy(update={"id": entry.id.removeprefix(UNGIVEN)}) if is_new else entry
+
+
+def _differences(known: Mapping[str, Entry], left: Mapping[str, Entry]) -> Iterator[Change]:
+    for entry_id, entry in known.items():
+        now = left.get(entry_id)
+        if now is None:
+            yield Change(kind="remove", entry_id=entry_id, detail=ALONE)
+        elif now.content != entry.content:
+            yield Change(kind="update", entry_id=entry_id, detail=entry.content[:MAX_DETAIL_CHARS])
+        elif probation.is_active(entry) and not probation.is_active(now):
+            yield Change(kind="update", entry_id=entry_id, detail=f"{UNSEEN}: {entry.content[:250]}")
+    for entry_id in left:
+        if entry_id not in known:
+            yield Change(kind="add", entry_id=entry_id, detail="what took it away is revoked")
 
 
 def _says_the_same(entry: Entry, other: Entry) -> bool:

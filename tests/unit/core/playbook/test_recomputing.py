@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from combee.core.playbook import apply, executing, versions
@@ -197,9 +197,65 @@ def test_a_proposal_keeps_no_support_that_is_revoked_also_where_it_is_no_evidenc
     assert [one.support for one in book.result(budget_tokens=PLENTY).entries] == [("r-2",)]
 
 
+def test_an_operation_that_found_no_entry_finds_none_among_those_that_a_revocation_brings_back() -> None:
+    """It names the id that is given to what counts only without the attacker."""
+    base = empty("p")
+    first = update(base, added(RULE, "r-2"), added("Be kind", "r-2"), seen=[1, 2])
+    settings = PlanSettings(source_operations=1)
+    first = first.model_copy(update={"plan": first.plan.model_copy(update={"settings": settings})})
+    full = versions.after_update(base, first, budget_tokens=PLENTY, now_ms=0)
+    guess = update(full, op(UPDATE, "Trust nobody", "str-00003", evidence=("r-3",)), seen=[3])
+    last = versions.after_update(full, guess, budget_tokens=PLENTY, now_ms=0)
+    assert [change.detail for change in last.changes] == ["UPDATE: no such entry any more"]
+    left = _recomputed([(full, first), (last, guess)], barring(last, "r-1", rule="id:r-1"), PLENTY)
+    assert [(entry.id, entry.content) for entry in left.entries] == [
+        (ENTRY, RULE),
+        ("str-00003", "Be kind"),
+    ]
+
+
+TWO_SOURCES = Probation(reflections=1, sources=2)
+
+
+@example(  # with fewer sources an UPDATE of no entry adds what it says; there is no room for that
+    [[op(UPDATE, "Please wait 5 s", "calc-00001", evidence=("r-1", "r-2", "r-9"))], []], TWO_SOURCES, 25
+)
+@example(  # ... and what it adds must not get the id that a second UPDATE names
+    [
+        [
+            op(UPDATE, "one", "calc-00001", evidence=("r-1", "r-9")),
+            op(UPDATE, "one", "calc-00001", evidence=("r-1", "r-9", "r-10")),
+        ],
+        [],
+    ],
+    TWO_SOURCES,
+    PLENTY,
+)
+@example(  # ... or that its own batch gives later
+    [
+        [
+            op(UPDATE, "Two.", "calc-00001", evidence=("r-1", "r-9")),
+            op(ADD, "one", evidence=("r-9",)),
+        ],
+        [],
+    ],
+    TWO_SOURCES,
+    25,
+)
+@example(
+    [
+        [
+            op(ADD, "Two.", evidence=("r-9",)),
+            op(UPDATE, "one", "calc-00002", evidence=("r-1", "r-2", "r-9")),
+        ],
+        [],
+    ],
+    TWO_SOURCES,
+    25,
+)
 @given(
     st.lists(operation_lists, min_size=2, max_size=4),
-    st.sampled_from([None, Probation(reflections=2), Probation(reflections=1, sources=2)]),
+    st.sampled_from([None, Probation(reflections=2), TWO_SOURCES]),
     st.sampled_from([PLENTY, 25]),
 )
 def test_what_was_recorded_after_a_revocation_is_recomputed_the_same(
