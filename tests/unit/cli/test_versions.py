@@ -381,6 +381,15 @@ def test_a_time_range_takes_back_what_came_in_it(learned: Deployment) -> None:
     assert len(ledger.latest(learned.log).revoked) == 20
 
 
+def test_revoke_lists_what_all_parts_of_a_large_revocation_take_back(
+    learned: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "PART_BYTES", 30)
+    made = run_json("playbook", "revoke", NAME, "since:1970-01-01")
+    assert made["version"] == len(ledger.versions(learned.log)) > 3
+    assert sorted(made["revoked"]) == sorted(f"r-{n}" for n in range(20))
+
+
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
