@@ -6,19 +6,21 @@ from itertools import chain
 import pytest
 
 from combee.adapters.ports import Outgoing, TransientError
-from combee.core import commands as decide
 from combee.core.commands import RefusedError
+from combee.core.gate.policy import GatePolicy
+from combee.core.playbook import versions
 from combee.log.commands.playbook import Commands
 from combee.log.evidence import with_revoked
 from combee.process.worker.dead_letters import dead_letter
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command
+from combee_schemas.gate import Decision
 from combee_schemas.scan import Seen, Update
 from support import ledger
 from support.branches import commands
 from support.deployment import Deployment
-from support.gates import add, update
+from support.gates import add, update, verdict
 from support.ledger import NAME, outgoing
 from support.planned import PlanningDeployment
 
@@ -35,7 +37,7 @@ def ids(sequence: int, length: int = 190, size: int = SIZE) -> list[str]:
 
 def taught(sequence: int, *given: str) -> Update:
     """Return a batch whose reflections are all of one source."""
-    result = update(sequence, add(f"pay {'abcdefg'[sequence] * 9}", given[0]))
+    result = update(sequence, add(f"pay {'x' * 9}", given[0]))
     seen = tuple(
         Seen(reflection_id=one, offset=SIZE * sequence + at, source=MALLORY) for at, one in enumerate(given)
     )
@@ -45,8 +47,8 @@ def taught(sequence: int, *given: str) -> Update:
     return result.model_copy(update={"plan": plan, "result": result.result.model_copy(update={"seen": seen})})
 
 
-async def learned(*batches: Sequence[str]) -> Deployment:
-    deployment = PlanningDeployment()
+async def learned(*batches: Sequence[str], **settings: object) -> Deployment:
+    deployment = PlanningDeployment(**settings)
     async with deployment.running(["publish"]):
         for sequence, given in enumerate(batches, 1):
             await deployment.log.produce(outgoing(taught(sequence, *given)))
@@ -56,7 +58,7 @@ async def learned(*batches: Sequence[str]) -> Deployment:
 
 async def small(monkeypatch: pytest.MonkeyPatch) -> tuple[Deployment, Commands, Command]:
     """Return a playbook, and a revocation of it that is sent in three parts."""
-    monkeypatch.setattr(decide, "PART_BYTES", 150)
+    monkeypatch.setattr(versions, "PART_BYTES", 150)
     deployment = await learned(*(ids(sequence, 10, 10) for sequence in (1, 2, 3, 4)))
     decision = await commands(deployment).revoke(NAME, [RULE], command_id="mine")
     assert decision.command is not None
@@ -128,3 +130,34 @@ async def test_nothing_of_a_revocation_is_written_if_a_part_of_it_cannot_be(
     with pytest.raises(RefusedError, match="cannot be sent"):
         await on.send(command.model_copy(update={"rules": ("text:" + "x" * 1_000_000,)}))
     assert sent(deployment) == []
+
+
+async def test_a_candidate_of_more_reflections_than_a_version_can_name_is_rejected_whole() -> None:
+    everything = [ids(sequence) for sequence in range(1, 8)]
+    deployment = await learned(*everything, gates=GatePolicy(judges=("evaluate",)))
+    async with deployment.running(["publish"]):
+        for candidate in (1, 8):
+            await deployment.log.produce(outgoing(verdict(candidate, 0, accepts=False)))
+            await deployment.until(
+                lambda: not [at for at in ledger.behind(deployment.log) if at[0] == "publish"]
+            )
+    assert ledger.dead_letters(deployment.log) == []
+    assert [decision.taken_back for decision in decisions(deployment)] == [0, SIZE, 7 * SIZE]
+    newest = ledger.latest(deployment.log)
+    assert not newest.entries
+    assert newest.version == len(ledger.versions(deployment.log))
+    assert set((await with_revoked(deployment.log, newest)).revoked) == set(chain(*everything))
+    # A service that starts anew knows all of them: what they teach again, or taught once, does not count.
+    on = commands(deployment)
+    async with deployment.running(["publish"]):
+        await deployment.log.produce(outgoing(taught(8, *everything[0])))
+        await deployment.until(lambda: ledger.latest(deployment.log).batch_sequence == 8)
+        assert not ledger.latest(deployment.log).entries
+        restored = (await on.rollback(NAME, 7)).command
+        assert restored is not None
+        assert await on.carried_out(restored, timeout_s=10) is not None
+    assert (ledger.latest(deployment.log).origin, ledger.latest(deployment.log).entries) == ("rollback", ())
+
+
+def decisions(deployment: Deployment) -> list[Decision]:
+    return ledger.messages(deployment.log, topics.DECISIONS, Decision)

@@ -21,6 +21,7 @@ from combee.core.playbook.cleaning import clean_playbook
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.evidence import rules_for
 from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.versions import parted
 from combee_schemas.base import BranchName, branch_in, is_branch_of, playbook_of
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.gate import Verdict
@@ -30,8 +31,6 @@ from combee_schemas.scan import Operation, OperationKind
 
 ANY_SIZE = 10**9
 """Tokens that no playbook has."""
-PART_BYTES = 256 << 10
-"""Maximum bytes of the ids in one part of a revocation: the version that names them must fit a record, too."""
 Reason = Literal["absent", "unknown", "invalid", "conflict", "too_large"]
 """absent: there is no such playbook; unknown: it has no such version or reflection; invalid: what was sent cannot be
 read; conflict: it cannot be done with what there is."""
@@ -367,29 +366,14 @@ def parts(command: Command) -> list[Command]:
 
     The id of an earlier part follows from what it names: sent again, it has one effect.
     """
-    lots, size = [list[str]()], 0
-    for reflection_id in command.reflection_ids:
-        size += len(reflection_id.encode())
-        if size > PART_BYTES:
-            lots.append([])
-            size = len(reflection_id.encode())
-        lots[-1].append(reflection_id)
-    *earlier, last = lots
+    *earlier, last = parted(command.reflection_ids)
     if not earlier:
         return [command]
     rules = tuple(rule.rule for rule in rules_for(command.rules, command.reflection_ids, version=0))
-    shared = command.model_copy(update={"rules": rules})
+    ids = [*(content_id("revoke", command.command_id, *part) for part in earlier), command.command_id]
     return [
-        *(
-            shared.model_copy(
-                update={
-                    "command_id": content_id("revoke", command.command_id, *lot),
-                    "reflection_ids": tuple(lot),
-                }
-            )
-            for lot in earlier
-        ),
-        shared.model_copy(update={"reflection_ids": tuple(last)}),
+        command.model_copy(update={"command_id": command_id, "reflection_ids": part, "rules": rules})
+        for command_id, part in zip(ids, (*earlier, last), strict=True)
     ]
 
 
