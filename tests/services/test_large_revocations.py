@@ -56,11 +56,13 @@ async def learned(*batches: Sequence[str], **settings: object) -> Deployment:
     return deployment
 
 
-async def small(monkeypatch: pytest.MonkeyPatch) -> tuple[Deployment, Commands, Command]:
+async def small(
+    monkeypatch: pytest.MonkeyPatch, command_id: str | None = "mine"
+) -> tuple[Deployment, Commands, Command]:
     """Return a playbook, and a revocation of it that is sent in three parts."""
     monkeypatch.setattr(versions, "PART_BYTES", 150)
     deployment = await learned(*(ids(sequence, 10, 10) for sequence in (1, 2, 3, 4)))
-    decision = await commands(deployment).revoke(NAME, [RULE], command_id="mine")
+    decision = await commands(deployment).revoke(NAME, [RULE], command_id=command_id)
     assert decision.command is not None
     return deployment, commands(deployment), decision.command
 
@@ -84,10 +86,11 @@ async def test_a_source_of_five_thousand_long_ids_is_revoked_whole() -> None:
     assert ledger.dead_letters(deployment.log) == []
 
 
+@pytest.mark.parametrize("command_id", ["mine", None])
 async def test_a_revocation_that_broke_off_between_its_parts_is_completed_by_the_same_command(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, command_id: str | None
 ) -> None:
-    deployment, on, command = await small(monkeypatch)
+    deployment, on, command = await small(monkeypatch, command_id)
     async with deployment.running(["publish"]):
         produce = deployment.log.produce
 
@@ -100,10 +103,10 @@ async def test_a_revocation_that_broke_off_between_its_parts_is_completed_by_the
             with pytest.raises(TransientError):
                 await on.send(command)
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 5)
-        again = (await on.revoke(NAME, [RULE], command_id="mine")).command
+        again = (await on.revoke(NAME, [RULE], command_id=command_id)).command
         assert again is not None
         assert await on.carried_out(again, timeout_s=10) is not None
-        assert (await on.revoke(NAME, [RULE], command_id="mine")).command is None
+        assert (await on.revoke(NAME, [RULE], command_id=command_id)).command is None
     newest = ledger.latest(deployment.log)
     assert (newest.version, newest.entries) == (7, ()), "three parts, one version each"
     assert set((await with_revoked(deployment.log, newest)).revoked) == {*command.reflection_ids}

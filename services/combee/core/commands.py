@@ -336,7 +336,7 @@ def revoke(
     """Take reflections back, on a playbook and its branches (``lines``, the playbook first).
 
     ``unknown`` are the ids and rules that mean none of its reflections, ``rules`` are what chose ``ids``; empty: they
-    were named.
+    were named. The command names those that are not revoked on every line.
 
     Raises
     ------
@@ -351,11 +351,12 @@ def revoke(
         raise RefusedError("unknown", f"{current.name} has no reflection {', '.join(unknown)}")
     if all(_is_revoked(line, ids, rules) for line in lines):
         return None
+    gone = frozenset(current.revoked).intersection(*(line.revoked for line in lines))
     return _command(
         "revoke",
         current,
         command_id or _own("revoke", current, *(rules or ids)),
-        reflection_ids=tuple(ids),
+        reflection_ids=tuple(reflection_id for reflection_id in ids if reflection_id not in gone),
         rules=tuple(rules),
         retained_from=retained_from,
     )
