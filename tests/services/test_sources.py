@@ -17,7 +17,7 @@ from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
 from combee.core.log.erasure.selector import Selector, Subjects
 from combee.core.log.replaying.selection import Selection
-from combee.core.names.identity import derived_ids, reflection_id
+from combee.core.names.identity import derived_ids, full_name, reflection_id
 from combee.core.names.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
 from combee.log.commands import dead_letters
 from combee.log.commands.revocation import meant
@@ -582,7 +582,9 @@ async def test_a_revocation_tells_apart_what_has_one_id() -> None:
     assert await ids("r-1~by~unproven") == ("r-1",)
     assert await ids("text:Mallory") == ("r-1",)
     assert await ids("text:the lesson of the shop") == ("r-1~by~shop",)
-    with pytest.raises(ValueError, match=r"2 sources.*r-1: name one of r-1~by~shop, r-1~by~unproven"):
+    with pytest.raises(
+        ValueError, match=r"r-1 means 2 reflections.*: name one of r-1~by~shop, r-1~by~unproven"
+    ):
         await ids("r-1")
 
 
@@ -626,6 +628,38 @@ async def test_a_run_is_revoked_by_its_id_whoever_has_proven_it() -> None:
     chosen = await meant(deployment.log, [version], ["run-1"], now_ms=now_ms)
     assert chosen.ids == (own_id,)
     assert own_id.endswith("~by~shop")
+
+
+async def test_an_id_that_is_a_reflection_s_and_a_foreign_run_s_is_revoked_by_full_name_only() -> None:
+    deployment = Deployment(batch_size=1, provenance=provenance(), sources="proven")
+    async with deployment.running():
+        await deployment.log.produce(run("shop", answer="the shop's"))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
+        await deployment.log.produce(under("run-1", "the attacker's words"))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+    shops, foreign = member_ids(deployment)
+    version, now_ms = ledger.latest(deployment.log), deployment.clock.now_ms()
+    names = sorted(map(full_name, (shops, foreign)))
+    with pytest.raises(ValueError, match=f"run-1 means 2 reflections.*: name one of {', '.join(names)}"):
+        await meant(deployment.log, [version], ["run-1"], now_ms=now_ms)
+    for own_id in (shops, foreign):
+        chosen = await meant(deployment.log, [version], [full_name(own_id)], now_ms=now_ms)
+        assert chosen.ids == (own_id,)
+
+
+async def test_a_run_s_id_that_reflections_of_several_sources_name_is_not_revoked_by_it() -> None:
+    def of_run(sent_id: str, trace_id: str, source: str = "") -> Outgoing:
+        named = Source(name=source) if source else None
+        record = outgoing(reflection(0, reflection_id=sent_id, trace_id=trace_id, source=named))
+        return signed(record, source) if source else record
+
+    shops = [of_run("r-1", "run-1", "shop"), of_run("r-2", "run-1", "shop"), of_run("r-3", "run-3", "shop")]
+    found = await learned([*shops, of_run("r-4", "run-3")])
+    version, now_ms = ledger.latest(found.log), found.clock.now_ms()
+    chosen = await meant(found.log, [version], ["run-1"], now_ms=now_ms)
+    assert chosen.ids == ("r-1~by~shop", "r-2~by~shop")
+    with pytest.raises(ValueError, match=r"run-3 means 2.*: name one of r-3~by~shop, r-4~by~unproven"):
+        await meant(found.log, [version], ["id:run-3"], now_ms=now_ms)
 
 
 @pytest.mark.parametrize(

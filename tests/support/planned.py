@@ -52,7 +52,10 @@ def manifest_of(planned: Partial | Update) -> Batch:
     places = {seen.offset: seen.reflection_id for seen in planned.result.seen}
     others = sorted(set(evidence_of(planned.result)) - set(places.values()))
     places |= dict(enumerate(others, 1_000_000))
-    members = tuple(Member(offset=at, reflection_id=name) for at, name in sorted(places.items()))
+    sources = {seen.offset: seen.source for seen in planned.result.seen}
+    members = tuple(
+        Member(offset=at, reflection_id=name, source=sources.get(at)) for at, name in sorted(places.items())
+    )
     return Batch(plan=planned.plan, seed=1, members=members, copies=1)
 
 

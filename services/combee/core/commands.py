@@ -19,7 +19,9 @@ from combee.core.names.identity import content_id
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.cleaning import clean_playbook
 from combee.core.playbook.clusters import clusters
+from combee.core.playbook.evidence import rules_for
 from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.versions import parted
 from combee_schemas.base import BranchName, branch_in, is_branch_of, playbook_of
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.gate import Verdict
@@ -334,7 +336,7 @@ def revoke(
     """Take reflections back, on a playbook and its branches (``lines``, the playbook first).
 
     ``unknown`` are the ids and rules that mean none of its reflections, ``rules`` are what chose ``ids``; empty: they
-    were named.
+    were named. The command names those that are not revoked on every line.
 
     Raises
     ------
@@ -349,14 +351,31 @@ def revoke(
         raise RefusedError("unknown", f"{current.name} has no reflection {', '.join(unknown)}")
     if all(_is_revoked(line, ids, rules) for line in lines):
         return None
+    gone = frozenset(current.revoked).intersection(*(line.revoked for line in lines))
     return _command(
         "revoke",
         current,
         command_id or _own("revoke", current, *(rules or ids)),
-        reflection_ids=tuple(ids),
+        reflection_ids=tuple(reflection_id for reflection_id in ids if reflection_id not in gone),
         rules=tuple(rules),
         retained_from=retained_from,
     )
+
+
+def parts(command: Command) -> list[Command]:
+    """Return the commands that a command is sent as: a large revocation is several, the last under its own id.
+
+    The id of an earlier part follows from what it names: sent again, it has one effect.
+    """
+    *earlier, last = parted(command.reflection_ids)
+    if not earlier:
+        return [command]
+    rules = tuple(rule.rule for rule in rules_for(command.rules, command.reflection_ids, version=0))
+    ids = [*(content_id("revoke", command.command_id, *part) for part in earlier), command.command_id]
+    return [
+        command.model_copy(update={"command_id": command_id, "reflection_ids": part, "rules": rules})
+        for command_id, part in zip(ids, (*earlier, last), strict=True)
+    ]
 
 
 def _is_revoked(line: Playbook, ids: Collection[str], rules: Collection[str]) -> bool:

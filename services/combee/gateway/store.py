@@ -35,9 +35,8 @@ class ContextStore:
     async def labels(self, name: str) -> Mapping[str, Label]:
         return playbooks.labels_of(self._context, name)
 
-    async def write(self, outgoing: Outgoing) -> int:
-        (offset,) = await self._context.write(outgoing)
-        return offset
+    async def write(self, *outgoing: Outgoing) -> Sequence[int]:
+        return await self._context.write(*outgoing)
 
     async def effect(self, command: Command) -> Effect | None:
         while not self._context.stopping.is_set():
@@ -53,11 +52,11 @@ class ContextStore:
         return self._context.playbooks.latest(subject(command))
 
     async def refusal(self, sent: Sent) -> LiveDeadLetter:
-        origin = f"{topics.COMMANDS.name}[{sent.partition}]@{sent.offset}"
+        origins = {f"{topics.COMMANDS.name}[{sent.partition}]@{offset}" for offset in sent.offsets}
         while True:
             picture = await self._context.live.seen()
             for letter in reversed(picture.dead_letters):
-                if letter.origin == origin:
+                if letter.origin in origins:
                     return letter
             await self._context.live.changed(picture.revision, LOOK_S)
 

@@ -250,15 +250,18 @@ class PartitionState:
                 del self.orders[offset]
 
     def settle_flushes(self) -> None:
-        """Mark windows for flushing as far as the log has been read; forget what is fulfilled."""
+        """Mark windows for flushing; forget what is fulfilled.
+
+        A flush whose reflections have not all been read waits: batches are cut from all of them, not from a part.
+        """
         for offset, command in list(self.flushes.items()):
+            if self.seen[REFLECTIONS] < command.through_offset:
+                continue
             window = self.windows.get(command.playbook, Window())
             if window.flush_through < command.through_offset:
                 window.flush_through = command.through_offset
                 self.changed.add(command.playbook)
             window.left_out = command.left_out
-            read_on = self.seen[REFLECTIONS] >= command.through_offset
-            waiting = window.oldest is not None and window.oldest <= command.through_offset
-            if read_on and not waiting:
+            if window.oldest is None or window.oldest > command.through_offset:
                 del self.flushes[offset]
                 self.logged_flushes.discard(offset)

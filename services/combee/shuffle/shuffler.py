@@ -19,6 +19,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -78,6 +79,8 @@ RECORD_BYTES = 200
 """About what a record takes beside its bytes."""
 TAKEN_AT_ONCE = 100
 """Records between two chances for everything else on the event loop."""
+READ_AT_ONCE = 5_000
+"""Maximum number of records read from the log at once, per topic: other partitions wait for their turn meanwhile."""
 
 
 @dataclass(slots=True)
@@ -85,17 +88,20 @@ class _News:
     """What was delivered of one partition and has not been worked in."""
 
     newest: dict[str, int] = field(default_factory=dict)
-    """Last offset delivered, per input topic."""
+    """Last offset known, per input topic."""
     records: deque[Record] = field(default_factory=deque)
     size: int = 0
 
     def add(self, records: Sequence[Record]) -> None:
         """Take note of records of one topic, in offset order."""
-        last = records[-1]
-        self.newest[last.topic] = max(self.newest.get(last.topic, -1), last.offset)
+        self.note(records[-1].topic, records[-1].offset)
         if self.size < DELIVERED_BYTES:
             self.records += records
             self.size += sum(map(_size, records))
+
+    def note(self, topic: str, offset: int) -> None:
+        """Take note that the log goes up to an offset at least."""
+        self.newest[topic] = max(self.newest.get(topic, -1), offset)
 
     def take(self) -> Record:
         """Return the next of the records kept, once."""
@@ -279,8 +285,7 @@ class Shuffler:
         for topic in (REFLECTIONS, COMMANDS):
             for number, end in (await self._log.ends(topic)).items():
                 if number in self._news:
-                    newest = self._news[number].newest
-                    newest[topic] = max(newest.get(topic, -1), end - 1)
+                    self._news[number].note(topic, end - 1)
 
     async def _drop(self, number: int) -> None:
         state = self._states.pop(number, None)
@@ -301,8 +306,9 @@ class Shuffler:
             # First: a command waits for the end of a batch, and the next one must not take its turn.
             await self._cut_due(state)
             await self._work_in_all(state, news)
-            for topic, newest in list(news.newest.items()):
-                if newest > state.seen[topic]:
+            # Commands first: a flush has reflections read.
+            for topic in (COMMANDS, REFLECTIONS):
+                if news.newest.get(topic, -1) > state.seen[topic]:
                     await self._catch_up(state, topic)
             await self._cut_due(state)
 
@@ -423,12 +429,26 @@ class Shuffler:
         return committed
 
     async def _catch_up(self, state: PartitionState, topic: str) -> None:
-        """Read on to the end; that passes what is no record, too: markers, and what was aborted."""
+        """Read on to the end; that passes what is no record, too: markers, and what was aborted.
+
+        The next turn goes on with a long backlog.
+        """
         source = TopicPartition(topic=topic, partition=state.number)
-        end = (await self._log.ends(topic))[state.number]
-        async for record in self._log.read(source, state.seen[topic] + 1, end):
-            await self._work_in(state, record)
+        end, count = (await self._log.ends(topic))[state.number], 0
+        async with aclosing(self._log.read(source, state.seen[topic] + 1, end)) as records:
+            async for record in records:
+                await self._work_in(state, record)
+                count += 1
+                if count == READ_AT_ONCE:
+                    self._read_on(state, topic, end - 1)
+                    return
         state.seen[topic] = max(state.seen[topic], end - 1)
+
+    def _read_on(self, state: PartitionState, topic: str, last: int) -> None:
+        """Have a partition's topic read up to an offset, in this turn or the next."""
+        if news := self._news.get(state.number):
+            news.note(topic, last)
+            self.wake.set()
 
     async def _take(self, state: PartitionState, record: Record) -> None:
         """Work in one record, in offset order; a bad one is dead-lettered and its neighbours go on."""
@@ -441,8 +461,7 @@ class Shuffler:
                     last = (await self._log.ends(REFLECTIONS))[state.number] - 1
                     through = {"through_offset": min(command.through_offset, last)}
                     state.flushes[record.offset] = command.model_copy(update=through)
-                    # What it names may not have been delivered yet: batches are cut from all of it, not from a part.
-                    await self._catch_up(state, REFLECTIONS)
+                    self._read_on(state, REFLECTIONS, last)  # what it names may not have been delivered yet
             else:
                 await self._take_reflection(state, record)
         except (CodecError, PoisonError) as error:

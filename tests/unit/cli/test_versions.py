@@ -11,6 +11,7 @@ from combee.core import commands
 from combee.core.formats.editing import edit_operations, editable
 from combee.core.formats.files import read_playbook
 from combee.core.gate.policy import GatePolicy
+from combee.core.playbook import versions
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Decision
@@ -379,6 +380,15 @@ def test_a_trace_stands_for_its_reflections(learned: Deployment) -> None:
 def test_a_time_range_takes_back_what_came_in_it(learned: Deployment) -> None:
     assert run_json("playbook", "revoke", NAME, "since:1970-01-01")["entries"] == 0
     assert len(ledger.latest(learned.log).revoked) == 20
+
+
+def test_revoke_lists_what_all_parts_of_a_large_revocation_take_back(
+    learned: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "PART_BYTES", 30)
+    made = run_json("playbook", "revoke", NAME, "since:1970-01-01")
+    assert made["version"] == len(ledger.versions(learned.log)) > 3
+    assert sorted(made["revoked"]) == sorted(f"r-{n}" for n in range(20))
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,23 @@ async def test_a_flush_cuts_whole_batches_though_nothing_of_it_has_been_delivere
     assert members(log) == [[0, 1, 2, 3, 4], [5, 6]]
 
 
+@pytest.mark.parametrize("delivered", [(), (COMMANDS,)], ids=["all", "the command"])
+@pytest.mark.parametrize("when", ["at the start", "at a turn"])
+async def test_a_flush_cuts_whole_batches_though_what_it_names_is_read_over_several_turns(
+    log: MemoryLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, when: str, delivered: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(shuffler, "READ_AT_ONCE", 3, raising=False)
+    monkeypatch.setattr(shuffler, "DELIVERED_BYTES", 0)
+    async with shuffling(log, clock, max_inflight_batches=9) as rig:
+        if when == "at a turn":
+            await rig.shuffler.turn()
+        await publish(log, *(reflection(n) for n in range(7)), flush(6))
+        await rig.step(*delivered)
+        await turned_until_idle(rig)
+    assert members(log) == [[0, 1, 2, 3, 4], [5, 6]]
+    assert await committed(log, COMMANDS) == 1
+
+
 async def test_a_flush_of_names_that_nobody_has_leaves_nothing_behind(
     log: MemoryLog, clock: ManualClock
 ) -> None:
@@ -523,6 +540,33 @@ async def test_the_dead_letters_of_a_backlog_are_written_in_transactions_of_boun
     assert max(map(len, written)) <= LETTERS_AT_ONCE
     assert max(sum(len(letter.value or b"") for letter in letters) for letters in written) <= 2 * LETTER_BYTES
     assert await committed(log) == count
+
+
+@pytest.mark.parametrize("when", ["at the start", "at a turn"])
+async def test_a_long_backlog_is_read_over_several_turns_and_other_partitions_have_theirs(
+    log: MemoryLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    monkeypatch.setattr(shuffler, "READ_AT_ONCE", 20, raising=False)
+    monkeypatch.setattr(shuffler, "DELIVERED_BYTES", 0)
+    bad = [Outgoing(topic=REFLECTIONS, key=None, value=b"", partition=1 - HOME) for _ in range(95)]
+    async with shuffling(log, clock) as rig:
+        if when == "at a turn":
+            await rig.shuffler.turn()
+        await log.produce(*bad)
+        await publish(log, *(reflection(n) for n in range(5)))
+        await rig.step()
+        assert members(log) == [list(range(5))]
+        assert 0 < len(dead_letters(log)) <= 40
+        await turned_until_idle(rig)
+    assert [letter.origin_offset for letter in dead_letters(log)] == list(range(95))
+
+
+async def turned_until_idle(rig: Shuffling) -> None:
+    """Take turns for as long as the shuffler asks for another one."""
+    async with asyncio.timeout(5):
+        while rig.shuffler.wake.is_set():
+            rig.shuffler.wake.clear()
+            await rig.shuffler.turn()
 
 
 async def test_a_start_that_breaks_off_in_a_backlog_of_bad_records_has_got_further(

@@ -92,7 +92,7 @@ def revoke(
         _foresee(outlook, as_json=as_json)
         return
     made, serving = change.playbook, dict(change.decision.labels)
-    revoked = union(change.decision.current.revoked, made.revoked)
+    revoked = union(change.decision.current.revoked, outlook.reflections if outlook else ())
     more = {"revoked": list(revoked), "labels": serving}
     print_change(made, more, changed=change.changed, as_json=as_json)
     if fewer := _weakened(change.decision.current, made):

@@ -120,7 +120,7 @@ def rules_for(
     rules = rules or [f"id:{reflection_id}" for reflection_id in ids]
     given = [rule for rule in rules if rule.startswith("id:")]
     if len(given) > IDS_NAMED:
-        rules = [*(rule for rule in rules if rule not in given), f"ids:{len(given)}"]
+        rules = [*(rule for rule in rules if not rule.startswith("id:")), f"ids:{len(given)}"]
     return tuple(Revocation(rule=rule, retained_from=retained_from, version=version) for rule in rules)
 
 

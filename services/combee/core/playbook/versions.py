@@ -28,6 +28,8 @@ from combee_schemas.scan import Update
 T = TypeVar("T")
 
 COMMANDS_REMEMBERED = 50
+PART_BYTES = 256 << 10
+"""Maximum bytes of the ids that one command revokes, or that one version names: the rest of it must fit, too."""
 WITHOUT_EFFECT: frozenset[ChangeKind] = frozenset({"dropped", "superseded", "echo", "duplicate", "conflict"})
 """Changes that no entry came, left or was reworded by."""
 
@@ -198,11 +200,43 @@ def made_by(playbook: Playbook) -> str:
 # ---- what fits a record
 
 
-def naming_news(version: Playbook, before: Collection[str]) -> Playbook:
-    """Return a version that names what it took back itself; ``before``: all that was revoked already."""
+def parted(ids: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return ids in parts that fit a command, and a version that names them: at least one part."""
+    parts, size = [list[str]()], 0
+    for named in ids:
+        size += len(named.encode())
+        if size > PART_BYTES:
+            parts.append([])
+            size = len(named.encode())
+        parts[-1].append(named)
+    return [tuple(part) for part in parts]
+
+
+def naming_news(version: Playbook, before: Collection[str]) -> list[Playbook]:
+    """Return a version that names what it took back itself; ``before``: all that was revoked already.
+
+    What it has no room for is named by versions after it, which say the same.
+    """
     known = frozenset(before)
-    news = tuple(reflection_id for reflection_id in version.revoked if reflection_id not in known)
-    return version.model_copy(update={"revoked": news})
+    news, *more = parted(reflection_id for reflection_id in version.revoked if reflection_id not in known)
+    named = [version.model_copy(update={"revoked": news})]
+    for number, part in enumerate(more, version.version + 1):
+        rules = (
+            rule.model_copy(update={"version": number})
+            for rule in version.revocations
+            if rule.version == version.version
+        )
+        update = {
+            "version": number,
+            "origin": "revoke",
+            "batch": None,
+            "adopted": None,
+            "changes": (),
+            "revoked": part,
+            "revocations": (*named[-1].revocations, *rules),
+        }
+        named.append(named[-1].model_copy(update=update))
+    return named
 
 
 def fitted(version: Playbook) -> Playbook:

@@ -37,11 +37,10 @@ class LogStore:
     async def labels(self, name: str) -> Mapping[str, Label]:
         return {label.label: label for label in await all_labels(self._log) if label.playbook == name}
 
-    async def write(self, outgoing: Outgoing) -> int:
+    async def write(self, *outgoing: Outgoing) -> Sequence[int]:
         for topic in (topics.HISTORY, topics.LABELS, topics.DEAD_LETTERS):
             self._since[topic.name] = dict(await self._log.ends(topic.name))
-        (offset,) = await self._log.produce(outgoing)
-        return offset
+        return await self._log.produce(*outgoing)
 
     async def effect(self, command: Command) -> Effect | None:
         if is_about_a_label(command):
@@ -59,14 +58,14 @@ class LogStore:
         return None
 
     async def refusal(self, sent: Sent) -> DeadLetter:
-        origin, mine = topics.COMMANDS.name, (sent.partition, sent.offset)
+        origin = topics.COMMANDS.name
         changes = self._log.follow(topics.DEAD_LETTERS.name, self._since[topics.DEAD_LETTERS.name])
         async with aclosing(changes):
             async for records in changes:
                 for letter in topics.DEAD_LETTERS.under(origin, records or ()):
-                    if (
-                        letter.origin_topic == origin
-                        and (letter.origin_partition, letter.origin_offset) == mine
-                    ):
+                    is_mine = (
+                        letter.origin_partition == sent.partition and letter.origin_offset in sent.offsets
+                    )
+                    if letter.origin_topic == origin and is_mine:
                         return letter
         raise AssertionError("a log is followed for ever")

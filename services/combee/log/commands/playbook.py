@@ -83,11 +83,16 @@ class Candidate(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A command in the log."""
+    """A command in the log; a large revocation stands there in several parts."""
 
-    command: Command
+    parts: Sequence[Command]
     partition: int
-    offset: int
+    offsets: Sequence[int]
+
+    @property
+    def command(self) -> Command:
+        """The command, or its last part, which has its id."""
+        return self.parts[-1]
 
 
 class Store(Protocol):
@@ -108,14 +113,14 @@ class Store(Protocol):
     async def labels(self, name: str) -> Mapping[str, Label]:
         """Return a playbook's labels by name."""
 
-    async def write(self, outgoing: Outgoing) -> int:
-        """Write a record and return its offset; whatever becomes of it can be seen from now on."""
+    async def write(self, *outgoing: Outgoing) -> Sequence[int]:
+        """Write records and return their offsets; whatever becomes of them can be seen from now on."""
 
     async def effect(self, command: Command) -> Effect | None:
         """Wait until a command has taken effect; None if that will not be known here."""
 
     async def refusal(self, sent: Sent) -> DeadLetter | LiveDeadLetter:
-        """Wait until a service has refused a command, and return the letter that says why."""
+        """Wait until a service has refused a command, or a part of it, and return the letter that says why."""
 
 
 class Commands:
@@ -383,31 +388,32 @@ class Commands:
         Raises
         ------
         RefusedError
-            If it is too large.
+            If it is too large; then no part of it is written.
         """
         stamped = {"issued_at_ms": self._clock.now_ms(), "issued_by": self._issued_by}
-        command = command.model_copy(update=stamped)
+        parts = decide.parts(command.model_copy(update=stamped))
         try:
-            outgoing = topics.COMMANDS.record(command)
+            outgoing = [topics.COMMANDS.record(part) for part in parts]
         except CodecError as error:
             complaint = f"this {command.kind} of {command.playbook} cannot be sent: {error}"
             raise RefusedError("too_large", complaint) from error
         source = await partition_of(self._log, topics.COMMANDS, command.playbook)
-        return Sent(command=command, partition=source.partition, offset=await self._store.write(outgoing))
+        offsets = await self._store.write(*outgoing)
+        return Sent(parts=parts, partition=source.partition, offsets=offsets)
 
     async def carried_out(self, command: Command, timeout_s: float) -> Effect | None:
         """Write a command and wait for its effect, as ``send`` and ``outcome`` do."""
         return await self.outcome(await self.send(command), timeout_s)
 
     async def outcome(self, sent: Sent, timeout_s: float) -> Effect | None:
-        """Wait for the version, or the label, that a command makes; None: not within ``timeout_s``.
+        """Wait for the version, or the label, that a command, all parts of it, makes; None: not within ``timeout_s``.
 
         Raises
         ------
         RefusedError
             If the service that carries it out refuses it.
         """
-        made = asyncio.create_task(self._store.effect(sent.command))
+        made = asyncio.create_task(self._effect(sent))
         refused = asyncio.create_task(self._store.refusal(sent))
         try:
             done, _ = await asyncio.wait(
@@ -423,6 +429,9 @@ class Commands:
             for task in (made, refused):
                 task.cancel()
             await asyncio.gather(made, refused, return_exceptions=True)
+
+    async def _effect(self, sent: Sent) -> Effect | None:
+        return [await self._store.effect(part) for part in sent.parts][-1]
 
 
 def _decision(current: Playbook, command: Command | None) -> Decision:

@@ -8,7 +8,7 @@ from typing import Any
 from combee.adapters.ports import Log, Record
 from combee.core.batching.plan import calls_again
 from combee.core.log.replaying.selection import TIMED, Selection
-from combee.core.names.identity import derived_ids, full_name, meant_by, owner_of
+from combee.core.names.identity import MARK, derived_ids, full_name, meant_by, owner_of
 from combee.core.playbook.branching import learns
 from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.operations import normalise, union
@@ -24,6 +24,8 @@ Rules = Mapping[str, Selection]
 """By their texts."""
 LISTED = TIMED | {"source"}
 """Rules about what a manifest says of its members."""
+NAMED = 20
+"""Reflections that an error message lists."""
 Matches = dict[str, dict[str, None]]
 """By the texts of rules: the reflections that they mean."""
 
@@ -51,7 +53,7 @@ async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str], *, n
     Raises
     ------
     ValueError
-        If a rule cannot be read.
+        If a rule cannot be read, or an id is that of several sources' reflections or runs.
     PoisonError
         If looking them up takes longer than a minute.
     """
@@ -111,11 +113,19 @@ async def _named(log: Log, lines: Sequence[Playbook], rules: Rules, matches: Mat
     async with aclosing(identified(log, current.name, current.through_offset + 1, members)) as waiting:
         known |= {reflection.reflection_id async for _, reflection in waiting}
     for text, (value, *derived) in candidates.items():
-        sent = meant_by(value, known)
-        if len(sent) > 1:
-            names = ", ".join(sorted(map(full_name, sent)))
-            raise ValueError(f"{len(sent)} sources have sent a reflection {value}: name one of {names}")
-        matches[text] |= dict.fromkeys([*sent, *(own_id for own_id in derived if own_id in known)])
+        ids = dict.fromkeys([*meant_by(value, known), *(own_id for own_id in derived if own_id in known)])
+        if len(ids) > 1:
+            raise _ambiguity(value, ids)
+        matches[text] |= ids
+
+
+def _ambiguity(value: str, ids: Iterable[str]) -> ValueError:
+    names = sorted(map(full_name, ids))
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    listed = f"{', '.join(names[:NAMED])}{more}"
+    return ValueError(
+        f"{value} means {len(names)} reflections of several sources or runs: name one of {listed}"
+    )
 
 
 async def _listed(log: Log, current: Playbook, rules: Rules, matches: Matches, now_ms: int) -> None:
@@ -153,6 +163,9 @@ async def _retained(log: Log, name: str, rules: Rules, matches: Matches, now_ms:
             for text, rule in rules.items():
                 if rule.matches(reflection, now_ms):
                     matches[text][reflection.reflection_id] = None
+    for text, rule in rules.items():
+        if rule.kind == "id" and len({full_name(own_id).rpartition(MARK)[2] for own_id in matches[text]}) > 1:
+            raise _ambiguity(rule.value, matches[text])
 
 
 # ---- what becomes of the playbook

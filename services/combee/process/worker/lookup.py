@@ -6,8 +6,10 @@ from contextlib import aclosing
 
 from combee.adapters.ports import CombeeError, Log, Record, TopicPartition
 
-CLOCKS_ASKED = 1_000
-"""Records per partition whose times are compared: producers give them, and one clock may be far ahead."""
+CLOCKS_ASKED, BYTES_ASKED = 1_000, 64 << 20
+"""Minimum records and bytes per partition whose times are compared: producers give them; many may be far ahead."""
+RECORD_BYTES = 200
+"""What a record counts in addition to its bytes: a backlog of empty ones is not read to its end."""
 
 # Partitions and topics are read side by side, for a restart waits for all of them.
 
@@ -38,10 +40,12 @@ async def oldest_timestamp(log: Log, starts: Mapping[TopicPartition, int]) -> in
 
 
 async def _earliest(log: Log, source: TopicPartition, start: int) -> int | None:
-    times: list[int] = []
+    earliest, count, size = None, 0, 0
     async with aclosing(log.read(source, start)) as records:
         async for record in records:
-            times.append(record.timestamp_ms)
-            if len(times) == CLOCKS_ASKED:
+            time_ms = record.timestamp_ms
+            earliest = time_ms if earliest is None else min(earliest, time_ms)
+            count, size = count + 1, size + RECORD_BYTES + record.size
+            if count >= CLOCKS_ASKED and size >= BYTES_ASKED:
                 break
-    return min(times, default=None)
+    return earliest

@@ -51,9 +51,9 @@ def completed(basis: Basis, decision: Decision) -> Decision:
     for version in decision.versions:
         name, gate = version.name, state.gate(version.name)
         has_judges = bool(rules.gates.judges_of(name))
-        newest[name] = versions.naming_news(version, basis.current(name).revoked)
-        marked = newest[name].model_copy(update={"gated": has_judges or gate is not None})
-        written.append(versions.fitted(marked))
+        named = versions.naming_news(version, basis.current(name).revoked)
+        newest[name], marked = named[-1], {"gated": has_judges or gate is not None}
+        written += [versions.fitted(part.model_copy(update=marked)) for part in named]
         if version.origin == "delete" or name in decision.gates:
             continue
         if gate is not None:
