@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from combee.core.playbook.clusters import ALIKE
+from combee.core.playbook.probation import is_active
 from combee.core.playbook.screening import Refused, Screen
 from combee.core.playbook.sections import same_section
-from combee.core.text.flags import flags
 from combee.core.text.similarity.lessons import Index, at_odds, same_lesson
 from combee.core.text.similarity.overlap import common
 from combee_schemas.playbook import ACE_SECTIONS, Playbook, Rejected
@@ -63,8 +63,8 @@ def admitted(
         else:
             permitted.append(operation)
     passed, refused = screen.screened(base, permitted, same_lesson, _is_related)
-    if screen.flags:
-        passed, renamed = _under_plain_headers(base, passed)
+    if screen.proposes:
+        passed, renamed = _under_known_headers(base, passed, screen)
         refused = (*refused, *renamed)
     return passed, (*rejected, *refused)
 
@@ -77,19 +77,22 @@ def _is_related(content: str, other: str) -> bool:
     return common(content, other) >= ALIKE or same_lesson(content, other) or at_odds(content, other)
 
 
-def _under_plain_headers(
-    base: Playbook, operations: Iterable[Operation]
+def _under_known_headers(
+    base: Playbook, operations: Iterable[Operation], screen: Screen
 ) -> tuple[Sequence[Operation], Sequence[Refused]]:
-    """Return operations of which none begins a section whose name looks like more than a name.
+    """Return operations of which none begins a section that its screen holds back.
 
-    What it says is judged by itself: so nobody bars an honest lesson by the header that he gives it.
+    Where one source is not enough, that is any section: reflections do not name sections, so a header has no
+    witnesses. Elsewhere it is one whose name looks like more than a name. What an operation says is judged by itself:
+    so nobody bars an honest lesson by the header that he gives it.
     """
-    known = dict.fromkeys((*base.sections, *(entry.section for entry in base.entries)))
+    headers = (entry.section for entry in base.entries if is_active(entry))
+    known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))
     placed, refused = list[Operation](), list[Refused]()
     for operation in operations:
-        news = flags(operation.section) if operation.kind == OperationKind.ADD else frozenset()
-        if news and same_section(operation.section, known) not in known:
-            why = f"its section looks like {', '.join(sorted(news))}, so it stands under {ACE_SECTIONS[-1]}"
+        is_new = operation.kind == OperationKind.ADD and same_section(operation.section, known) not in known
+        if is_new and (why := screen.doubt_of_section(operation.section)):
+            why = f"its section {why}, so it stands under {ACE_SECTIONS[-1]}"
             refused.append(Refused(operation=operation, why=why))
             operation = operation.model_copy(update={"section": ACE_SECTIONS[-1]})  # noqa: PLW2901
         placed.append(operation)
