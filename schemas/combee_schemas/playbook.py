@@ -58,6 +58,8 @@ class Entry(Value):
     """The last 20 reflection ids it rests on."""
     sources: tuple[Name, ...] = ()
     """The last names of sources (`Source`) whose reflections bear it out, newest last."""
+    harmed: tuple[Name, ...] = ()
+    """The last names of sources whose runs found it harmful, newest last."""
     by_hand: bool = False
     """Whether a person wrote, kept or imported it as it stands: it takes three sources to change or remove it."""
     state: EntryState = "active"

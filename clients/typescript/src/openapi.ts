@@ -2187,6 +2187,11 @@ export interface components {
              */
             sources?: string[];
             /**
+             * Harmed
+             * @default []
+             */
+            harmed?: string[];
+            /**
              * By Hand
              * @default false
              */

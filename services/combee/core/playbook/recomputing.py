@@ -510,6 +510,7 @@ class _Prepared:
             "guessed_count": 0,
             "helpful": 0,
             "harmful": 0,
+            "harmed": (),
             "sources": (),
             "support": (),
         }

@@ -178,7 +178,7 @@ def _before_rejected(
 
 
 def _restored(before: Entry, now: Entry | None, version: int) -> Entry:
-    counts = {"helpful": now.helpful, "harmful": now.harmful} if now else {}
+    counts = {"helpful": now.helpful, "harmful": now.harmful, "harmed": now.harmed} if now else {}
     return before.model_copy(update={**counts, "updated_version": version})
 
 
