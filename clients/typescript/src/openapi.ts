@@ -2407,10 +2407,10 @@ export interface components {
             /** Entry Id */
             entry_id: string;
             /**
-             * Content
+             * Said
              * @default
              */
-            content?: string;
+            said?: string;
             /**
              * Evidence
              * @default []

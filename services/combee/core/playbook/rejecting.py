@@ -8,7 +8,7 @@ from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import resting_on, without
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import is_active
-from combee.core.playbook.rejections import Rejections
+from combee.core.playbook.rejections import Rejections, said_digest
 from combee.core.playbook.screening import barred_sources
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
@@ -134,9 +134,9 @@ def without_entries(
     rejected = (
         Rejected(
             entry_id=entry_id,
-            content=""
-            if says.get(entry_id) == getattr(was.get(entry_id), "content", "")
-            else says.get(entry_id, ""),
+            said=said_digest(says[entry_id])
+            if entry_id in says and says[entry_id] != getattr(was.get(entry_id), "content", "")
+            else "",
             evidence=ids[-EVIDENCE_KEPT:],
         )
         for entry_id, ids in behind.items()

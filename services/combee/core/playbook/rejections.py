@@ -1,15 +1,17 @@
 """Which operations of a batch count: none that a person rejected, nor what its screen holds back; pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from combee.core.playbook.clusters import ALIKE
 from combee.core.playbook.probation import is_active
 from combee.core.playbook.screening import Refused, Screen
 from combee.core.playbook.sections import same_section
-from combee.core.text.similarity.lessons import Index, at_odds, same_lesson
+from combee.core.text.similarity.lessons import at_odds, same_lesson
 from combee.core.text.similarity.overlap import common
+from combee.core.text.similarity.wording import wording
+from combee_schemas.digests import digest
 from combee_schemas.playbook import ACE_SECTIONS, Playbook, Rejected
 from combee_schemas.scan import Operation, OperationKind
 
@@ -18,7 +20,8 @@ from combee_schemas.scan import Operation, OperationKind
 class Rejections:
     """What a person rejected of candidates, so that no batch brings it back."""
 
-    contents: Index = field(default_factory=Index)
+    said: frozenset[str] = frozenset()
+    """Digests of wordings."""
     witnesses: frozenset[str] = frozenset()
     """The reflections that taught it."""
 
@@ -29,7 +32,7 @@ class Rejections:
 
     def has(self, content: str) -> bool:
         """Return whether a content says what was rejected."""
-        return bool(content) and bool(self.contents.saying(content))
+        return bool(content) and said_digest(content) in self.said
 
     def bars(self, operation: Operation) -> bool:
         """Return whether an operation says what was rejected, or rests on its witnesses alone.
@@ -42,11 +45,13 @@ class Rejections:
 
 @lru_cache(64)
 def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
-    contents = Index()
-    for at, rejection in enumerate(rejected):
-        if rejection.content:
-            contents.put(str(at), rejection.content)
-    return Rejections(contents, frozenset().union(*(rejection.evidence for rejection in rejected)))
+    said = frozenset(rejection.said for rejection in rejected)
+    return Rejections(said, frozenset().union(*(rejection.evidence for rejection in rejected)))
+
+
+def said_digest(content: str) -> str:
+    """Return what contents of one wording have in common, as rejections keep it."""
+    return digest("said", *wording(content).words).hex()
 
 
 def admitted(
