@@ -7,7 +7,7 @@ or mostly harmful goes to the model, a cluster at a time, and only what it answe
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from combee.core.playbook.probation import shown
+from combee.core.playbook.probation import shown_tokens
 from combee.core.text.prompt import entry_tokens
 from combee.core.text.similarity.overlap import Overlap
 from combee_schemas.batch import Cluster
@@ -40,10 +40,13 @@ def has_grown(playbook: Playbook, above: float, budget_tokens: int) -> bool:
     """Return whether a playbook is to be consolidated by itself; ``above`` is a share of its budget, 0 for never."""
     if not above or not budget_tokens or playbook.holds != "entries":
         return False
-    entries = shown(playbook).entries
-    added = [entry for entry in entries if entry.created_version > playbook.consolidated_version]
-    share = sum(map(entry_tokens, entries)) / budget_tokens
-    return share >= above and sum(map(entry_tokens, added)) >= GROWN * budget_tokens
+    tokens = shown_tokens(playbook)
+    added = (
+        tokens.get(entry.id, 0)
+        for entry in playbook.entries
+        if entry.created_version > playbook.consolidated_version
+    )
+    return sum(tokens.values()) / budget_tokens >= above and sum(added) >= GROWN * budget_tokens
 
 
 def mostly_harmful(entry: Entry, sources: int = 1) -> bool:

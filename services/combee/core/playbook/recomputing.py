@@ -169,7 +169,7 @@ class Recomputation:
         changes = [*self._differences(known)]
         if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
             budget = self._settings.playbook_tokens or budget_tokens
-            out = frozenset(evictions(entries, budget, tuple(self._shared.values())))
+            out = frozenset(evictions(entries, budget, tuple(self._shared.values()), self.recorded.sections))
             changes += [
                 Change(kind="evict", entry_id=entry.id, detail=entry.content[:300])
                 for entry in entries

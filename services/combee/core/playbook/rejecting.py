@@ -126,7 +126,7 @@ def without_entries(
     order = [entry.id for entry in current.entries if entry.id in entries]
     kept = tuple(entries[entry_id] for entry_id in dict.fromkeys((*order, *entries)))
     out = (
-        frozenset(evictions(kept, budget_tokens, production.entries))
+        frozenset(evictions(kept, budget_tokens, production.entries, current.sections))
         if current.holds == "entries"
         else frozenset()
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from combee.core.formats.render import ace_text, section_order
+from combee.core.formats.render import ace_lines, ace_text, section_order
 from combee.core.gate.gate import content
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
@@ -10,6 +10,7 @@ from combee.core.playbook.comparison import compare
 from combee.core.playbook.probation import shown
 from combee.core.playbook.sections import same_section, section_key
 from combee.core.playbook.versions import empty
+from combee.core.text.prompt import estimate_tokens
 from combee_schemas.base import Source
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import ACE_SECTIONS, Playbook, TaughtBy
@@ -119,6 +120,25 @@ def test_headers_of_many_batches_take_no_room_when_their_entries_have_left() -> 
     assert len(section_order(playbook.sections, playbook.entries)) <= len(ACE_SECTIONS) + len(
         playbook.entries
     )
+
+
+def test_headers_that_a_batch_begins_count_in_the_token_budget_and_push_out_their_own_entries() -> None:
+    honest = tuple(entry(f"calc-{n:05d}", f"lesson {n} of shop", sources=("shop",)) for n in range(5))
+    base = BASE.model_copy(update={"entries": honest})
+    adds = [op(ADD, f"say {n}", evidence=("y",)) for n in range(40)]
+    begun = [
+        add.model_copy(update={"section": f"{'a header of mallory ' * 3}{n // 2}"})
+        for n, add in enumerate(adds)
+    ]
+    by_mallory = seen("y").model_copy(update={"source": Source(name="mallory", proven="secret")})
+    budget = 200
+    after = versions.after_update(base, update_of(base, begun, [by_mallory]), budget_tokens=budget, now_ms=0)
+    text, own = (
+        "\n".join(ace_lines(version, counters=False))
+        for version in (after, base.model_copy(update={"entries": ()}))
+    )
+    assert estimate_tokens(text) - estimate_tokens(own) <= budget
+    assert {*honest} < {*after.entries}
 
 
 def test_the_headers_of_an_import_and_of_a_person_s_edit_stay_without_entries() -> None:
