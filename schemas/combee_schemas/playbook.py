@@ -10,6 +10,7 @@ from combee_schemas.canary import CanaryTerms
 from combee_schemas.gate import Judge, Verdict
 from combee_schemas.marks import (
     FromReflections,
+    Hash,
     ManifestOffset,
     Name,
     ReflectionOffset,
@@ -58,6 +59,8 @@ class Entry(Value):
     """The last 20 reflection ids it rests on."""
     sources: tuple[Name, ...] = ()
     """The last names of sources (`Source`) whose reflections bear it out, newest last."""
+    harmed: tuple[Name, ...] = ()
+    """The last names of sources whose runs found it harmful, newest last."""
     by_hand: bool = False
     """Whether a person wrote, kept or imported it as it stands: it takes three sources to change or remove it."""
     state: EntryState = "active"
@@ -118,8 +121,8 @@ class Rejected(Value):
     """What a person rejected of a candidate: an entry, what it said, and the last reflections that taught it."""
 
     entry_id: Name
-    content: Text = ""
-    """Empty: that the entry was removed is rejected."""
+    said: Hash = ""
+    """A digest of its wording, so that no large text crowds others out; empty: that it was removed is rejected."""
     evidence: tuple[Name, ...] = ()
 
 

@@ -12,6 +12,7 @@ from combee.cli.shared.sending import commands_on
 from combee.core.batching.plan import plan_hash
 from combee.core.batching.sizing.policy import iteration_of
 from combee.core.commands import RefusedError
+from combee.core.playbook.lines import shown_to
 from combee.core.playbook.versions import InapplicableError, after_update, empty, made_by
 from combee.log.inspection.audit import audit
 from combee.log.inspection.lineage import lineage
@@ -21,6 +22,7 @@ from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import NodeResult, Operation, OperationKind, Update
 from combee_sim.embeddings import SimulatedEmbedder
 from combee_sim.family.family import lessons
@@ -231,6 +233,25 @@ async def test_killed_at_any_write_a_consolidation_has_one_effect(role: str, beg
         assert len(ledger.batches(deployment.log)) == 2, at
         assert len(ledger.latest(deployment.log).entries) == 2, at
         assert (await audit(deployment.log)).good, at
+
+
+@pytest.mark.parametrize(("sources", "asked"), [(1, {"harmful", "alike"}), (2, {"alike"})])
+async def test_what_runs_of_too_few_sources_found_harmful_is_not_asked_about(
+    sources: int, asked: set[str]
+) -> None:
+    deployment = await learned()
+    (made,) = ledger.versions(deployment.log)
+    fee = next(entry.id for entry in made.entries if entry.content == FEE)
+    run = {"bullet_tags": (BulletTag(id=fee, tag="harmful"),), "shown": shown_to(made, made.entries)}
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n, **run)) for n in range(3, 6)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+    assert next(entry.harmful for entry in ledger.latest(deployment.log).entries if entry.id == fee) == 3
+    deployment.settings = deployment.settings.model_copy(update={"probation_sources": sources})
+    async with deployment.running():
+        await consolidate(deployment)
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 3)
+    assert {cluster.why for cluster in ledger.batches(deployment.log)[-1].clusters} == asked
 
 
 def test_the_controller_learns_nothing_from_a_consolidation() -> None:

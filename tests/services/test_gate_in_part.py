@@ -345,6 +345,9 @@ async def test_forgetting_takes_what_was_rejected_too(tmp_path: Path) -> None:
     named = f"write to {SUBJECT} first"
     deployment = await waiting(add(GOOD, "r-2"), add(named, "r-3"))
     await send(deployment, rejected(2, 1, entry_ids=ids_of(deployment, named)))
+    (rejection,) = latest(deployment.log).rejected
     new = MemoryLog(deployment.clock, partitions=2, scan_partitions=3)
     await forgotten(deployment.log, new, tmp_path, wish())
     assert not any(map(names_subject, everything(new)))
+    assert rejection.said
+    assert not any(rejection.said.encode() in raw for raw in everything(new))

@@ -2187,6 +2187,11 @@ export interface components {
              */
             sources?: string[];
             /**
+             * Harmed
+             * @default []
+             */
+            harmed?: string[];
+            /**
              * By Hand
              * @default false
              */
@@ -2402,10 +2407,10 @@ export interface components {
             /** Entry Id */
             entry_id: string;
             /**
-             * Content
+             * Said
              * @default
              */
-            content?: string;
+            said?: string;
             /**
              * Evidence
              * @default []

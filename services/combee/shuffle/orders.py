@@ -75,15 +75,17 @@ class Orders:
         neighbours = NOTHING if command.clusters is not None else self.neighbours.of(line, entries)
         if neighbours is None:
             return False
+        settings = self.rules.settings_of(state.branches.get(line))
         asked = command.clusters
         if asked is None:
             budget = self.rules.settings.aggregate_tokens or ASKED_TOKENS
-            asked = clusters(entries, budget, neighbours.pairs)
+            quorum = settings.probation.sources if settings.probation else 1
+            asked = clusters(entries, budget, neighbours.pairs, sources=quorum)
         batch = plan.plan_consolidation(
             line,
             state.manifests.sequences.get(line, 0) + 1,
             asked,
-            settings=self.rules.settings_of(state.branches.get(line)),
+            settings=settings,
             base=base_of(base),
             command_id=command.command_id,
             automatic=automatic,

@@ -3,11 +3,11 @@
 from combee.core.log.live.picture import Picture
 from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot
 from combee.core.playbook.comparison import compare
+from combee.core.playbook.probation import shown_tokens
 from combee.core.playbook.versions import empty
 from combee.dashboard.views.entries import entry_list, search
 from combee.dashboard.views.lessons import LESSONS, newest_lessons
 from combee.dashboard.views.rows import figures, playbook_rows
-from combee.dashboard.views.wording import prompt_tokens
 from combee_schemas.base import DAY_MS
 from combee_schemas.playbook import Entry, Playbook, Spend
 
@@ -62,7 +62,7 @@ def test_an_entry_that_agents_are_not_shown_says_so() -> None:
         **dict.fromkeys(("e-1", "e-2", "e-3", "e-4"), ""),
         "e-5": "proposed",
     }
-    assert prompt_tokens(after.entries) == prompt_tokens(AFTER.entries)
+    assert shown_tokens(after) == shown_tokens(AFTER)
 
 
 def test_a_search_finds_names_and_entries_with_all_words_and_says_how_many_more() -> None:
@@ -106,7 +106,7 @@ def test_playbooks_are_found_by_name_those_that_changed_last_first_and_their_pro
     assert (rows[2]["tokens"], rows[2]["cost"]) == ("0", "0.00"), "what was spent yesterday is not today's"
     assert ([row["name"] for row in rows], total) == (["b/waits", "a/x", "b/y"], 3)
     assert (rows[0]["version"], rows[0]["window"], rows[1]["labels"]) == (0, "3 of 40", "production → 1")
-    assert rows[1]["prompt"] == prompt_tokens(AFTER.entries) > 0
+    assert rows[1]["prompt"] == sum(shown_tokens(AFTER).values()) > 0
     rows, total = playbook_rows(live, stored, {}, "B", most=1)
     assert ([row["name"] for row in rows], total) == (["b/waits"], 2)
 

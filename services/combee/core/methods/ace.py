@@ -16,7 +16,7 @@ from combee.core.playbook import probation
 from combee.core.playbook.clusters import mostly_harmful
 from combee.core.playbook.derived import once_per_version
 from combee.core.text.forms import clean
-from combee.core.text.prompt import FENCE_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
+from combee.core.text.prompt import FENCE_WARNING, as_fields, as_items, cache_key, fence
 from combee.core.text.similarity.relevance import Subject, nearest_entries
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
@@ -426,8 +426,8 @@ def _is_read(entry: Entry) -> bool:
 @once_per_version
 def _size(playbook: Playbook) -> tuple[int, int]:
     """Return how many entries agents are shown, and about how many tokens these are."""
-    active = [entry for entry in playbook.entries if probation.is_active(entry)]
-    return len(active), sum(map(entry_tokens, active))
+    tokens = probation.shown_tokens(playbook)
+    return len(tokens), sum(tokens.values())
 
 
 def _standing(base: Playbook, budget_tokens: int) -> str:

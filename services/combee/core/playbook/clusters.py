@@ -7,7 +7,7 @@ or mostly harmful goes to the model, a cluster at a time, and only what it answe
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from combee.core.playbook.probation import shown
+from combee.core.playbook.probation import shown_tokens
 from combee.core.text.prompt import entry_tokens
 from combee.core.text.similarity.overlap import Overlap
 from combee_schemas.batch import Cluster
@@ -40,27 +40,38 @@ def has_grown(playbook: Playbook, above: float, budget_tokens: int) -> bool:
     """Return whether a playbook is to be consolidated by itself; ``above`` is a share of its budget, 0 for never."""
     if not above or not budget_tokens or playbook.holds != "entries":
         return False
-    entries = shown(playbook).entries
-    added = [entry for entry in entries if entry.created_version > playbook.consolidated_version]
-    share = sum(map(entry_tokens, entries)) / budget_tokens
-    return share >= above and sum(map(entry_tokens, added)) >= GROWN * budget_tokens
+    tokens = shown_tokens(playbook)
+    added = (
+        tokens.get(entry.id, 0)
+        for entry in playbook.entries
+        if entry.created_version > playbook.consolidated_version
+    )
+    return sum(tokens.values()) / budget_tokens >= above and sum(added) >= GROWN * budget_tokens
 
 
-def mostly_harmful(entry: Entry) -> bool:
-    """Return whether runs found an entry harmful far more often than helpful."""
-    return entry.harmful >= HARMFUL_FROM and entry.harmful > HARMFUL_TIMES * entry.helpful
+def mostly_harmful(entry: Entry, sources: int = 1) -> bool:
+    """Return whether runs, of so many sources, found an entry harmful far more often than helpful."""
+    is_harmful = entry.harmful >= HARMFUL_FROM and entry.harmful > HARMFUL_TIMES * entry.helpful
+    return is_harmful and max(1, len(entry.harmed)) >= sources
 
 
 def clusters(
-    entries: Sequence[Entry], budget_tokens: int, near: Mapping[tuple[str, str], float] | None = None
+    entries: Sequence[Entry],
+    budget_tokens: int,
+    near: Mapping[tuple[str, str], float] | None = None,
+    *,
+    sources: int = 1,
 ) -> tuple[Cluster, ...]:
     """Return what a consolidation asks about, as far as it fits ``budget_tokens``; the most alike first.
 
-    ``near`` adds pairs found by other means (ids in order), and how much they are alike.
+    ``near`` adds pairs found by other means (ids in order), and how much they are alike. ``sources``: runs of so many
+    must have found an entry harmful.
     """
     # No model's word changes what a person stands behind.
     entries = [entry for entry in entries if not entry.by_hand]
-    harmful = [Cluster(why="harmful", entry_ids=(entry.id,)) for entry in entries if mostly_harmful(entry)]
+    harmful = [
+        Cluster(why="harmful", entry_ids=(entry.id,)) for entry in entries if mostly_harmful(entry, sources)
+    ]
     taken = {entry_id for cluster in harmful for entry_id in cluster.entry_ids}
     rest = [entry for entry in entries if entry.id not in taken]
     sizes = {entry.id: entry_tokens(entry) for entry in entries}

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 
+from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.conflicts import NO_NAMES, contest
 from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
+from combee.core.playbook.screening import last_sources
 from combee.core.playbook.sections import number_of, same_section, slug
 from combee.core.text.similarity.lessons import Index, index_of
 from combee_schemas.playbook import (
     ACE_SECTIONS,
-    SOURCES_KEPT,
     Change,
     ChangeKind,
     Entry,
@@ -160,7 +161,8 @@ def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
                 "evidence_count": (count := kept.evidence_count + twin.evidence_count - shared),
                 "guessed_count": min(kept.guessed_count + twin.guessed_count, count),
                 "evidence": union(kept.evidence, twin.evidence),
-                "sources": union(twin.sources, kept.sources)[-SOURCES_KEPT:],
+                "sources": last_sources(twin.sources, kept.sources),
+                "harmed": last_sources(twin.harmed, kept.harmed),
                 "support": union(kept.support, twin.support),
             }
         )
@@ -198,7 +200,7 @@ def drafted(
     revoked_ids = frozenset(revoked)
     seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]
     fresh = (reflection for reflection in seen if reflection.offset > base.counted_offset)
-    _count(draft, (reflection for reflection in fresh if reflection.ok))
+    _count(draft, (reflection for reflection in fresh if reflection.ok), names)
     _note_echoes(draft, echoes, revoked_ids)
     _strengthen_known(draft, known, revoked_ids)
     usable = list(_sound(draft, operations, revoked_ids))
@@ -289,7 +291,7 @@ def _by_entry(
     return ((entry_id, evidence) for entry_id, evidence in by_entry.items() if evidence)
 
 
-def _count(draft: Draft, seen: Iterable[Seen]) -> None:
+def _count(draft: Draft, seen: Iterable[Seen], names: Mapping[str, str]) -> None:
     """Count each reflection's last tag of an entry, if the version that it says was shown had that entry."""
     for reflection in seen:
         for tag in {tag.id: tag for tag in reflection.tags}.values():
@@ -300,4 +302,10 @@ def _count(draft: Draft, seen: Iterable[Seen]) -> None:
                 and tag.tag != "neutral"
                 and max(1, entry.created_version) <= shown_version < draft.version
             ):
-                draft.entries[tag.id] = entry.model_copy(update={tag.tag: getattr(entry, tag.tag) + 1})
+                harmed_by = [names.get(reflection.reflection_id, UNPROVEN)] if tag.tag == "harmful" else ()
+                draft.entries[tag.id] = entry.model_copy(
+                    update={
+                        tag.tag: getattr(entry, tag.tag) + 1,
+                        "harmed": last_sources(entry.harmed, harmed_by),
+                    }
+                )

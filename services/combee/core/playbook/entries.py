@@ -16,9 +16,9 @@ from combee.core.playbook.operations import union
 from combee.core.playbook.probation import is_active
 from combee.core.text.flags import flags
 from combee.core.text.forms import comparable
-from combee.core.text.prompt import entry_tokens
+from combee.core.text.prompt import tokens_by_entry
 from combee.core.text.similarity.lessons import same_lesson
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
 PROPOSED_SHARE = 4
@@ -31,13 +31,13 @@ def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str,
     The sections are the playbook's own, which ACE or a person gave it; those of other entries follow wherever the
     entries are shown.
     """
-    for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries):
+    sections = section_order(base.sections, _begun_by_hand(draft))
+    for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries, sections):
         draft.note("evict", entry_id, draft.entries[entry_id].content)
         draft.landing.evict(entry_id)
         draft.drop(entry_id)
     draft.note_conflicts()
-    entries = tuple(draft.entries.values())
-    return section_order(base.sections, _begun_by_hand(draft)), entries
+    return sections, tuple(draft.entries.values())
 
 
 def _begun_by_hand(draft: Draft) -> Iterator[Entry]:
@@ -48,9 +48,14 @@ def _begun_by_hand(draft: Draft) -> Iterator[Entry]:
 
 
 def evictions(
-    entries: Sequence[Entry], budget_tokens: int, before: Sequence[Entry] | None = None
+    entries: Sequence[Entry],
+    budget_tokens: int,
+    before: Sequence[Entry] | None = None,
+    sections: Sequence[str] = ACE_SECTIONS,
 ) -> tuple[str, ...]:
     """Return whom to evict so that the rest fits; ``before`` are the entries of the version before.
+
+    Headers count, but those of ``sections``, the playbook's own. Whoever begins a section brings its header.
 
     First goes what the fewest sources support; of that the lowest balance of counters, then least evidence, then
     oldest. A source's new entries make room among its own first. What a person stands behind goes last, and only
@@ -60,30 +65,41 @@ def evictions(
     never learn anything new if it had to make room for it at once. Of what is proposed, what looks like an
     instruction goes first: only a person can let agents see it. Then the source that has most of the room makes some.
     """
-    shown = [entry for entry in entries if is_active(entry)]
-    proposed = [entry for entry in entries if not is_active(entry)]
     was_shown = [entry for entry in (entries if before is None else before) if is_active(entry)]
-    return *_excess(shown, was_shown, budget_tokens), *_crowded_out(proposed, budget_tokens // PROPOSED_SHARE)
+    was, out = tokens_by_entry(was_shown, sections), dict[str, None]()
+    # Again, because the header of an entry that goes counts for the next one of its section then.
+    while True:
+        left = [entry for entry in entries if entry.id not in out]
+        shown = [entry for entry in left if is_active(entry)]
+        proposed = [entry for entry in left if not is_active(entry)]
+        gone = (
+            *_excess(shown, tokens_by_entry(shown, sections), was, budget_tokens),
+            *_crowded_out(proposed, tokens_by_entry(proposed, sections), budget_tokens // PROPOSED_SHARE),
+        )
+        if not gone:
+            return tuple(out)
+        out |= dict.fromkeys(gone)
 
 
-def _excess(entries: Sequence[Entry], before: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
-    """Return which shown entries go, in turn.
+def _excess(
+    entries: Sequence[Entry], sizes: Mapping[str, int], before: Mapping[str, int], budget_tokens: int
+) -> tuple[str, ...]:
+    """Return which shown entries go, in turn; ``sizes`` and ``before``, of the version before, are in tokens.
 
     A source that brings something makes as much room among what it alone supports, as far as that was there before.
     Nor does what it brings take the room of a source that has less of it.
     """
-    excess = sum(map(entry_tokens, entries)) - budget_tokens
+    excess = sum(sizes.values()) - budget_tokens
     if excess <= 0:
         return ()
-    sizes = {entry.id: entry_tokens(entry) for entry in before}
     owners = {entry.id: _owner(entry) for entry in entries}
     room, brought = Counter[str](), Counter[str]()
     queues: dict[str, deque[Entry]] = defaultdict(deque)
     order = sorted(entries, key=lambda entry: (entry.by_hand, len(_supporters(entry)), _use(entry)))
     for entry in order:
         if owner := owners[entry.id]:
-            room[owner] += entry_tokens(entry)
-            brought[owner] += max(0, entry_tokens(entry) - sizes.get(entry.id, 0))
+            room[owner] += sizes[entry.id]
+            brought[owner] += max(0, sizes[entry.id] - before.get(entry.id, 0))
             queues[owner].append(entry)
     debts = {owner: min(tokens, room[owner] - tokens) for owner, tokens in brought.items() if tokens}
     left, out = deque(order), dict[str, None]()
@@ -93,7 +109,7 @@ def _excess(entries: Sequence[Entry], before: Sequence[Entry], budget_tokens: in
             owner, payer = owners[_next(left, out).id], _largest({source: room[source] for source in debts})
             payer = payer if owner and payer and room[payer] > room[owner] else ""
         entry = _next(queues[payer] if payer else left, out)
-        tokens, owner = entry_tokens(entry), owners[entry.id]
+        tokens, owner = sizes[entry.id], owners[entry.id]
         excess -= tokens
         room[owner] -= tokens
         if owner in debts:
@@ -123,17 +139,17 @@ def _owner(entry: Entry) -> str:
     return "" if others or entry.by_hand else first
 
 
-def _crowded_out(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
+def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_tokens: int) -> tuple[str, ...]:
     """Return which proposed entries go, in turn from the source that has most of the room.
 
     Of its entries the one that the fewest sources support, then the least useful. An entry takes room from each of
     its sources in equal parts; entries without one are those of one source.
     """
-    excess = sum(map(entry_tokens, entries)) - budget_tokens
+    excess = sum(sizes.values()) - budget_tokens
     if excess <= 0:
         return ()
     parts = {
-        entry.id: dict.fromkeys(sources, Fraction(entry_tokens(entry), len(sources)))
+        entry.id: dict.fromkeys(sources, Fraction(sizes[entry.id], len(sources)))
         for entry in entries
         for sources in (entry.sources or (UNPROVEN,),)
     }
@@ -152,7 +168,7 @@ def _crowded_out(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...
         entry = left.pop(ranks.index(min(ranks)))
         for source, tokens in parts[entry.id].items():
             room[source] -= tokens
-        excess -= entry_tokens(entry)
+        excess -= sizes[entry.id]
         out.append(entry.id)
     return tuple(out)
 

@@ -140,13 +140,15 @@ def without(entry: Entry, revoked: Collection[str], sources: Collection[str] = (
     count = max(0, entry.evidence_count - lost)
     names = tuple(name for name in entry.sources if name not in sources) if count or not lost else ()
     supporting = tuple(reflection_id for reflection_id in entry.support if reflection_id not in revoked)
-    if not lost and (names, supporting) == (entry.sources, entry.support):
+    harmed = tuple(name for name in entry.harmed if name not in sources)
+    if not lost and (names, supporting, harmed) == (entry.sources, entry.support, entry.harmed):
         return entry
     update = {
         "evidence": left,
         "evidence_count": count,
         "guessed_count": min(entry.guessed_count, count),
         "sources": names,
+        "harmed": harmed,
         "support": supporting,
     }
     return entry.model_copy(update=update)

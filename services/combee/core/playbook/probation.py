@@ -10,6 +10,7 @@ from typing import TypedDict
 
 from combee.core.playbook.operations import union
 from combee.core.playbook.screening import OPEN, Screen
+from combee.core.text.prompt import tokens_by_entry
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, EntryState, Playbook
 
@@ -32,6 +33,11 @@ def shown(playbook: Playbook) -> Playbook:
     if all(map(is_active, playbook.entries)):
         return playbook
     return playbook.model_copy(update={"entries": tuple(filter(is_active, playbook.entries))})
+
+
+def shown_tokens(playbook: Playbook) -> dict[str, int]:
+    """Return about how many tokens each entry that agents are shown takes of the token budget, by id."""
+    return tokens_by_entry(filter(is_active, playbook.entries), playbook.sections)
 
 
 class Counts(TypedDict):

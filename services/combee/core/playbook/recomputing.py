@@ -171,7 +171,7 @@ class Recomputation:
         changes = [*_differences(known, left)]
         if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
             budget = self._settings.playbook_tokens or budget_tokens
-            out = frozenset(evictions(entries, budget, tuple(self._shared.values())))
+            out = frozenset(evictions(entries, budget, tuple(self._shared.values()), self.recorded.sections))
             changes += [
                 Change(kind="evict", entry_id=entry.id, detail=entry.content[:MAX_DETAIL_CHARS])
                 for entry in entries
@@ -504,6 +504,7 @@ class _Prepared:
             "guessed_count": 0,
             "helpful": 0,
             "harmful": 0,
+            "harmed": (),
             "sources": (),
             "support": (),
         }

@@ -8,7 +8,7 @@ from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import resting_on, without
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import is_active
-from combee.core.playbook.rejections import Rejections
+from combee.core.playbook.rejections import Rejections, said_digest
 from combee.core.playbook.screening import barred_sources
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
@@ -126,7 +126,7 @@ def without_entries(
     order = [entry.id for entry in current.entries if entry.id in entries]
     kept = tuple(entries[entry_id] for entry_id in dict.fromkeys((*order, *entries)))
     out = (
-        frozenset(evictions(kept, budget_tokens, production.entries))
+        frozenset(evictions(kept, budget_tokens, production.entries, current.sections))
         if current.holds == "entries"
         else frozenset()
     )
@@ -134,9 +134,9 @@ def without_entries(
     rejected = (
         Rejected(
             entry_id=entry_id,
-            content=""
-            if says.get(entry_id) == getattr(was.get(entry_id), "content", "")
-            else says.get(entry_id, ""),
+            said=said_digest(says[entry_id])
+            if entry_id in says and says[entry_id] != getattr(was.get(entry_id), "content", "")
+            else "",
             evidence=ids[-EVIDENCE_KEPT:],
         )
         for entry_id, ids in behind.items()
@@ -178,7 +178,7 @@ def _before_rejected(
 
 
 def _restored(before: Entry, now: Entry | None, version: int) -> Entry:
-    counts = {"helpful": now.helpful, "harmful": now.harmful} if now else {}
+    counts = {"helpful": now.helpful, "harmful": now.harmful, "harmed": now.harmed} if now else {}
     return before.model_copy(update={**counts, "updated_version": version})
 
 

@@ -1,15 +1,17 @@
 """Which operations of a batch count: none that a person rejected, nor what its screen holds back; pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from combee.core.playbook.clusters import ALIKE
+from combee.core.playbook.probation import is_active
 from combee.core.playbook.screening import Refused, Screen
 from combee.core.playbook.sections import same_section
-from combee.core.text.flags import flags
-from combee.core.text.similarity.lessons import Index, at_odds, same_lesson
+from combee.core.text.similarity.lessons import at_odds, same_lesson
 from combee.core.text.similarity.overlap import common
+from combee.core.text.similarity.wording import wording
+from combee_schemas.digests import digest
 from combee_schemas.playbook import ACE_SECTIONS, Playbook, Rejected
 from combee_schemas.scan import Operation, OperationKind
 
@@ -18,7 +20,8 @@ from combee_schemas.scan import Operation, OperationKind
 class Rejections:
     """What a person rejected of candidates, so that no batch brings it back."""
 
-    contents: Index = field(default_factory=Index)
+    said: frozenset[str] = frozenset()
+    """Digests of wordings."""
     witnesses: frozenset[str] = frozenset()
     """The reflections that taught it."""
 
@@ -29,7 +32,7 @@ class Rejections:
 
     def has(self, content: str) -> bool:
         """Return whether a content says what was rejected."""
-        return bool(content) and bool(self.contents.saying(content))
+        return bool(content) and said_digest(content) in self.said
 
     def bars(self, operation: Operation) -> bool:
         """Return whether an operation says what was rejected, or rests on its witnesses alone.
@@ -42,11 +45,13 @@ class Rejections:
 
 @lru_cache(64)
 def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
-    contents = Index()
-    for at, rejection in enumerate(rejected):
-        if rejection.content:
-            contents.put(str(at), rejection.content)
-    return Rejections(contents, frozenset().union(*(rejection.evidence for rejection in rejected)))
+    said = frozenset(rejection.said for rejection in rejected)
+    return Rejections(said, frozenset().union(*(rejection.evidence for rejection in rejected)))
+
+
+def said_digest(content: str) -> str:
+    """Return what contents of one wording have in common, as rejections keep it."""
+    return digest("said", *wording(content).words).hex()
 
 
 def admitted(
@@ -63,8 +68,8 @@ def admitted(
         else:
             permitted.append(operation)
     passed, refused = screen.screened(base, permitted, same_lesson, _is_related)
-    if screen.flags:
-        passed, renamed = _under_plain_headers(base, passed)
+    if screen.proposes:
+        passed, renamed = _under_known_headers(base, passed, screen)
         refused = (*refused, *renamed)
     return passed, (*rejected, *refused)
 
@@ -77,19 +82,22 @@ def _is_related(content: str, other: str) -> bool:
     return common(content, other) >= ALIKE or same_lesson(content, other) or at_odds(content, other)
 
 
-def _under_plain_headers(
-    base: Playbook, operations: Iterable[Operation]
+def _under_known_headers(
+    base: Playbook, operations: Iterable[Operation], screen: Screen
 ) -> tuple[Sequence[Operation], Sequence[Refused]]:
-    """Return operations of which none begins a section whose name looks like more than a name.
+    """Return operations of which none begins a section that its screen holds back.
 
-    What it says is judged by itself: so nobody bars an honest lesson by the header that he gives it.
+    Where one source is not enough, that is any section: reflections do not name sections, so a header has no
+    witnesses. Elsewhere it is one whose name looks like more than a name. What an operation says is judged by itself:
+    so nobody bars an honest lesson by the header that he gives it.
     """
-    known = dict.fromkeys((*base.sections, *(entry.section for entry in base.entries)))
+    headers = (entry.section for entry in base.entries if is_active(entry))
+    known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))
     placed, refused = list[Operation](), list[Refused]()
     for operation in operations:
-        news = flags(operation.section) if operation.kind == OperationKind.ADD else frozenset()
-        if news and same_section(operation.section, known) not in known:
-            why = f"its section looks like {', '.join(sorted(news))}, so it stands under {ACE_SECTIONS[-1]}"
+        is_new = operation.kind == OperationKind.ADD and same_section(operation.section, known) not in known
+        if is_new and (why := screen.doubt_of_section(operation.section)):
+            why = f"its section {why}, so it stands under {ACE_SECTIONS[-1]}"
             refused.append(Refused(operation=operation, why=why))
             operation = operation.model_copy(update={"section": ACE_SECTIONS[-1]})  # noqa: PLW2901
         placed.append(operation)

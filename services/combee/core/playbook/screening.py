@@ -267,6 +267,13 @@ class Screen:
         names = set(sources) or {UNPROVEN}
         return _taught_by(names) if self._are_new(names, is_sure=is_sure) else ""
 
+    def doubt_of_section(self, section: str) -> str:
+        """Return why a batch must not begin a section; empty: it may."""
+        if self.sources > 1 or (self.established and self.several):
+            return "would be new, and only a person begins one where one source is not enough"
+        news = self._flags(section)
+        return _looks_like(news) if news else ""
+
     def _are_new(self, names: Collection[str], *, is_sure: bool) -> bool:
         """Return whether no established source speaks for something.
 

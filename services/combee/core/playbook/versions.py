@@ -258,7 +258,7 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
     """Yield a version, then ever smaller ones.
 
     Details of changes go first, then changes without an effect, evidence and what retired, the other changes, headers
-    without entries, and rejections; the names that entries rest on go last.
+    without entries, and who taught what is rejected; the names that entries rest on go last.
     """
     yield version
     bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
@@ -275,8 +275,11 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
         left = _last(version.changes, len(version.changes) // 2)
         yield (version := version.model_copy(update={"changes": left}))
     yield (version := version.model_copy(update={"sections": ()}))
-    while version.rejected:
-        barred = _last(version.rejected, len(version.rejected) // 2)
+    for kept in (5, 1, 0):
+        barred = tuple(
+            rejected.model_copy(update={"evidence": _last(rejected.evidence, kept)})
+            for rejected in version.rejected
+        )
         yield (version := version.model_copy(update={"rejected": barred}))
     for kept in (1, 0):
         entries = tuple(

@@ -5,6 +5,7 @@ from nicegui import ui
 from combee.adapters.ports import FatalError, TransientError
 from combee.core.names.sources import sources_text
 from combee.core.playbook.comparison import Comparison, compare
+from combee.core.playbook.probation import shown_tokens
 from combee.core.playbook.versions import empty
 from combee.dashboard.admin import Admin
 from combee.dashboard.listing import Listing
@@ -16,7 +17,7 @@ from combee.dashboard.pages.lines import LinesBeside
 from combee.dashboard.pieces import TURN_S, heading, replace_address
 from combee.dashboard.views.entries import EntryList, entry_list
 from combee.dashboard.views.rows import Row
-from combee.dashboard.views.wording import address, prompt_tokens, title
+from combee.dashboard.views.wording import address, title
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.log.reports.audit import audit_texts, version_text
@@ -192,7 +193,7 @@ class _Facts:
         self._about.text = (
             _about(playbook) if playbook.version else "This version is no longer in the history."
         )
-        tokens = prompt_tokens(playbook.entries)
+        tokens = sum(shown_tokens(playbook).values())
         self._tokens.text = f"about {tokens:,} of {self._budget:,} prompt tokens"
         self._bar.value = min(1.0, tokens / self._budget)
         self._bar.props["color"] = "primary" if tokens <= self._budget else "negative"

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.core.log.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
-from combee.core.playbook.probation import counts, counts_text
+from combee.core.playbook.probation import counts, counts_text, shown_tokens
 from combee.core.playbook.retention import last_shares
 from combee.core.playbook.side_by_side import branch_text, in_order
 from combee.core.playbook.spend import today
 from combee.core.playbook.versions import empty
 from combee.core.text.redact import redacted
-from combee.dashboard.views.wording import matching, moment, percent, prompt_tokens
+from combee.dashboard.views.wording import matching, moment, percent
 from combee.log.inspection.branches import Line
 from combee.log.reports.status import line_row, newest_versions, progress_text
 from combee_schemas.base import branch_in
@@ -204,7 +204,7 @@ def _playbook_row(
     return {
         **_line_cells(line, stored),
         **{name: percent(share) for name, share in shares.items()},
-        "prompt": prompt_tokens(line.entries),
+        "prompt": sum(shown_tokens(line).values()),
         "window": f"{live.waiting} of {live.batch_size}" if live else "–",
         "tokens": f"{spend.tokens:,}",
         "cost": f"{spend.cost:,.2f}",

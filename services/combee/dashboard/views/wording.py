@@ -1,13 +1,10 @@
 """How times, shares, names and addresses are written, and how texts are searched; pure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from urllib.parse import quote, urlencode
 
 from combee.adapters import clock
 from combee.core.playbook import retention
-from combee.core.playbook.probation import is_active
-from combee.core.text.prompt import entry_tokens
-from combee_schemas.playbook import Entry
 
 Matches = Callable[[str], bool]
 
@@ -32,11 +29,6 @@ def percent(share: float | None) -> str:
 def title(section: str) -> str:
     """Return a section's name as a heading; ACE shouts it."""
     return section.capitalize() if section.isupper() else section
-
-
-def prompt_tokens(entries: Iterable[Entry]) -> int:
-    """Return about how many tokens entries take in an agent's prompt: what the token budget counts."""
-    return sum(map(entry_tokens, filter(is_active, entries)))
 
 
 def matching(text: str) -> Matches:

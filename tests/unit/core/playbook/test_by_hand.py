@@ -14,6 +14,7 @@ from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import followed
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.rejecting import without_entries, witnesses
+from combee.core.playbook.rejections import said_digest
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
@@ -385,7 +386,7 @@ def test_rejecting_a_rewording_of_a_proposed_entry_leaves_the_proposal() -> None
     after = without_entries(candidate, candidate, production, {ID: ("r-2",)}, budget_tokens=PLENTY)
     (kept,) = after.entries
     assert (kept.content, kept.state, kept.support) == (RULE, "proposed", ("r-1",))
-    assert [(one.content, one.evidence) for one in after.rejected] == [(POISON, ("r-2",))]
+    assert [(one.said, one.evidence) for one in after.rejected] == [(said_digest(POISON), ("r-2",))]
     promoted = production.model_copy(update={"version": 2, "entries": (entry(ID, RULE),)})
     assert not without_entries(promoted, promoted, production, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
 

@@ -2,17 +2,22 @@
 
 from typing import Any
 
-from combee.core.formats.render import ace_text, section_order
+from combee.core.formats.render import ace_lines, ace_text, section_order
 from combee.core.gate.gate import content
+from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.probation import shown
 from combee.core.playbook.sections import same_section, section_key
+from combee.core.playbook.versions import empty
+from combee.core.text.prompt import estimate_tokens
+from combee_schemas.base import Source
 from combee_schemas.plan import Probation
-from combee_schemas.playbook import ACE_SECTIONS, Playbook
+from combee_schemas.playbook import ACE_SECTIONS, Playbook, TaughtBy
 from support.playbooks import (
     ADD,
     BASE,
+    FORMULAS,
     PLENTY,
     REMOVE,
     after_command,
@@ -117,6 +122,25 @@ def test_headers_of_many_batches_take_no_room_when_their_entries_have_left() -> 
     )
 
 
+def test_headers_that_a_batch_begins_count_in_the_token_budget_and_push_out_their_own_entries() -> None:
+    honest = tuple(entry(f"calc-{n:05d}", f"lesson {n} of shop", sources=("shop",)) for n in range(5))
+    base = BASE.model_copy(update={"entries": honest})
+    adds = [op(ADD, f"say {n}", evidence=("y",)) for n in range(40)]
+    begun = [
+        add.model_copy(update={"section": f"{'a header of mallory ' * 3}{n // 2}"})
+        for n, add in enumerate(adds)
+    ]
+    by_mallory = seen("y").model_copy(update={"source": Source(name="mallory", proven="secret")})
+    budget = 200
+    after = versions.after_update(base, update_of(base, begun, [by_mallory]), budget_tokens=budget, now_ms=0)
+    text, own = (
+        "\n".join(ace_lines(version, counters=False))
+        for version in (after, base.model_copy(update={"entries": ()}))
+    )
+    assert estimate_tokens(text) - estimate_tokens(own) <= budget
+    assert {*honest} < {*after.entries}
+
+
 def test_the_headers_of_an_import_and_of_a_person_s_edit_stay_without_entries() -> None:
     imported = command("import", entries=(entry("x-00001", "one"),), sections=("mine", "empty"))
     base = after_command(imported)
@@ -145,6 +169,54 @@ def test_a_known_section_keeps_its_entries_however_its_name_looks() -> None:
     base = BASE.model_copy(update={"sections": (*BASE.sections, EVIL)})
     after = learned(base, ("Say thank you at the end", EVIL), propose_flagged=True)
     assert after.entries[-1].section == EVIL
+
+
+@each_row(
+    "settings",
+    [
+        {"probation": Probation(reflections=1, sources=2)},
+        {"new_source_batches": 2, "probation": Probation(reflections=1)},
+    ],
+)
+def test_where_one_source_is_not_enough_no_batch_begins_a_section(settings: dict[str, Any]) -> None:
+    taught = (TaughtBy(name="shop", batches=2),)
+    after = learned(BASE.model_copy(update={"taught_by": taught}), ("Say thank you", "Pay twice"), **settings)
+    assert (after.entries[-1].section, after.entries[-1].content) == (ACE_SECTIONS[-1], "Say thank you")
+    assert any(change.kind == "dropped" and ACE_SECTIONS[-1] in change.detail for change in after.changes)
+
+
+def test_a_playbook_s_only_source_begins_sections() -> None:
+    taught = (TaughtBy(name=UNPROVEN, batches=2), TaughtBy(name="shop", batches=2))
+    base = empty("p").model_copy(update={"taught_by": taught[1:]})
+    by_shop = seen("y").model_copy(update={"source": Source(name="shop", proven="secret")})
+    say = op(ADD, "Say thank you", evidence=("y",)).model_copy(update={"section": "Words"})
+    made = [
+        versions.after_update(
+            base.model_copy(update={"taught_by": several}),
+            update_of(base, [say], [by_shop], new_source_batches=2),
+            budget_tokens=PLENTY,
+            now_ms=0,
+        )
+        for several in (taught[1:], taught)
+    ]
+    assert [version.entries[0].section for version in made] == ["Words", ACE_SECTIONS[-1]]
+
+
+def test_where_one_source_is_not_enough_batches_use_the_sections_that_are_there() -> None:
+    live = entry("x-00001", "live", section="of a live entry")
+    waiting = entry("x-00002", "waits", section="of a proposed entry", state="proposed")
+    base = BASE.model_copy(
+        update={"sections": (*BASE.sections, "of a person"), "entries": (*BASE.entries, live, waiting)}
+    )
+    headers = ("OF A PERSON", "of a live entry", FORMULAS, "of a proposed entry")
+    adds = [(f"lesson {n}", header) for n, header in enumerate(headers)]
+    after = learned(base, *adds, probation=Probation(reflections=1, sources=2))
+    assert [added.section for added in after.entries[-4:]] == [
+        "of a person",
+        "of a live entry",
+        FORMULAS,
+        ACE_SECTIONS[-1],
+    ]
 
 
 def test_a_gate_and_a_comparison_see_headers_that_differ() -> None:

@@ -9,6 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook import executing, versions
+from combee.core.playbook.rejecting import without_entries
+from combee.core.playbook.rejections import Rejections
+from combee.core.playbook.versions import empty
 from combee_schemas.base import Usage
 from combee_schemas.codec import decode, encode
 from combee_schemas.command import Command
@@ -29,6 +32,7 @@ from support.playbooks import (
     ADD,
     BASE,
     MERGE,
+    PLENTY,
     REMOVE,
     UPDATE,
     after_command,
@@ -215,7 +219,10 @@ def test_a_version_whose_operations_name_many_invented_ids_fits_a_record_and_kee
     [
         {"changes": tuple(Change(kind="evict", entry_id=f"{n:0200}") for n in range(10_000))},
         {"sections": (*ACE_SECTIONS, *(f"{n:080}" for n in range(20_000)))},
-        {"rejected": tuple(Rejected(entry_id=f"e-{n}", content="é" * 8_000) for n in range(REJECTED_KEPT))},
+        {
+            "rejected": (Rejected(entry_id="a" * 200, said="a" * 24, evidence=("é" * 200,) * EVIDENCE_KEPT),)
+            * REJECTED_KEPT
+        },
         {"entries": tuple(entry(f"e-{n}", "say", sources=("s" * 200,) * 5) for n in range(2_000))},
     ],
     ids=["changes", "sections", "rejected", "sources"],
@@ -224,7 +231,24 @@ def test_a_version_fits_a_record_whatever_of_it_is_large(large: dict[str, Any]) 
     fitted = versions.fitted(BASE.model_copy(update=large))
     assert decode(encode(fitted), Playbook) == fitted
     assert len(fitted.entries) == len(large.get("entries", BASE.entries))
-    assert bool(fitted.rejected) == ("rejected" in large)
+    assert len(fitted.rejected) == len(large.get("rejected", ()))
+
+
+def test_large_rejected_texts_with_long_ids_crowd_no_rejection_out() -> None:
+    ids = tuple(f"r-{n:0190}" for n in range(EVIDENCE_KEPT))
+    old = [f"lesson of old {n}" for n in range(50)]
+    large = [f"{n} " + "é" * 8_000 for n in range(REJECTED_KEPT - len(old))]
+    playbook = empty("p")
+    for texts in (old, large):
+        entries = tuple(entry(f"e-{n}", text) for n, text in enumerate(texts))
+        candidate = playbook.model_copy(update={"entries": entries})
+        behind = {one.id: ids for one in entries}
+        playbook = without_entries(candidate, candidate, empty("p"), behind, budget_tokens=PLENTY)
+    retired = tuple(Retired(entry_id=f"e-{n}", content="x" * 8_000) for n in range(RETIRED_KEPT))
+    fitted = versions.fitted(playbook.model_copy(update={"retired": retired}))
+    assert decode(encode(fitted), Playbook) == fitted
+    assert all(map(Rejections.of(fitted).has, (*old, *large)))
+    assert fitted.rejected[0].evidence
 
 
 def test_a_version_that_fits_is_not_touched() -> None:

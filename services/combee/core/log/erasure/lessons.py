@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from combee.core.log.erasure.runs import Runs
 from combee.core.log.erasure.selector import Selector
+from combee.core.playbook.rejections import said_digest
 from combee_schemas.base import Message, branch_in, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.errors import FatalError
@@ -39,6 +40,7 @@ class Lessons:
     """Of entries that rest on more than a snapshot names: all that their versions name."""
     _doubtful: list[tuple[str, Entry]] = field(default_factory=list)
     _heads: set[str] = field(default_factory=set)
+    """Beginnings of contents, and the digests by which rejections know them."""
 
     def take(self, message: Message) -> None:
         """Take in a version, what made it, or a manifest."""
@@ -97,7 +99,7 @@ class Lessons:
 
     def _note(self, content: str) -> None:
         if content:
-            self._heads.add(content[:HEAD_CHARS])
+            self._heads.update((content[:HEAD_CHARS], said_digest(content)))
 
     def is_erased(self, version: Playbook, entry: Entry) -> bool:
         """Return whether a version loses an entry; components stay, as they are whole prompts."""
