@@ -32,7 +32,7 @@ Claims = Mapping[int, str]
 def plausible(base: Playbook, claims: Claims, texts: Sequence[Sequence[str]]) -> dict[int, str]:
     """Return the plausible claims: the entry exists, and the item's text overlaps with it.
 
-    The item must contain a proposed entry completely. ``texts[n - 1]`` are the texts of item n.
+    A claim about a proposed entry must be the same lesson. ``texts[n - 1]`` are the texts of item n.
     """
     if not claims:
         return {}
