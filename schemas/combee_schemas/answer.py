@@ -1,4 +1,4 @@
-"""Answer: what a model said to one request, kept so that a replay need not pay for it again."""
+"""Answer: a model's reply to one request, kept so that a replay need not pay for it again."""
 
 from typing import ClassVar
 

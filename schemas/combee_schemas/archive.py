@@ -1,9 +1,9 @@
-"""The archive file: records of topics with all that is needed to read them back elsewhere.
+"""The archive file: records of topics, with everything needed to restore them elsewhere.
 
-The file is gzip. Unpacked it is ``MAGIC``, then frames: one byte that says which kind, four bytes of length (big
-endian), the body. The frames are the header, the records in the header's order of topics (partitions and offsets
-rising within each), the totals, and the SHA-256 of all bytes before that last frame. docs/reference/archive.md is for
-people and other programs.
+The file is gzip. Unpacked it is ``MAGIC``, then frames: one byte for the kind, four bytes of length (big endian), the
+body. The frames are the header, the records in the header's order of topics (partitions and offsets rise within
+each), the totals, and the SHA-256 of all bytes before that last frame. docs/reference/archive.md describes the format
+for people and other programs.
 """
 
 import struct
@@ -22,18 +22,18 @@ MAGIC = b"combee-archive\n"
 HEADER, RECORD, TOTALS, DIGEST = b"H", b"R", b"T", b"D"
 FRAME = struct.Struct(">cI")
 MOST_FRAME_BYTES = 16 * KIB * KIB
-"""A longer frame is refused before it is read; the largest record of Kafka's default limits has a sixteenth of it."""
+"""Maximum frame size. Longer frames are refused unread; the largest record of Kafka's defaults is a sixteenth."""
 FORMAT = 2
-"""The format of topics and archives. It rises when older records are read no longer, or mean something else."""
+"""Format number of topics and archives; it rises when older records can no longer be read, or change meaning."""
 NONE = -1
-"""As a length: there is no key, or no value. As a position: a group has none on this partition."""
+"""A length of −1 marks a missing key or value; a position of −1 a group without a committed offset here."""
 
 _RECORD = struct.Struct(">BIqqiiH")
 _NAME, _LENGTH = struct.Struct(">H"), struct.Struct(">i")
 
 
 class ArchiveError(FatalError):
-    """A file is no archive, not all of one, or was altered."""
+    """The file is not an archive, is incomplete, or was altered."""
 
 
 class TopicContents(Value):
@@ -42,9 +42,9 @@ class TopicContents(Value):
     name: Word
     partitions: int = Field(ge=1, le=10_000)
     config: dict[Word, Word] = Field(default_factory=dict)
-    """What Combee sets on the broker, as it stood there."""
+    """Broker settings that Combee sets, as they stood on the archived topic."""
     ends: tuple[int, ...]
-    """By partition: no record at or beyond this offset is part of the archive."""
+    """Per partition, the offset at which the archive ends; later records are not part of it."""
 
 
 class GroupPositions(Value):
@@ -56,52 +56,53 @@ class GroupPositions(Value):
 
 
 class ArchiveHeader(Message):
-    """What the file holds; its version is that of the format."""
+    """What the file holds; its version is the format's."""
 
     type: ClassVar[str] = "archive"
     version_number: ClassVar[int] = FORMAT
 
     prefix: Name
     playbook: Name = ""
-    """The only playbook in it; empty: all."""
+    """The only playbook in the file; empty: all playbooks are in it."""
     topics: tuple[TopicContents, ...]
     positions: tuple[GroupPositions, ...] = ()
     messages: dict[Word, int] = Field(default_factory=dict)
-    """The newest version of each message type that its writer knew."""
+    """Newest version of each message type that the writer knew."""
     cut_at_ms: int
     written_by: Word = ""
-    """The version of Combee."""
+    """Version of Combee that wrote the file."""
 
 
 class ArchiveTotals(Message):
-    """What only the end shows."""
+    """Counts that are known only at the end."""
 
     type: ClassVar[str] = "archive-totals"
     PLAYBOOK: ClassVar[str] = ""
 
     records: tuple[int, ...]
-    """By topic, in the header's order."""
+    """Number of records per topic, in the header's order."""
     firsts: tuple[tuple[int, ...], ...]
-    """By topic and partition: the first offset that was still retained when all had been read."""
+    """Per topic and partition, the first offset still retained after all records were read."""
 
 
 class Restoring(Message):
-    """In the topic ``restoring``, and first in it: no service starts under that prefix.
+    """The first record of topic ``restoring``: no service starts under that prefix.
 
-    It is there while an archive is being read into the prefix, and while a prefix is deleted that was moved.
+    The topic exists while an archive is being restored into the prefix, and while a prefix whose contents were moved
+    is being deleted.
     """
 
     type: ClassVar[str] = "restoring"
     PLAYBOOK: ClassVar[str] = ""
 
     archive: Hash
-    """The archive's SHA-256."""
+    """SHA-256 of the archive."""
     later_ms: int = 0
-    """By how much records are dated later than in the archive."""
+    """Milliseconds added to the archived records' timestamps."""
     erased_from: Name = ""
-    """The prefix whose contents these are, without what was forgotten."""
+    """The prefix whose contents were copied here after an erasure."""
     moved_to: Name = ""
-    """The prefix where what is left of this one stands, whole; this one is being deleted."""
+    """The prefix that holds the complete remaining contents; the prefix with this record is being deleted."""
 
 
 def frame(kind: bytes, body: bytes) -> bytes:
@@ -110,7 +111,7 @@ def frame(kind: bytes, body: bytes) -> bytes:
     Raises
     ------
     ArchiveError
-        If no reader would take it.
+        If the body is longer than readers accept.
     """
     if len(body) > MOST_FRAME_BYTES:
         raise ArchiveError(f"a record of {len(body)} bytes cannot be archived, only up to {MOST_FRAME_BYTES}")
@@ -123,7 +124,7 @@ def frame_head(raw: bytes) -> tuple[bytes, int]:
     Raises
     ------
     CodecError
-        If no frame of ours begins so.
+        If the bytes do not begin a frame.
     """
     if len(raw) < FRAME.size:
         raise CodecError("it ends within a frame")
@@ -168,7 +169,7 @@ def read_record(body: bytes, topics: Sequence[str]) -> tuple[int, Record]:
     Raises
     ------
     CodecError
-        If it is none.
+        If the body is not a record.
     """
     fields = _Fields(body)
     topic, partition, offset, timestamp_ms, key_length, value_length, headers = fields.unpack(_RECORD)
@@ -189,7 +190,7 @@ def read_record(body: bytes, topics: Sequence[str]) -> tuple[int, Record]:
 
 
 class _Fields:
-    """A record's bytes, taken from the front."""
+    """Reads a record's bytes from the front."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw

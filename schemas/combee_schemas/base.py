@@ -1,4 +1,4 @@
-"""What every message shares: frozen values, a type and a version."""
+"""What all messages share: frozen values, a type and a version."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,17 +28,16 @@ MOST_NAME = 200
 PlaybookName = Annotated[Name, StringConstraints(max_length=MOST_NAME, pattern=f"^{_NAME}$")]
 """A playbook's name, such as ``support/refunds``: at most 200 letters, digits, ``. _ - /``.
 
-Each part between slashes begins with a letter or a digit. So no part is empty, ``.`` or ``..``: whatever reads a name
-as a path, such as a browser, a proxy or the rule of a key, reads the same name.
-"""
+Each part between slashes begins with a letter or a digit, so no part is empty, ``.`` or ``..``: browsers, proxies and
+key rules that read the name as a path all see the same name."""
 
 _BRANCH = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
 BranchName = Annotated[Name, StringConstraints(pattern=rf"^({_BRANCH})?$")]
-"""Of a branch, without its playbook; empty: none."""
+"""A branch's name without its playbook; empty: no branch."""
 
 
 def playbook_of(line: str) -> str:
-    """Return the playbook whose reflections a line learns from: what stands before ``@``."""
+    """Return the playbook whose reflections a line learns from: the part before ``@``."""
     return line.partition("@")[0]
 
 
@@ -51,7 +50,7 @@ def _of_a_playbook(line: str) -> str:
 LineName = Annotated[
     Name, StringConstraints(pattern=f"^{_NAME}(@{_BRANCH})?$"), AfterValidator(_of_a_playbook)
 ]
-"""A playbook, or a branch of it: ``support/refunds``, ``support/refunds@short``."""
+"""A playbook or one of its branches: ``support/refunds``, ``support/refunds@short``."""
 
 
 def is_branch_of(line: str, playbook: str) -> bool:
@@ -60,21 +59,21 @@ def is_branch_of(line: str, playbook: str) -> bool:
 
 
 def branch_in(line: str) -> str:
-    """Return the name of a branch without its playbook's; empty: the line is the playbook itself."""
+    """Return a branch's name without its playbook's; empty: the line is the playbook itself."""
     return line.partition("@")[2]
 
 
 Id = Annotated[Name, StringConstraints(min_length=1, max_length=200)]
 DerivedId = Annotated[Hash, StringConstraints(min_length=1, max_length=200)]
-"""Of a batch or a node: worked out from its playbook's name and its place."""
+"""Id of a batch or a node, computed from its playbook's name and its position."""
 
 
 Holds = Literal["entries", "components"]
-"""What a playbook consists of: lines of knowledge, or whole texts, one per section (GEPA: components)."""
+"""What a playbook consists of: entries (lines of knowledge) or components (GEPA: one whole text per section)."""
 
 
 SAYS_SOMETHING = re.compile(r"[^\s\x00-\x1f]")
-"""What a text has that is more than white space and control characters."""
+"""Matches any character other than white space and control characters."""
 
 
 def is_blank(texts: Iterable[str]) -> bool:
@@ -83,9 +82,9 @@ def is_blank(texts: Iterable[str]) -> bool:
 
 
 Sha256 = Annotated[Hash, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]
-"""In hexadecimal; empty where it is unknown."""
+"""A hexadecimal SHA-256; empty: unknown."""
 RequestHash = Annotated[Hash, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-"""SHA-256 in hexadecimal of what a model, or another answerer, was asked."""
+"""Hexadecimal SHA-256 of the request to a model or another answerer."""
 
 
 def _bound_integers(schema: Any, own: type[BaseModel]) -> None:
@@ -123,7 +122,7 @@ class Value(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other values for some fields.
 
-        Pydantic's own is made for models that can change; with it, copies took a tenth of what a reflection costs.
+        Pydantic's own method supports mutable models; copies made with it took a tenth of the time per reflection.
         """
         if deep:
             return super().model_copy(update=update, deep=True)
@@ -137,9 +136,9 @@ class Value(BaseModel):
 
 
 class Sparse(Value):
-    """A value that does not write the fields of ``UNWRITTEN`` at their defaults; readers fill them in.
+    """A value that omits the fields in ``UNWRITTEN`` when they have their defaults; readers fill them in.
 
-    Most values have them there, and a record may hold many of these.
+    Most values have the defaults there, and a record may hold many values.
     """
 
     UNWRITTEN: ClassVar[tuple[str, ...]]
@@ -162,18 +161,18 @@ class Sparse(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What a field of a message has that comes again in record after record."""
+    """A field whose content is repeated from record to record, and is therefore cached by the codec."""
 
     kind: type[Value]
     many: bool = False
-    """Whether the field has many of them."""
+    """Whether the field is a tuple of such parts."""
     remembered: int
-    """Of so many, those read last, a reader remembers what they are."""
+    """Cache size: number of parts a reader remembers, last read first."""
 
 
 OnErasure = Literal["rewritten", "dropped", "unneeded"]
-"""What an erasure leaves of a message. rewritten: all but what is erased; dropped: nothing, if it names the subject
-or tells of an erased run; unneeded: nothing, as it does not say whom it is about."""
+"""What an erasure does to a message. rewritten: erased texts are replaced; dropped: the message goes if it names the
+subject or belongs to an erased run; unneeded: the message always goes, because it does not say whom it is about."""
 
 
 class Message(Value):
@@ -184,31 +183,31 @@ class Message(Value):
     max_bytes: ClassVar[int] = 900 * KIB
     """Raw size above which a record is refused *before* it is decoded."""
     PARTS: ClassVar[Mapping[str, Part]] = {}
-    """By field; see `codec`."""
+    """Fields cached by the codec; see `codec`."""
     PLAYBOOK: ClassVar[str] = "playbook"
-    """Path of the field that names the playbook, or branch, that it is of; empty: it is of none."""
+    """Path of the field with the name of the message's playbook or branch; empty: the message has none."""
     RUN_IDS: ClassVar[tuple[str, ...]] = ()
-    """Paths of the ids under which the runs are known that it tells of, its own first."""
+    """Paths of the ids of the message's runs, its own id first."""
     ON_ERASURE: ClassVar[OnErasure] = "rewritten"
 
     @property
     def playbook_name(self) -> str:
-        """The playbook, or branch, that it is of; empty: it is of none, or does not say."""
+        """The playbook or branch of the message; empty: it has none, or does not name it."""
         return next(_at(self, self.PLAYBOOK), "") if self.PLAYBOOK else ""
 
     @property
     def lack(self) -> str:
-        """What it lacks to be of any use; empty: nothing."""
+        """What the message lacks to be usable; empty: nothing."""
         return ""
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """All ids under which the runs are known that it tells of."""
+        """All ids of the runs that the message is about."""
         return tuple(chain.from_iterable(_at(self, path) for path in self.RUN_IDS))
 
 
 def _at(value: Value, path: str) -> Iterator[str]:
-    """Yield the texts at a path of fields, several where a field on it has several values; none that is empty."""
+    """Yield the non-empty texts at a path of fields; a field with several values yields several."""
     name, _, rest = path.partition(".")
     field = getattr(value, name)
     for each in field if isinstance(field, tuple) else (field,):
@@ -231,22 +230,23 @@ class Usage(Sparse):
     retries: int = 0
     re_asks: int = 0
     splits: int = 0
-    """Calls beside a node's first: halves of what was too long for the model, topics of a combine."""
+    """Additional calls of a node: halves of an input too long for the model, or the topics of a combine."""
     cached_tokens: int = 0
-    """Of ``tokens_in``: what the server had in its prompt cache."""
+    """Part of ``tokens_in`` that was in the server's prompt cache."""
     skips: int = 0
-    """Calls not made: nothing or one proposal to combine, too long however cut, refused by the server."""
+    """Calls not made: nothing to combine or a single proposal, still too long after cutting, or refused by the
+    server."""
     hedges: int = 0
-    """Calls made beside a slow one; the tokens of the one that lost are those of the one that won, an estimate."""
+    """Duplicate calls made because the first was slow; the loser's tokens are estimated as the winner's."""
     left_out: int = 0
-    """Of ``calls``: those of nodes that a combine did not wait for; their tokens are their siblings', an estimate."""
+    """Part of ``calls``: nodes that a combine did not wait for; their tokens are estimated from their siblings'."""
     reused: int = 0
-    """Of ``calls``: those of a replay that were answered from the record, and not paid for."""
+    """Part of ``calls``: calls of a replay answered from recorded answers, at no cost."""
     reused_tokens: int = 0
-    """Of ``tokens_in`` and ``tokens_out``: theirs."""
+    """Tokens of the ``reused`` calls, part of ``tokens_in`` and ``tokens_out``."""
 
     def tokens(self) -> dict[str, int]:
-        """Return the tokens read, those of them that were cached, and those written, by their names in JSON."""
+        """Return the tokens read, the cached part, and the tokens written, by their names in JSON."""
         return {"in": self.tokens_in, "cached": self.cached_tokens, "out": self.tokens_out}
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -257,22 +257,22 @@ NOTHING_SPENT = Usage()
 
 
 CanaryPlace = Annotated[Hash, StringConstraints(pattern=r"^([1-9][0-9]{0,9}-[0-9a-f]{16})?$")]
-"""The place of a caller in a canary: the version that is tried, and a hash of the caller's name; empty: none."""
+"""A caller's place in a canary: the candidate version, and a hash of the caller's name; empty: no place."""
 
 
 class Shown(Sparse):
-    """Which playbook version and entries an agent had before it when it ran."""
+    """The playbook version and entries that an agent was shown when it ran."""
 
     UNWRITTEN = ("canary",)
 
     version: int = Field(ge=0)
     entry_ids: tuple[Name, ...] = ()
     line: Annotated[Name, StringConstraints(max_length=300)] = ""
-    """Where that version is: a branch; empty: the playbook itself."""
+    """The branch of that version; empty: the playbook itself."""
     digests: tuple[Annotated[Hash, StringConstraints(max_length=24)], ...] = ()
-    """Of what ``entry_ids`` said, in their order: on another line only entries that say the same are meant."""
+    """Digests of the contents of ``entry_ids``, in the same order: on another line only equal contents count."""
     canary: CanaryPlace = ""
-    """Empty: the agent did not name itself, or there was no canary."""
+    """The caller's place; empty: the agent did not name itself, or no canary was running."""
 
 
 MOST_SCORES = 10
@@ -285,29 +285,29 @@ Score = Annotated[
     ],
     Field(max_length=MOST_SCORES),
 ]
-"""Named numbers that say how well a run went, such as ``{"accuracy": 0.8}``; higher is better."""
+"""Named numbers that measure a run, such as ``{"accuracy": 0.8}``; higher is better."""
 
 
 def named_score(score: object) -> object:
-    """Return what people say of a run's score as named numbers: a number alone is called ``score``."""
+    """Return a run's score as named numbers: a single number is called ``score``."""
     is_number = isinstance(score, int | float) and not isinstance(score, bool)
     return {"score": score} if is_number else score
 
 
 ProvenBy = Literal["", "gateway", "secret", "key", "prefix"]
-"""What proved a source's name: the gateway's key, a shared secret, a key pair, who may write the prefix; empty:
-nothing."""
+"""What proved a source's name: the gateway's key, a shared secret, a key pair, or the right to write the prefix;
+empty: nothing."""
 SourceNames = Literal["declared", "proven"]
-"""Which names of sources count. declared: as producers write them; proven: those that something proved."""
+"""Which source names count. declared: as producers write them; proven: only names with a proof."""
 
 
 class Source(Sparse):
-    """Who a trace, a reflection or an outcome comes from: a name that its producer declares."""
+    """Origin of a trace, a reflection or an outcome: a name that its producer declares."""
 
     UNWRITTEN = ("proven",)
 
     name: Annotated[Name, StringConstraints(min_length=1, max_length=80)]
     proof: Annotated[Name, StringConstraints(max_length=200)] = ""
-    """Whatever the producer adds; what proves a name stands in a header."""
+    """Free text from the producer; the proof of a name is in a header."""
     proven: ProvenBy = ""
-    """What the service found that read the record. Of a producer it counts for nothing."""
+    """Result of the check by the service that read the record; a value set by a producer is ignored."""

@@ -1,4 +1,4 @@
-"""Batch: the manifest of a closed window; with it, everything that follows is a pure function."""
+"""Batch: the manifest of a closed window; everything downstream is a pure function of it."""
 
 from typing import ClassVar, Literal
 
@@ -29,7 +29,7 @@ class Cluster(Value):
 
 
 class Batch(Sparse, Message):
-    """Which reflections, how many copies, which seed, which tree; key: playbook.
+    """The batch's reflections, number of copies, seed and tree; key: playbook.
 
     Groups are not listed: they are recomputed from members, ``copies``, ``plan.widths[0]`` and ``seed``.
     """
@@ -43,19 +43,19 @@ class Batch(Sparse, Message):
     seed: int
     members: tuple[Member, ...]
     clusters: tuple[Cluster, ...] = ()
-    """Of a consolidation, which has no members: what the model is asked about."""
+    """Clusters that a consolidation (a batch without members) asks the model about."""
     embeddings: Text = ""
-    """Of a consolidation: the model whose embeddings were compared, too, or why none were; empty: none is set."""
+    """In a consolidation: the embedding model used, or why no embeddings were compared; empty: none is configured."""
     dropped: tuple[Member, ...] = ()
-    """Repeats that were recognised while this window was open: the first of them, up to 128 KiB."""
+    """The first repeats recognised while this window was open, up to 128 KiB."""
     copies: int
-    """As they were made: 1 where the batch was too small for more."""
+    """Number of copies actually made: 1 where the batch was too small for more."""
     shape_reason: Text = ""
-    """Why this many groups and levels, in words."""
+    """Reason for this number of groups and levels, in words."""
     oldest_unpublished_offset: int = -1
-    """Where in ``batches`` the oldest batch of this partition stood that had no version yet; −1: none."""
+    """Offset in ``batches`` of this partition's oldest batch without a version; −1: none."""
     oldest_beyond_offset: int = -1
-    """Where the first batch of this partition stood that took reflections beyond one that waits still, because its
+    """Offset in ``batches`` of this partition's first batch with reflections beyond one that still waits because its
     source had filled its share; −1: none."""
     max_inflight_batches: int = 1
-    """How many batches might lack a version at once when this one closed."""
+    """Maximum number of batches without a version when this batch closed."""

@@ -1,4 +1,4 @@
-"""Canary: the terms on which a candidate is shown to a share of callers, and what their runs say of it so far."""
+"""Canary: the terms on which a share of callers is shown a candidate, and the results of their runs so far."""
 
 from typing import Annotated, ClassVar
 
@@ -9,30 +9,30 @@ from combee_schemas.marks import Name, ThroughOutcomes, Word
 
 Count = Annotated[int, Field(ge=0)]
 CallerHash = Annotated[int, Field(ge=0, lt=1 << 64)]
-"""Of a caller under one canary's salt: no name is kept."""
+"""Hash of a caller under one canary's salt; names are not kept."""
 
 
 class CanaryTerms(Value):
-    """What stands fixed from the moment a canary begins."""
+    """Terms of a canary, fixed when it begins."""
 
     candidate: Annotated[int, Field(ge=1)]
-    """The version that is tried."""
+    """The version under trial."""
     control: Count
-    """The version that production is shown meanwhile."""
+    """The version that production shows meanwhile."""
     share: Annotated[float, Field(gt=0, le=0.5)]
-    """Of the callers: those that are shown the candidate."""
+    """Share of the callers that are shown the candidate."""
     salt: Word = ""
     margin: Annotated[float, Field(gt=0, lt=1)]
-    """A candidate that is worse by so much, or more, is not to be accepted."""
+    """A candidate that is worse by this margin, or more, must not be accepted."""
     alpha: Annotated[float, Field(gt=0, lt=1)]
-    """How often a candidate may be accepted that is so much worse; and one rejected that is as good."""
+    """Error probability: accepting a candidate that is worse by the margin, or rejecting one that is as good."""
     runs: Annotated[int, Field(ge=1)]
-    """A caller counts once so many of its runs are scored, with their mean."""
+    """Number of scored runs after which a caller counts, with the mean of their scores."""
     score: Name = ""
-    """The score that counts where success is not said."""
+    """Name of the score used where success is unknown."""
     opened_at_ms: int = 0
     deadline_ms: int
-    """Whoever is not accepted by then stays closed."""
+    """A candidate that is not accepted by this time stays closed."""
 
 
 class CanaryArm(Sparse):
@@ -43,23 +43,23 @@ class CanaryArm(Sparse):
     callers: Count = 0
     runs: Count = 0
     unscored: Count = 0
-    """Of ``runs``: those of which no score is known."""
+    """Runs without a score, part of ``runs``."""
     counted: Count = 0
-    """Of ``callers``: those of which enough runs are scored."""
+    """Callers with enough scored runs, part of ``callers``."""
     total: float = 0.0
-    """Of the scores of those that are counted."""
+    """Sum of the counted callers' scores."""
     shares: float = 0.0
-    """Of those that are counted: the shares of their runs that were unscored, summed."""
+    """Sum over the counted callers of the share of their runs that were unscored."""
     share_squares: float = 0.0
 
     @property
     def mean(self) -> float | None:
-        """The mean score of the callers that are counted."""
+        """The mean score of the counted callers."""
         return self.total / self.counted if self.counted else None
 
 
 class CanaryCapital(Sparse):
-    """What the test knows; see ``core/gate/betting.py``."""
+    """State of the test; see ``core/gate/betting.py``."""
 
     UNWRITTEN = ("n", "total", "squares", "acceptance", "rejection")
 
@@ -67,12 +67,12 @@ class CanaryCapital(Sparse):
     total: float = 0.0
     squares: float = 0.0
     acceptance: float = 0.0
-    """The natural logarithm of the capital; acceptance takes ln(1/alpha)."""
+    """Natural logarithm of the capital; the candidate is accepted at ln(1/alpha)."""
     rejection: float = 0.0
 
 
 class CanaryStatistics(Message):
-    """All that outcomes say of a playbook's last canary, up to an offset; key: playbook + ``#canary``."""
+    """Results of a playbook's last canary, up to an offset; key: playbook + ``#canary``."""
 
     type: ClassVar[str] = "canary-statistics"
 
@@ -82,15 +82,15 @@ class CanaryStatistics(Message):
     control: CanaryArm = CanaryArm()
     capital: CanaryCapital = CanaryCapital()
     waiting: tuple[tuple[CallerHash, Count, Count, float], ...] = ()
-    """Callers that are not counted yet: their runs, those of them that are scored, the scores' sum."""
+    """Callers not counted yet: hash, runs, scored runs, sum of scores."""
     counted: tuple[CallerHash, ...] = ()
-    """Callers that are."""
+    """Callers already counted."""
     unproven: Count = 0
-    """Outcomes that were passed over because nothing proves their source."""
+    """Outcomes ignored because their source is not proven."""
     misplaced: Count = 0
-    """Runs that were passed over because they were shown another version than their caller's arm is."""
+    """Runs ignored because they were shown a version of the other arm."""
     turned_away: Count = 0
-    """Runs that were passed over because their callers are more than are kept."""
+    """Runs ignored because the maximum number of callers was reached."""
     through_offset: ThroughOutcomes = -1
-    """Of ``outcomes``: up to here all are counted."""
+    """Offset in ``outcomes`` up to which outcomes are counted."""
     updated_at_ms: int = 0

@@ -1,8 +1,8 @@
 """The wire codec: msgpack of an envelope ``{"type", "version", "body"}``, size-capped before decoding.
 
-Much of what records hold stands in the record before, too: the plan of a batch in each of its groups and partials,
-most entries of a playbook in its next version. Such parts are read once, and known by their bytes then; what is
-written is known by the object. So a snapshot costs by what is new in it.
+Consecutive records share much of their content: the plan of a batch in each of its groups and partials, most entries
+of a playbook in its next version. Such parts are decoded once and cached by their bytes; encoded parts are cached by
+object. The cost of a snapshot is therefore proportional to what is new in it.
 """
 
 from collections import OrderedDict
@@ -23,15 +23,15 @@ M = TypeVar("M", bound=Message)
 _PLAIN = TypeAdapter(Any).dump_python
 MAX_ITEMS = 100_000
 VERSIONS_AHEAD = 100
+"""A version up to this far beyond the known ones is a newer writer's; a larger one is not Combee's."""
 FIELDS_WRITTEN = 8
-"""So many fields of parts that were written last are remembered."""
+"""Cache size: encoded fields, last written first."""
 LARGEST_PART = 4_096
-"""Bytes of a part that is remembered when it is read."""
-"""So far beyond what is known a version can be a newer writer's; further, it is a stranger's."""
+"""Maximum size in bytes of a decoded part that is cached."""
 
 
 class CodecError(ValueError):
-    """A record cannot be read: too large, not our envelope, wrong type, no version of ours or invalid body."""
+    """A record cannot be read: too large, a foreign envelope, wrong type, unknown version or invalid body."""
 
 
 def encode(message: Message) -> bytes:
@@ -40,7 +40,7 @@ def encode(message: Message) -> bytes:
     Raises
     ------
     CodecError
-        If the result exceeds the message's ``max_bytes``, or holds what msgpack cannot: half a
+        If the result exceeds the message's ``max_bytes``, or holds a value that msgpack cannot encode: half a
         surrogate pair, a number beyond 64 bits.
     """
     try:
@@ -55,14 +55,14 @@ def encode(message: Message) -> bytes:
 
 
 def decode(raw: bytes | None, kind: type[M]) -> M:
-    """Return the message in a record value; an older version is upcast where there is an upcast.
+    """Return the message in a record value; an older version is upcast if there is an upcast.
 
     Raises
     ------
     CodecError
-        Always this one, whatever is wrong with the bytes.
+        If the bytes are invalid in any way.
     OtherVersionError
-        If nothing is, but only another release can read them.
+        If the bytes are valid but only another release can read them.
     """
     if raw is None:
         raise CodecError(f"a tombstone is not a {kind.type}")
@@ -82,11 +82,11 @@ def decode(raw: bytes | None, kind: type[M]) -> M:
 
 
 _named: dict[type[Message], set[str]] = {}
-"""By kind, the names of the fields that the last message gave."""
+"""Per message type, the field names that the last message set."""
 
 
 def _share_names(message: Message) -> None:
-    """Let messages that give the same fields hold one set of their names: it is half of what a reflection takes."""
+    """Share one set of field names among messages that set the same fields; it is half of a reflection's memory."""
     names = message.__pydantic_fields_set__
     known = _named.setdefault(type(message), names)
     if known == names:
@@ -96,7 +96,7 @@ def _share_names(message: Message) -> None:
 
 
 def _packed(message: Message) -> bytes:
-    """Return a message's envelope; a field of parts that was just written as the same object is not packed again."""
+    """Return a message's envelope; a cached field is not packed again."""
     envelope = {"type": message.type, "version": message.version_number}
     parts = {name: _packed_field(getattr(message, name)) for name in type(message).PARTS}
     body = message.model_dump(mode="python", exclude=set(parts))
@@ -125,7 +125,7 @@ def _pack(value: object) -> bytes:
 
 
 _written: OrderedDict[int, tuple[object, bytes]] = OrderedDict()
-"""The fields that were packed last, by their object's id. What is here lives, so no other object has its id."""
+"""Fields packed last, by their object's id. The cache keeps the objects alive, so ids stay unique."""
 
 
 def _packed_field(value: object) -> bytes:
@@ -140,7 +140,7 @@ def _packed_field(value: object) -> bytes:
 
 @cache
 def _reader(part: Part) -> Callable[[bytes], Value]:
-    """Return what reads a part's bytes; errors are not remembered."""
+    """Return the cached decoder of a part; errors are not cached."""
 
     def read(raw: bytes) -> Value:
         return part.kind.model_validate(msgpack.unpackb(raw, **_limits(raw)))
@@ -150,9 +150,9 @@ def _reader(part: Part) -> Callable[[bytes], Value]:
 
 
 def _open_by_parts(raw: bytes, kind: type[Message]) -> dict[str, Any] | None:
-    """Return the body of a record as we write it, with parts that are read already; None: read it as any other.
+    """Return the body of a record in our own encoding, using cached parts; None: decode it the general way.
 
-    That decides about every record that is odd in any way, and says what is wrong with it.
+    The general way decides about every unusual record, and reports what is wrong.
     """
     unpacker = msgpack.Unpacker(None, max_buffer_size=len(raw), **_limits(raw))
     unpacker.feed(raw)
@@ -174,7 +174,7 @@ def _open_by_parts(raw: bytes, kind: type[Message]) -> dict[str, Any] | None:
 
 
 def _field(unpacker: Any, raw: bytes, part: Part) -> Any:
-    """Return what a field of parts has."""
+    """Return the value of a cached field."""
     read = _reader(part)
 
     def next_one() -> Value:
@@ -191,7 +191,7 @@ def _field(unpacker: Any, raw: bytes, part: Part) -> Any:
 
 
 def _limits(raw: bytes) -> dict[str, Any]:
-    """Return the options for reading ``raw``: nothing in it can be longer than it is."""
+    """Return msgpack's limits for ``raw``: nothing inside can be longer than the whole."""
     return {
         "raw": False,
         "strict_map_key": True,
@@ -204,7 +204,7 @@ def _limits(raw: bytes) -> dict[str, Any]:
 
 
 def begins_as(raw: bytes, kind: type[Message]) -> bool:
-    """Return whether bytes begin as those of a message of this kind and version; what follows may be anything."""
+    """Return whether bytes begin like a message of this kind and version; the rest is not checked."""
     head: bytes = msgpack.packb({"type": kind.type, "version": kind.version_number})
     return raw[1 : len(head)] == head[1:] and len(raw) <= kind.max_bytes
 

@@ -1,4 +1,4 @@
-"""Command: what an operator asks of shuffle (flush, consolidate, branch) and publish (the rest)."""
+"""Command: a request of an operator to shuffle (flush, consolidate, branch) or publish (the rest)."""
 
 from typing import ClassVar, Literal
 
@@ -29,18 +29,16 @@ CommandKind = Literal[
 class Command(Message):
     """Idempotent by id; key: playbook.
 
-    flush: close windows until everything at or below ``through_offset`` of ``reflections`` is in a batch.
-    import: ``entries``, ``sections``, ``counters``, ``holds`` replace the content. edit: ``operations`` are applied,
-    unless an entry that they name has changed since ``base_version``.
-    promote: ``label`` moves to ``version``. rollback: a new version equal to ``version``.
-    approve, reject: what a person says of ``version``, the candidate of a gated playbook, with ``reason``, having
-    seen it beside ``base_version``, the production version. Where ``entry_ids`` or ``sources`` are named, only what
-    the candidate changes in these entries, or learned from these sources, is rejected.
-    adopt: a new version that says what ``version`` of the branch ``PLAYBOOK@branch`` says.
-    revoke: ``reflection_ids`` no longer count, now or later, on the playbook and its branches; ``rules`` chose them.
-    delete: the playbook is gone; its history stays.
-    branch: a line ``PLAYBOOK@branch`` is forked, which learns under ``settings``.
-    consolidate: a batch without reflections asks the model to merge entries that are alike and to judge harmful ones.
+    flush: close windows until everything at or below ``through_offset`` of ``reflections`` is in a batch. import:
+    ``entries``, ``sections``, ``counters``, ``holds`` replace the content. edit: ``operations`` are applied, unless
+    an entry they name has changed since ``base_version``. promote: ``label`` moves to ``version``. rollback: a new
+    version equal to ``version``. approve, reject: a person's verdict, with ``reason``, on ``version``, the candidate
+    of a gated playbook, compared with ``base_version``, the production version. If ``entry_ids`` or ``sources`` are
+    given, only the candidate's changes to these entries, or learned from these sources, are rejected. adopt: a new
+    version with the content of ``version`` of the branch ``PLAYBOOK@branch``. revoke: ``reflection_ids`` no longer
+    count, now or later, on the playbook and its branches; ``rules`` chose them. delete: the playbook is gone; its
+    history stays. branch: ``PLAYBOOK@branch`` is forked, and learns under ``settings``. consolidate: a batch without
+    reflections asks the model to merge similar entries and to judge harmful ones.
     """
 
     type: ClassVar[str] = "command"
@@ -52,7 +50,7 @@ class Command(Message):
     kind: CommandKind
     through_offset: ThroughReflections = -1
     left_out: tuple[int, ...] | None = None
-    """Of a replay's flush: the recorded coverage of the batch that it closes."""
+    """In a replay's flush: recorded coverage of the batch that it closes."""
     entries: tuple[Entry, ...] = ()
     sections: tuple[Text, ...] = ()
     counters: bool = True
@@ -61,25 +59,25 @@ class Command(Message):
     version: int = 0
     label: Name = ""
     base_version: int = 0
-    """What an edit was made on; 0: whatever there is."""
+    """The version an edit is based on; 0: the newest one."""
     reason: Reason = ""
-    """Why a candidate is approved or rejected."""
+    """Reason for approving or rejecting a candidate."""
     entry_ids: RejectedNames = ()
     sources: RejectedNames = ()
     reflection_ids: tuple[Name, ...] = ()
     rules: tuple[Text, ...] = ()
-    """Of a revocation: what its reflections were chosen by; empty: by their ids."""
+    """In a revocation: the rules that chose its reflections; empty: they were named by id."""
     retained_from: FromReflections = 0
-    """Of a revocation: reflections before this offset had expired when it was decided."""
+    """In a revocation: first retained offset when it was decided; earlier reflections had expired."""
     clusters: tuple[Cluster, ...] | None = None
-    """Of a replay's consolidation: what the recorded one asked about."""
+    """In a replay's consolidation: the clusters of the recorded one."""
     branch: BranchName = ""
     settings: BranchSettings | None = None
     issued_at_ms: int = 0
     issued_by: Name = ""
-    """Who says to have asked: ``key:NAME`` of the gateway, ``user:NAME@HOST`` of the command line."""
+    """Declared issuer: ``key:NAME`` at the gateway, ``user:NAME@HOST`` on the command line."""
 
     @property
     def line(self) -> str:
-        """The line that it is about: the playbook, or the branch that is to be or to be adopted."""
+        """The line of the command: the playbook, or the branch that is created or adopted."""
         return f"{self.playbook}@{self.branch}" if self.branch else self.playbook

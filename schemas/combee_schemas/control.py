@@ -1,4 +1,4 @@
-"""BatchSize: how many original reflections a batch of a playbook takes, and why."""
+"""BatchSize: number of original reflections per batch of a playbook, and the reason."""
 
 from typing import ClassVar, Literal
 
@@ -12,14 +12,14 @@ Phase = Literal["configured", "profiling", "settled"]
 
 
 class Observation(Value):
-    """The delay of one full batch of a candidate size, from its closing to its version."""
+    """Delay of one full batch of a candidate size, from its closing to its version."""
 
     batch_size: int = Field(ge=1)
     delay_s: float = Field(gt=0)
 
 
 class BatchSize(Message):
-    """The controller's decision, and all that it needs to make the next one; key: playbook."""
+    """The controller's decision and complete state; key: playbook."""
 
     type: ClassVar[str] = "batch-size"
 
@@ -27,30 +27,30 @@ class BatchSize(Message):
     batch_size: int = Field(ge=1)
     reason: Text = ""
     numbers: dict[Word, float] = Field(default_factory=dict)
-    """What the reason rests on, such as ``A``, ``alpha``, ``r_squared``, ``tau``, ``plateau``."""
+    """Numbers behind the reason, such as ``A``, ``alpha``, ``r_squared``, ``tau``, ``plateau``."""
     decided_at_ms: int = 0
-    """When size or phase last changed."""
+    """Time of the last change of size or phase."""
     policy: SizingKind = "configured"
     phase: Phase = "configured"
     sequence: int = 0
-    """The last batch taken into account."""
+    """Sequence of the last batch taken into account."""
     candidates: tuple[int, ...] = ()
     observations: tuple[Observation, ...] = ()
     unfilled: int = 0
-    """Batches of the candidate being profiled, in a row, that were no fair measurement."""
+    """Consecutive batches that gave no fair measurement of the current candidate."""
     settled_for: int = 0
     """Batches since the profile ended."""
     slowness: float = 1.0
-    """By how much delays since then exceed the fit: a factor, smoothed."""
+    """Smoothed factor by which delays exceed the fit since the profile ended."""
     arrivals_per_s: float = 0.0
-    """Reflections that arrive per second; 0: not known yet."""
+    """Arrival rate in reflections per second; 0: unknown."""
     remembered: int = 0
-    """How many arrivals that estimate rests on."""
+    """Number of arrivals behind that estimate."""
     measured_at_ms: int = 0
-    """Up to when arrivals have been measured."""
+    """Time up to which arrivals have been measured."""
     arrived: int = 0
     """Arrivals since then."""
     waiting: int = 0
     """Reflections left in the window when the last batch closed."""
     calm: int = 0
-    """Batches in a row for which much less would have done."""
+    """Consecutive batches for which a much smaller size would have sufficed."""

@@ -1,4 +1,4 @@
-"""DeadLetter: a record that could not be used, its bytes untouched, and why; and what was done about it."""
+"""DeadLetter: a record that could not be used, its bytes unchanged, the reason, and the decision about it."""
 
 import re
 from typing import ClassVar, Literal
@@ -27,42 +27,42 @@ class DeadLetter(Message):
     sha256: Hash = ""
     truncated: bool = False
     unread: bool = False
-    """Whether it is a batch of records that could not be read, such as one that is too large once decompressed."""
+    """Whether the value is a batch of records that could not be read, such as one too large once decompressed."""
     service: Word
     reason: Text
     attempts: int = 1
-    """How often it has failed; sent again, the record is that attempt (they count from 0)."""
+    """Number of failures; a resent record gets this number as its attempt (attempts count from 0)."""
     record_id: Name = ""
-    """The reflection or trace id inside, where it could be read."""
+    """Id of the reflection or trace inside, if it could be read."""
     playbook: Name = ""
     proof: bytes | None = None
-    """The header that proves the record's source; sent again, it has it again."""
+    """The header that proves the record's source; a resent record gets it again."""
     identity: Name = ""
-    """Of a reflection that was copied for a replay, the id that it counted under; sent again, it says so again."""
+    """For a reflection copied for a replay: the id it was counted under; a resent record gets it again."""
     at_ms: int = 0
 
 
 class LetterId(Value):
-    """Where a dead letter stands in its topic; people write it ``0-17``."""
+    """A dead letter's place in its topic, written ``0-17``."""
 
     partition: int
     offset: int
 
     def __str__(self) -> str:
-        """Return it as people write it."""
+        """Return the id in its written form."""
         return f"{self.partition}-{self.offset}"
 
 
 def letter_id(text: str) -> LetterId | None:
-    """Return the id in a text such as ``0-17``; None if it is none."""
+    """Return the id in a text such as ``0-17``; None if the text is not one."""
     match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,18})", text)
     return LetterId(partition=int(match[1]), offset=int(match[2])) if match else None
 
 
 class Resolution(Message):
-    """An operator's decision about a dead letter, in the same topic under the same key; the first one holds.
+    """An operator's decision about a dead letter, in the same topic under the same key; the first decision holds.
 
-    It names the record that the letter was about, so that it can be understood without the letter.
+    It names the letter's original record, so that it can be understood without the letter.
     """
 
     type: ClassVar[str] = "resolution"
@@ -75,40 +75,40 @@ class Resolution(Message):
     record_id: Name = ""
     playbook: Name = ""
     attempt: int = 0
-    """Of ``retried``: which attempt the record is now."""
+    """Of ``retried``: the record's new attempt."""
     retry_partition: int = -1
     retry_offset: int = -1
-    """Of ``retried``: where in ``origin_topic`` the record stands again."""
+    """Of ``retried``: the record's new offset in ``origin_topic``."""
     note: Text = ""
     at_ms: int = 0
 
 
 class HeldBack(Message):
-    """A service holds a playbook's records back for a while, because of too many dead letters; key: its type."""
+    """A service pauses a playbook because of too many dead letters; key: its type."""
 
     type: ClassVar[str] = "held-back"
 
     service: Word
     playbook: Name = ""
-    """Empty: records of which nobody can read whose they are."""
+    """The paused playbook; empty: records whose playbook cannot be read."""
     until_ms: int = 0
     at_ms: int = 0
 
 
 def origin_of(said: DeadLetter | Resolution) -> tuple[str, int, int]:
-    """Return topic, partition and offset of the record that a dead letter, or a decision on one, is about."""
+    """Return topic, partition and offset of the original record of a dead letter or a decision."""
     return said.origin_topic, said.origin_partition, said.origin_offset
 
 
 class Attempt(Value):
-    """What a record's headers claim: it is sent again, for so many times, because of this dead letter."""
+    """Resend claimed by a record's headers: the attempt, and the dead letter that caused it."""
 
     number: int
     letter: LetterId
 
 
 def attempt_headers(attempt: Attempt) -> tuple[tuple[str, bytes], ...]:
-    """Return the headers of a record that is sent again."""
+    """Return the headers of a resent record."""
     return (
         (ATTEMPT_HEADER, str(attempt.number).encode()),
         (LETTER_HEADER, str(attempt.letter).encode()),
@@ -116,7 +116,7 @@ def attempt_headers(attempt: Attempt) -> tuple[tuple[str, bytes], ...]:
 
 
 def claimed_attempt(headers: Headers) -> Attempt | None:
-    """Return what headers claim; None for a first attempt, and for claims that cannot be read."""
+    """Return the claim in headers; None for a first attempt, and for unreadable claims."""
     number = re.fullmatch(r"[1-9][0-9]{0,3}", _text(headers, ATTEMPT_HEADER))
     letter = letter_id(_text(headers, LETTER_HEADER))
     return Attempt(number=int(number[0]), letter=letter) if number and letter else None

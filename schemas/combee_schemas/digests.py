@@ -6,7 +6,7 @@ DIGEST_BYTES = 12
 
 
 def digest(*parts: str | int) -> bytes:
-    """Return 12 bytes that depend on all parts and on where one ends and the next begins."""
+    """Return 12 bytes that depend on all parts and on the boundaries between them."""
     encoded = [str(part).encode() for part in parts]
     framed = b"".join(len(raw).to_bytes(8, "big") + raw for raw in encoded)
     return blake2b(framed, digest_size=DIGEST_BYTES).digest()

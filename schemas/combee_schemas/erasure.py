@@ -1,4 +1,4 @@
-"""Erasure: that something was forgotten, when and by whom; never what."""
+"""Erasure: records when and by whom data was erased, never what."""
 
 from typing import ClassVar, Literal
 
@@ -11,19 +11,19 @@ SelectorKind = Literal["subject", "trace", "filter"]
 
 
 class Erasure(Message):
-    """One run of ``combee forget``; key: its id, which is drawn by chance and says nothing of what was chosen."""
+    """One run of ``combee forget``; key: its random id, which reveals nothing about the selection."""
 
     type: ClassVar[str] = "erasure"
     PLAYBOOK: ClassVar[str] = ""
 
     erasure_id: Id
     selector: SelectorKind
-    """What kind of choice it was. No hash of it is kept: an address can be guessed, and the guess be checked."""
+    """Kind of the selector. No hash of its value is kept: an address can be guessed, and the guess verified."""
     issued_by: Name = ""
     erased_at_ms: int = 0
     dropped: dict[Word, int] = Field(default_factory=dict)
-    """By topic: records that are gone."""
+    """Number of dropped records per topic."""
     rewritten: dict[Word, int] = Field(default_factory=dict)
-    """By topic: records that stand there without what was erased."""
+    """Number of rewritten records per topic."""
     entries: int = 0
-    """Entries of playbooks that are gone from all versions that had them."""
+    """Number of playbook entries removed from all versions."""

@@ -1,30 +1,30 @@
-"""Errors that only a person can mend; ``combee.adapters.ports`` has them next to transient and poisonous errors."""
+"""Errors that only a person can fix; ``combee.adapters.ports`` defines transient and poisonous errors as well."""
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # who only reports an error, such as "combee --help", loads no models
+if TYPE_CHECKING:  # "combee --help" and other code that only reports errors must not load pydantic models
     from combee_schemas.base import Message
 
 
 class CombeeError(Exception):
-    """Base of every error Combee raises on purpose."""
+    """Base of all errors that Combee raises on purpose."""
 
 
 class FatalError(CombeeError):
-    """Nothing can go on until somebody acts; the message names the remedy. The process exits non-zero."""
+    """The process must stop until somebody acts; the message names the remedy. The exit status is non-zero."""
 
 
 class ConfigurationError(FatalError):
-    """Waiting helps nothing: settings, credentials, TLS or rights are wrong."""
+    """Settings, credentials, TLS or rights are wrong; waiting does not help."""
 
     exit_code = 2
-    """With what the process ends; wrong usage of the command line is the same."""
+    """Exit status of the process, the same as for wrong usage of the command line."""
 
 
 class OtherVersionError(ConfigurationError):
-    """A record of a version that this process does not read: nothing is wrong with it, the process is the wrong one.
+    """A record of a version that this process cannot read: the record is valid, the process is too old or too new.
 
-    It is no ``CodecError``: who passes over or buries what cannot be read must not do so with this.
+    It is not a ``CodecError``, so that code which skips or dead-letters unreadable records does not do so here.
     """
 
     def __init__(self, kind: "type[Message]", version: int) -> None:

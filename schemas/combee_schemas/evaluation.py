@@ -1,4 +1,4 @@
-"""Evaluation: one question of a held-out set, answered with a playbook before the answerer, and its score."""
+"""Evaluation: the score of one held-out question, answered with a playbook in the prompt."""
 
 from typing import ClassVar
 
@@ -11,10 +11,10 @@ MOST_ANSWER = 2_000
 
 
 class Evaluation(Message):
-    """What an answer was worth. Whoever asks the same again finds it here and pays nothing.
+    """The score of one answer; asking the same question again costs nothing.
 
-    ``asked`` is a hash of all that the score rests on: who answers and how, the playbook's content, the question,
-    its right answer and the scorer. So versions with the same content share their scores.
+    ``asked`` is a hash of everything that determines the score: answerer and options, the playbook's content, the
+    question, its right answer and the scorer. Versions with the same content therefore share their scores.
     """
 
     type: ClassVar[str] = "evaluation"
@@ -23,17 +23,17 @@ class Evaluation(Message):
     asked: RequestHash
     playbook: LineName
     version: int = Field(ge=0)
-    """The first version that was asked about with this content."""
+    """First version with this content that was evaluated."""
     question_id: Id
     answered_by: Text = Field("", max_length=300)
-    """Such as ``model openai/gpt-4.1-mini``."""
+    """The answerer, such as ``model openai/gpt-4.1-mini``."""
     right: float = Field(ge=0)
     places: int = Field(1, ge=1)
-    """Out of so many: one, or one per label."""
+    """Maximum number of points: one, or one per label."""
     answer: Text = Field("", max_length=MOST_ANSWER)
     trouble: Text = Field("", max_length=300)
-    """Why there is no answer; it counts as wrong."""
+    """Reason for a missing answer, which counts as wrong."""
     usage: Usage = Usage()
     cost: float = Field(0.0, ge=0)
-    """In money, at the prices that held."""
+    """Cost in currency at the prices of that time."""
     evaluated_at_ms: int = 0

@@ -1,6 +1,6 @@
-"""Gate: what judges say of a candidate, and what was decided about it.
+"""Gate: judges' verdicts on a candidate, and the decision about it.
 
-A gated playbook has two labels: ``production`` is what agents read, ``candidate`` the version that is being judged.
+A gated playbook has two labels: agents read ``production``; ``candidate`` is the version under judgement.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -11,25 +11,26 @@ from combee_schemas.base import KIB, Message, PlaybookName
 from combee_schemas.marks import Name, Text, Word
 
 Judge = Annotated[Word, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
-"""Such as evaluate (held-out questions), canary (outcomes of a share of the callers) or approve (a person).
+"""Name of a judge, such as evaluate (held-out questions), canary (outcomes of a share of callers) or approve (a
+person).
 
-Any name, so that readers of an older release read the labels of a gate that asks a newer judge."""
+Any name is valid, so that readers of an older release can read the labels of a gate with a newer judge."""
 Figures = Annotated[
     dict[Annotated[Word, StringConstraints(min_length=1, max_length=40)], float], Field(max_length=40)
 ]
-"""Named numbers that a verdict rests on, such as ``n``, ``difference``, ``low`` and ``high``."""
+"""Named numbers behind a verdict, such as ``n``, ``difference``, ``low`` and ``high``."""
 Reason = Annotated[Text, StringConstraints(max_length=2_000)]
 MAX_REJECTED = 200
 RejectedNames = Annotated[
     tuple[Annotated[Name, StringConstraints(max_length=200)], ...], Field(max_length=MAX_REJECTED)
 ]
-"""Entries or sources that a person rejects of a candidate."""
+"""Entries or sources of a candidate that a person rejects."""
 
 
 class Verdict(Message):
-    """What one judge says of a candidate; key: playbook. The first verdict of a judge on a candidate counts.
+    """One judge's verdict on a candidate; key: playbook. A judge's first verdict on a candidate counts.
 
-    A person's comes as a command (``approve``, ``reject``): whoever may write verdicts is not a person by that.
+    A person's verdict is a command (``approve``, ``reject``); a record of this topic is never a person's.
     """
 
     type: ClassVar[str] = "verdict"
@@ -37,30 +38,30 @@ class Verdict(Message):
 
     playbook: PlaybookName
     candidate: int = Field(ge=1)
-    """The version that is judged."""
+    """The judged version."""
     production: int = Field(ge=0)
-    """The version that it was compared with; 0: nothing. Beside another production version it does not count."""
+    """The version it was compared with; 0: none. The verdict does not count for another production version."""
     judge: Judge
     accepts: bool
     undecided: bool = False
-    """Not accepted because too little is known: the candidate is closed, and its batches stay in the line."""
+    """Not accepted for lack of data: the candidate is closed, and its batches stay in the line."""
     entry_ids: RejectedNames = ()
     sources: RejectedNames = ()
-    """What alone a person rejects of the candidate: entries, or what sources taught; neither: all of it."""
+    """Sources that a person rejects; without sources and entries, the whole candidate is rejected."""
     reason: Reason = ""
     figures: Figures = Field(default_factory=dict)
     judged_by: Annotated[Text, StringConstraints(max_length=300)] = ""
-    """Such as ``model openai/gpt-4.1-mini``, ``user:ada@desk``."""
+    """Issuer of the verdict, such as ``model openai/gpt-4.1-mini``, ``user:ada@desk``."""
     judged_at_ms: int = 0
 
 
 Decided = Literal["opened", "accepted", "rejected", "moved"]
-"""opened: the gate was turned on, or its playbook is new; accepted, rejected: the judges decided; moved: a person let
-``production`` point at another version, past the judges."""
+"""opened: the gate was turned on, or its playbook is new; accepted, rejected: the judges decided; moved: a person
+moved ``production`` to another version without the judges."""
 
 
 class Decision(Message):
-    """What was decided about which version agents read; key: playbook. Written in one transaction with the label."""
+    """A decision about the version that agents read; key: playbook. One transaction writes it and the label."""
 
     type: ClassVar[str] = "decision"
     max_bytes: ClassVar[int] = 256 * KIB
@@ -68,23 +69,23 @@ class Decision(Message):
     playbook: PlaybookName
     decided: Decided
     candidate: int = Field(0, ge=0)
-    """The version that it is about, if one was judged."""
+    """The judged version, if there was one."""
     before: int = Field(0, ge=0)
-    """The production version until then; 0: none."""
+    """The previous production version; 0: none."""
     version: int = Field(ge=0)
-    """The production version from now on; 0: none, agents read nothing yet."""
+    """The new production version; 0: none, agents read nothing yet."""
     judges: tuple[Judge, ...] = ()
-    """Those that had to accept."""
+    """The judges that had to accept."""
     verdicts: tuple[Verdict, ...] = ()
-    """With reasons and figures."""
+    """Their verdicts, with reasons and figures."""
     reason: Reason = ""
     taken_back: int = Field(0, ge=0)
-    """Reflections of a rejected candidate's batches that count no longer."""
+    """Number of reflections of the rejected candidate's batches that no longer count."""
     made: int = Field(0, ge=0)
-    """The version without them; 0: none was made."""
+    """The version without those reflections; 0: none was made."""
     since_ms: int = 0
-    """Since when the candidate was judged."""
+    """Time at which judging began."""
     decided_by: Annotated[Text, StringConstraints(max_length=300)] = ""
-    """Who moved the label, or spoke last."""
+    """Who moved the label, or gave the last verdict."""
     decided_at_ms: int = 0
-    """As the label's ``moved_at_ms``."""
+    """Time of the decision, equal to the label's ``moved_at_ms``."""

@@ -1,6 +1,6 @@
-"""Marks on the types of fields: what a text may hold, and in which topic an offset is a place.
+"""Marks on field types: the kind of a text, and the topic that an offset refers to.
 
-Whatever goes over all messages, such as erasure and restore, asks for marks and knows no field.
+Code that processes all messages alike, such as erasure and restore, uses marks and knows no fields.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,16 +15,16 @@ from pydantic import BaseModel
 
 
 class TextKind(Enum):
-    """What a text may hold. A test fails for a text of a message that does not say it."""
+    """Kind of a text field. A test fails for a text field without a mark."""
 
     TEXT = auto()
-    """What anybody wrote, or a sentence that may quote it."""
+    """Free text by anybody, or a sentence that may quote it."""
     NAME = auto()
-    """An id or a name that a user chose, or one that was made from it."""
+    """An id or a name that a user chose, or a name derived from it."""
     WORD = auto()
-    """What code reads: a word of the format, or a setting."""
+    """A word of the format, or a setting, that code reads."""
     HASH = auto()
-    """No text at all."""
+    """A hash, which contains no text."""
 
 
 Text = Annotated[str, TextKind.TEXT]
@@ -35,11 +35,11 @@ Hash = Annotated[str, TextKind.HASH]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What an offset says of a topic's partition of the message's playbook; a negative one says nothing."""
+    """An offset in the partition of the message's playbook of a topic; a negative value means none."""
 
     topic: str
     way: Literal["at", "through", "first"] = "at"
-    """at: where one record stands; through: the last of those that are meant; first: the first of them."""
+    """at: the offset of one record; through: the last of a range of records; first: the first of a range."""
 
 
 ReflectionOffset = Annotated[int, Place("reflections")]
@@ -64,7 +64,7 @@ _Walk = Callable[[Any, Rewrites], Any]
 
 
 def rewritten(value: V, rewrites: Rewrites) -> V:
-    """Return a value, and all values in it, with each text and number under these marks as its function returns it.
+    """Return a value in which each marked text and number, at any depth, is replaced by its function's result.
 
     Raises
     ------
@@ -79,13 +79,13 @@ def rewritten(value: V, rewrites: Rewrites) -> V:
 
 
 def is_marked(model: type[BaseModel], marks: frozenset[Place]) -> bool:
-    """Return whether fields of a model, or of the values in it, have one of these marks."""
+    """Return whether fields of a model, or of values inside it, have one of these marks."""
     return bool(_walks(model, marks))
 
 
 @cache
 def _walks(model: type[BaseModel], wanted: frozenset[Mark]) -> dict[str, _Walk]:
-    """Return by field how what is marked in it is gone over; fields without it are left out."""
+    """Return, by field, how its marked values are visited; unmarked fields are left out."""
     walks: dict[str, _Walk] = {}
     for name, field in model.model_fields.items():
         try:
@@ -113,7 +113,7 @@ def _walk(annotation: Any, wanted: frozenset[Mark], mark: Mark | None = None) ->
         walks = [_walk(part, wanted, mark) for part in inner if part is not ...]
         if not any(walks):
             return None
-        # A tuple of values of several kinds has numbers alone: a text needs a name.
+        # A tuple of mixed kinds holds numbers only: a text needs a name.
         return (_walk_dict if origin is dict else _walk_tuple)(*(walk or _unchanged for walk in walks))
     if origin is Literal or issubclass(annotation, Enum):
         mark = TextKind.WORD if isinstance(next(iter(inner or annotation)), str) else None
@@ -139,7 +139,7 @@ def _walk_dict(of_name: _Walk, of_value: _Walk) -> _Walk:
 
 
 def _kept(old: Any, new: Any) -> Any:
-    """Return the old object where nothing changed, so that nothing that holds it is copied."""
+    """Return the old object if nothing changed, so that nothing that holds it is copied."""
     return old if new == old else new
 
 

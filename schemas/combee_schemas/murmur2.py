@@ -1,4 +1,4 @@
-"""Kafka's default partitioner hash, so that a key has the same partition here as there."""
+"""Kafka's default partitioner hash, so that a key gets the same partition here as in Kafka's clients."""
 
 from functools import lru_cache
 
@@ -21,7 +21,7 @@ def murmur2(data: bytes) -> int:
     return mixed ^ mixed >> 15
 
 
-@lru_cache(maxsize=10_000)  # it is plain Python, and an archive asks for every record
+@lru_cache(maxsize=10_000)  # pure Python is slow, and an archive asks for every record
 def hashed(key: bytes) -> int:
-    """Return what Kafka's clients choose a key's partition by: modulo how many there are."""
+    """Return the hash whose remainder modulo the partition count is the key's partition in Kafka's clients."""
     return murmur2(key) & 0x7FFFFFFF

@@ -1,4 +1,4 @@
-"""Outcome: how one run went with the version it was shown; and what all of them say about versions and entries."""
+"""Outcome: the result of one run with the version it was shown; and statistics per version and entry."""
 
 from typing import Annotated, ClassVar
 
@@ -24,7 +24,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Outcome(Message):
-    """What is known of a run, now or later; key: playbook. What is said again of the same run counts once."""
+    """What is known of a run, now or later; key: playbook. Repeats for the same run count once."""
 
     type: ClassVar[str] = "outcome"
     max_bytes: ClassVar[int] = 256 * KIB
@@ -32,23 +32,23 @@ class Outcome(Message):
     ON_ERASURE: ClassVar[OnErasure] = "dropped"
 
     run_id: Id
-    """The trace's id, where there is a trace; else any name that no other run of the playbook has."""
+    """The trace's id if there is a trace; otherwise a name that is unique among the playbook's runs."""
     playbook: PlaybookName
     shown: Shown | None = None
-    """The version that the run was shown, and on which line."""
+    """The version and line that the run was shown."""
     bullet_ids: tuple[Name, ...] = Field((), max_length=MOST_USED)
-    """The entries that the agent says it used."""
+    """The entries that the agent reports to have used."""
     score: Score = Field(default_factory=dict)
     success: bool | None = None
-    """Neither a score nor this: the run counts as unscored until another outcome says more."""
+    """Without success and score the run counts as unscored until another outcome says more."""
     caller: Annotated[Text, StringConstraints(max_length=MOST_CALLER)] = ""
-    """Whose run it was, such as a user or an agent."""
+    """Caller of the run, such as a user or an agent."""
     source: Source | None = None
     created_at_ms: int = 0
 
 
 class Measure(Sparse):
-    """The scores of one name: count, mean, and the sum of squared differences from it."""
+    """Scores of one name: count, mean, and the sum of squared differences from the mean."""
 
     UNWRITTEN = ("m2",)
 
@@ -59,7 +59,7 @@ class Measure(Sparse):
 
 
 class Figures(Sparse):
-    """What a number of runs came to."""
+    """Totals of a number of runs."""
 
     UNWRITTEN = ("successes", "failures", "unscored", "scores")
 
@@ -67,7 +67,7 @@ class Figures(Sparse):
     successes: Count = 0
     failures: Count = 0
     unscored: Count = 0
-    """Of ``runs``: those of which neither a score nor success is known."""
+    """Runs with neither score nor success, part of ``runs``."""
     scores: tuple[Measure, ...] = ()
 
 
@@ -82,7 +82,7 @@ class VersionOutcomes(Sparse):
 
 
 class EntryOutcomes(Sparse):
-    """The runs that were shown one entry, whichever version it stood in, and those that used it."""
+    """The runs that were shown one entry, in any version, and those that used it."""
 
     UNWRITTEN = ("shown", "used")
 
@@ -101,11 +101,11 @@ class OutcomeStatistics(Message):
     versions: tuple[VersionOutcomes, ...] = ()
     """The newest versions, by number."""
     earlier: Figures = Figures()
-    """All versions before those, together."""
+    """All older versions together."""
     entries: tuple[EntryOutcomes, ...] = ()
-    """The entries that were shown or used last, newest last."""
+    """The entries shown or used last, newest last."""
     unplaced: Count = 0
     """Runs that did not say which version they were shown."""
     through_offset: ThroughOutcomes = -1
-    """Of ``outcomes``: up to here all of this playbook's are counted."""
+    """Offset in ``outcomes`` up to which this playbook's outcomes are counted."""
     updated_at_ms: int = 0

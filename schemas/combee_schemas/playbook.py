@@ -23,7 +23,7 @@ from combee_schemas.marks import (
 from combee_schemas.plan import Branch, Plan
 
 EVIDENCE_KEPT = 20
-"""Evidence ids a snapshot keeps per entry; the full lineage is in ``updates``."""
+"""Maximum number of evidence ids a snapshot keeps per entry; the full lineage is in ``updates``."""
 
 ACE_SECTIONS = (
     "STRATEGIES & INSIGHTS",
@@ -37,11 +37,11 @@ ACE_SECTIONS = (
 
 
 SOURCES_KEPT = 5
-"""Names of sources that an entry keeps."""
+"""Maximum number of source names kept per entry."""
 
 EntryState = Literal["active", "proposed", "probation", "quarantined", "retired"]
-"""active: shown to agents; proposed: kept, and shown on request, until enough reflections support it. The others are
-reserved: nobody writes them, and agents are not shown them."""
+"""active: shown to agents; proposed: kept, and shown only on request, until enough reflections support it. No service
+writes the other states yet; entries in them are not shown."""
 
 
 class Entry(Value):
@@ -54,20 +54,20 @@ class Entry(Value):
     harmful: int = 0
     evidence_count: int = 0
     guessed_count: int = 0
-    """Of ``evidence_count``: reflections that were named for it, and whose texts do not bear it out."""
+    """Part of ``evidence_count``: reflections that a model named as evidence, unsupported by their texts."""
     evidence: tuple[Name, ...] = ()
-    """The last 20 reflection ids it rests on."""
+    """The last 20 reflection ids that the entry rests on."""
     sources: tuple[Name, ...] = ()
-    """The last names of sources (`Source`) whose reflections bear it out, newest last."""
+    """Last names of sources (`Source`) whose reflections support the entry, newest last."""
     harmed: tuple[Name, ...] = ()
-    """The last names of sources whose runs found it harmful, newest last."""
+    """Last names of sources whose runs found the entry harmful, newest last."""
     by_hand: bool = False
-    """Whether a person wrote, kept or imported it as it stands: it takes three sources to change or remove it."""
+    """Whether a person wrote, kept or imported this text: changing or removing it takes three sources."""
     state: EntryState = "active"
     support: tuple[Name, ...] = ()
-    """Of a proposed entry: the reflections that count for its promotion, those of ``evidence`` that are no guess."""
+    """In a proposed entry: reflections that count for its promotion, the part of ``evidence`` that is no guess."""
     unsupported_batches: int = 0
-    """Of a proposed entry: the batches since the last one that supported it."""
+    """In a proposed entry: number of batches since the last one that supported it."""
     created_version: int = 0
     updated_version: int = 0
 
@@ -90,14 +90,13 @@ ChangeKind = Literal[
     "adopt",
     "delete",
 ]
-"""echo: what agents were shown came back, no news; superseded: an operation lost to one of more
-sources, or with newer evidence;
-conflict: two entries that differ only in figures or a negation, both kept; promote, expire: a proposed entry
-became active, or left for want of support; dropped: an operation that no longer applied."""
+"""echo: agents repeated what they had been shown; superseded: an operation lost to one with more sources or newer
+evidence; conflict: two entries that differ only in figures or a negation, both kept; promote, expire: a proposed
+entry became active, or was removed for lack of support; dropped: an operation that no longer applied."""
 
 
 class Change(Value):
-    """One thing that this version did differently from the one before."""
+    """One difference between this version and the one before."""
 
     kind: ChangeKind
     entry_id: Name = ""
@@ -108,7 +107,7 @@ RETIRED_KEPT = 50
 
 
 class Retired(Value):
-    """An entry that left the playbook: said again by agents who were still shown it, it does not come back."""
+    """An entry that left the playbook: agents that were still shown it cannot bring it back by repeating it."""
 
     entry_id: Name
     content: Text
@@ -118,117 +117,118 @@ REJECTED_KEPT = 200
 
 
 class Rejected(Value):
-    """What a person rejected of a candidate: an entry, what it said, and the last reflections that taught it."""
+    """A change of a candidate that a person rejected: the entry, its content, and the last reflections behind it."""
 
     entry_id: Name
     said: Hash = ""
-    """A digest of its wording, so that no large text crowds others out; empty: that it was removed is rejected."""
+    """Digest of the entry's wording, so that no large text displaces others; empty: the removal of the entry was rejected."""
     evidence: tuple[Name, ...] = ()
 
 
 class Spend(Value):
-    """What a playbook's model calls cost on one day (UTC); a batch counts on the day of its version."""
+    """Cost of a playbook's model calls on one day (UTC); a batch counts on the day of its version."""
 
     day: int = 0
-    """Whole days since 1970-01-01."""
+    """Days since 1970-01-01."""
     tokens: int = 0
     cost: float = 0.0
     """In the currency of the price table."""
     tokens_each: float = 0.0
-    """What the last batch took per reflection."""
+    """Tokens per reflection in the last batch."""
     cost_each: float = 0.0
     cap_tokens: int | None = None
-    """The cap of a day as it stood then; None: none."""
+    """The daily cap at that time; None: no cap."""
     cap_cost: float | None = None
 
 
 class LevelAudit(Value):
-    """What became of a batch's reflections at one level of its tree, or in the playbook: how many are what.
+    """Number of a batch's reflections per effect, at one level of its tree or in the playbook.
 
-    Reflections that are dead letters are none of these.
+    Dead letters are not counted.
     """
 
     new: int = 0
-    """An operation rests on it; in the playbook: what this version changed does."""
+    """Reflections behind an operation; in the playbook, behind a change of this version."""
     known: int = 0
-    """It counts for an entry that says it already."""
+    """Reflections that count for an entry with the same content."""
     dropped: int = 0
-    """The model left it out by name."""
+    """Reflections that the model left out by name."""
     lost: int = 0
-    """Neither: nobody said why."""
+    """Reflections with none of these effects, for no stated reason."""
 
 
 class AppliedBatch(Value):
-    """The batch that made a version, and what became of it."""
+    """The batch that made a version, and its results."""
 
     plan: Plan
     degraded: bool = False
     retention: tuple[float, ...] = ()
-    """Share of its reflections that were new or known after each level, and in the playbook."""
+    """Share of the batch's reflections that were new or known, per level and in the playbook."""
     audit: tuple[LevelAudit, ...] = ()
-    """What became of them at each level, and in the playbook; empty: it had none."""
+    """Audit per level and in the playbook; empty: the batch had none."""
     carried: int = 0
-    """Proposals that code passed on because no combine mentioned them."""
+    """Number of proposals that no combine mentioned and code passed on."""
     sources: dict[Name, int] = Field(default_factory=dict)
-    """Its reflections by source, of the 20 that have most."""
+    """Number of reflections per source, for the 20 largest sources."""
     usage: Usage = Usage()
-    """What its scan cost; ``plan.reflect_usage`` is what its reflections had cost."""
+    """Usage of the scan; ``plan.reflect_usage`` is the usage of reflecting."""
 
 
 SOURCES_COUNTED = 200
 
 
 class TaughtBy(Value):
-    """A source, and in how many batches of this playbook it has taught."""
+    """A source, and the number of this playbook's batches that it has taught."""
 
     name: Name
     batches: int = Field(ge=1)
 
 
 class Revocation(Value):
-    """Reflections that were taken back, by the rule that chose them."""
+    """Revoked reflections, described by the rule that chose them."""
 
     rule: Text
     """``source:NAME``, ``id:ID``, ``text:WORDS``, ``since:``, ``until:`` or ``between:``; ``ids:COUNT`` for more ids
     than a snapshot names."""
     retained_from: FromReflections = 0
-    """Of ``reflections``: bodies before this offset had expired, so that no call can be made with them again."""
+    """First retained offset of ``reflections`` at that time: earlier bodies had expired and cannot be asked about
+    again."""
     version: int = 0
-    """The version that it made, which says who asked for it and when, and names what it meant (``revoked``)."""
+    """The version that the revocation made, which names its issuer, time and reflections (``revoked``)."""
 
 
 class Asked(Value):
-    """A reflection that is to be asked about again: its place, and that of the manifest of its batch."""
+    """A reflection to be asked about again: its offset, and that of its batch's manifest."""
 
     offset: ReflectionOffset
     manifest_offset: ManifestOffset
 
 
 class Adopted(Value):
-    """The version of a branch whose content a playbook took over."""
+    """The version of a branch whose content a playbook adopted."""
 
     line: LineName
     version: int
     renamed: dict[Name, Name] = Field(default_factory=dict)
-    """Ids of entries here → there, where they differ: the branch had given an id that was not free here."""
+    """Changed entry ids, branch id → playbook id, where the branch's id was not free in the playbook."""
 
 
 Origin = Literal["empty", "batch", "import", "edit", "rollback", "adopt", "revoke", "reject", "delete"]
 
 
 def deleted_key(name: str) -> str:
-    """Return the key in ``playbooks`` of what remains of a deleted playbook: its bookkeeping, no entries.
+    """Return the key in ``playbooks`` of a deleted playbook's bookkeeping, which has no entries.
 
-    The playbook's own key has a tombstone then. A name that lives again has no such record.
+    The playbook's own key then has a tombstone. If the name is used again, this record is removed.
     """
     return f"{name}#deleted"
 
 
 class Playbook(Message):
-    """A whole snapshot; key: playbook name (of a deleted one ``deleted_key``).
+    """A whole snapshot; key: playbook name (``deleted_key`` for a deleted playbook).
 
-    Offsets are positions in this playbook's partition of the named topic; −1 means none yet.
-    A rollback copies ``entries`` and ``sections``, never the bookkeeping.
+    Offsets are positions in this playbook's partition of the named topic; −1 means none yet. A rollback copies
+    ``entries`` and ``sections``, never the bookkeeping.
     """
 
     type: ClassVar[str] = "playbook"
@@ -239,7 +239,7 @@ class Playbook(Message):
     name: LineName
     version: int = Field(ge=0)
     sections: tuple[Text, ...] = ()
-    """Section headers in order; sections of entries that are not listed follow."""
+    """Section headers in order; sections named only by entries follow."""
     entries: tuple[Entry, ...] = ()
     counters: bool = True
     """Whether ACE text shows ``helpful=X harmful=Y`` (AppWorld's variant does not)."""
@@ -247,60 +247,60 @@ class Playbook(Message):
     origin: Origin = "empty"
     changes: tuple[Change, ...] = ()
     method: Word = "ace"
-    """Of the last batch."""
+    """Method of the last batch."""
     holds: Holds = "entries"
     batch: AppliedBatch | None = None
-    """The batch that made this version; None: something else did."""
+    """The batch that made this version; None: it was not made by a batch."""
     batch_sequence: int = 0
-    """The last batch applied."""
+    """Sequence of the last applied batch."""
     retention_recent: tuple[float, ...] = ()
-    """The last share of each of the last 20 batches, newest last."""
+    """Retained share in the playbook for each of the last 20 batches, newest last."""
     lost_recent: tuple[float, ...] = ()
-    """Which share was lost of each of the last 20 batches whose audit says so, newest last."""
+    """Lost share for each of the last 20 batches with an audit, newest last."""
     lost_count: int = 0
-    """How many reflections the newest of these lost."""
+    """Number of reflections lost in the newest of these batches."""
     retired: tuple[Retired, ...] = ()
-    """The last 50 entries that left."""
+    """The last 50 entries that left the playbook."""
     rejected: tuple[Rejected, ...] = ()
-    """The last 200 entries that were rejected: no batch brings them back."""
+    """The last 200 rejected entries, which no batch may bring back."""
     spend: Spend = Spend()
     through_offset: ThroughReflections = -1
     manifest_offset: ManifestOffset = -1
     history_offset: VersionOffset = -1
     command_offset: ThroughCommands = -1
     commands: tuple[Name, ...] = ()
-    """The last command ids executed, newest last."""
+    """Ids of the last executed commands, newest last."""
     branch: Branch | None = None
-    """Of a branch that learns: where it was forked."""
+    """Set in a branch that learns: its origin."""
     adopted: Adopted | None = None
-    """The branch whose content this version took over; None: something else made it."""
+    """The branch whose content this version adopted; None: it was made otherwise."""
     counted_offset: ThroughReflections = -1
-    """Tags of reflections up to this offset count already: the branch that was adopted had read them."""
+    """Tags of reflections up to this offset already count: the adopted branch had read them."""
     consolidated_version: int = 0
-    """The version that the last consolidation asked about, also if it changed nothing; 0: there was none."""
+    """The version that the last consolidation asked about, even if it changed nothing; 0: none yet."""
     issued_by: Name = ""
-    """Who asked for this version (``Command.issued_by``); empty: a batch."""
+    """Issuer of the command behind this version (``Command.issued_by``); empty: a batch made it."""
     revoked: tuple[Name, ...] = ()
-    """The reflections that this version took back, as its rules chose them; later versions keep the rules alone."""
+    """Reflections revoked by this version's rules; later versions keep only the rules."""
     revocations: tuple[Revocation, ...] = ()
-    """All rules, oldest first; later reflections of a source that one names never count either."""
+    """All revocations, oldest first; later reflections of a revoked source never count."""
     again: tuple[Asked, ...] = ()
-    """Reflections that the next batch asks about again: an operation that rested on them and on revoked ones is
+    """Reflections that the next batch asks about again, because an operation resting on them and on revoked ones was
     dropped."""
     taught_by: tuple[TaughtBy, ...] = ()
-    """The sources that taught in most batches, at most 200; of equals the last ones."""
+    """Sources that taught in most batches, at most 200; among equals the most recent."""
     gated: bool = False
-    """Whether there was a gate: who asks for no label does not read it before the label ``production`` is known."""
+    """Whether the playbook had a gate: a reader without a label waits until the label ``production`` is known."""
     created_at_ms: int = 0
 
     @property
     def usage(self) -> Usage:
-        """What the scan of this version's batch cost; nothing, where something else made it."""
+        """Usage of the scan of this version's batch; zero if a batch did not make it."""
         return self.batch.usage if self.batch else NOTHING_SPENT
 
     @property
     def reflections(self) -> int:
-        """How many reflections this version's batch had; none, where something else made it."""
+        """Number of reflections in this version's batch; zero if a batch did not make it."""
         return self.batch.plan.reflections if self.batch else 0
 
 
@@ -310,11 +310,11 @@ def label_key(playbook: str, label: str) -> str:
 
 
 LATEST = "latest"
-"""What the newest version is called where a label may stand; no label has this name."""
+"""Name of the newest version where a label is expected; no label may have this name."""
 NO_LABEL = ""
-"""What stands where a reader asks for no label: of a gated playbook ``production``, else the newest version."""
+"""No label requested: ``production`` in a gated playbook, otherwise the newest version."""
 PRODUCTION, CANDIDATE = "production", "candidate"
-"""Of a gated playbook: the label that is read without a label, and the one of the version that is being judged."""
+"""In a gated playbook: the label read by default, and the label of the version under judgement."""
 LABEL_PATTERN = r"^[A-Za-z][A-Za-z0-9._-]{0,79}$"
 
 
@@ -326,19 +326,19 @@ class Label(Message):
     playbook: LineName
     label: Id
     version: int
-    """0, of ``production`` under a gate: no version was accepted yet, and agents read nothing."""
+    """In ``production`` under a gate, 0 means that no version has been accepted and agents read nothing."""
     command_offset: ThroughCommands = -1
-    """The command that moved it; one at or below this offset has had its effect."""
+    """The last command that moved the label; commands up to this offset have been executed."""
     commands: tuple[Name, ...] = ()
-    """The last command ids that moved it, newest last."""
+    """Ids of the last commands that moved the label, newest last."""
     moved_at_ms: int = 0
     issued_by: Name = ""
-    """Who moved it."""
+    """Who moved the label."""
     gate: tuple[Judge, ...] = ()
-    """Of ``production``: the judges that must accept its next version; empty: there is no gate."""
+    """In ``production``: the judges that must accept the next version; empty: no gate."""
     decided_through: int = 0
-    """Of ``production`` under a gate: the newest version that was decided about; only later ones are judged."""
+    """In ``production`` under a gate: the newest version with a decision; only later ones are judged."""
     verdicts: tuple[Verdict, ...] = ()
-    """Of ``candidate``: what its judges said so far."""
+    """In ``candidate``: the judges' verdicts to date."""
     canary: CanaryTerms | None = None
-    """Of ``candidate``: which callers are shown it, where their outcomes are one of its judges."""
+    """In ``candidate``: the terms of its canary, if that is one of its judges."""

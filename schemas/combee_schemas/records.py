@@ -1,4 +1,4 @@
-"""Records of the log: as they are read, and as they are to be written."""
+"""Records of the log, as they are read and as they are written."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -6,29 +6,29 @@ from dataclasses import dataclass, replace
 from combee_schemas.base import Message
 
 UNREAD_HEADER = "combee-unread"
-"""On what a log hands over in the place of records that it could not read: why not."""
+"""Header of a placeholder for records that the log could not read: the reason."""
 
 PROOF_HEADER = "combee-source-proof"
-"""On a trace, a reflection or an outcome: what proves the name of its source."""
+"""Header of a trace, a reflection or an outcome: proof of its source's name."""
 
 IDENTITY_HEADER = "combee-identity"
-"""On a reflection that is copied for a replay: the id under which it counted where it was verified."""
+"""Header of a reflection copied for a replay: the id under which the verified original counted."""
 
 ATTEMPT_HEADER, LETTER_HEADER = "combee-attempt", "combee-dead-letter"
-"""On a record that is sent again: which attempt it is (0 is the first), and the dead letter it was taken from."""
+"""Headers of a resent record: its attempt (0 is the first), and the dead letter that held it."""
 
 OURS = (PROOF_HEADER, IDENTITY_HEADER, ATTEMPT_HEADER, LETTER_HEADER, UNREAD_HEADER)
 MAX_HEADERS, MAX_HEADER_BYTES, MAX_KEY_BYTES = 16, 1_024, 1_024
-"""Of a record that is copied. A compressed record may have a key, a value and headers that fit in no other one."""
+"""Limits of a copied record. A compressed record may have a key, a value and headers that fit in no other record."""
 
 Headers = Collection[tuple[str, bytes | None]]
-"""Kafka knows headers without a value, and several of one name."""
+"""Kafka allows headers without a value, and several with one name."""
 
 
 def header(headers: Headers, name: str) -> bytes | None:
-    """Return the value of a header, of several of one name that of the last, as Kafka's own clients do.
+    """Return the value of a header, or of the last one if several have the name, like Kafka's own clients.
 
-    None: there is none, or it has no value.
+    None: there is no such header, or it has no value.
     """
     return dict(headers).get(name)
 
@@ -43,7 +43,7 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record as it was read."""
+    """A record that was read."""
 
     topic: str
     partition: int
@@ -55,23 +55,23 @@ class Record:
 
     @property
     def source(self) -> TopicPartition:
-        """Where it was read from."""
+        """The partition of the record."""
         return TopicPartition(topic=self.topic, partition=self.partition)
 
     @property
     def size(self) -> int:
-        """How many bytes key, value and headers have."""
+        """Size of key, value and headers in bytes."""
         headers = sum(len(name) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
 
     @property
     def unread(self) -> str:
-        """Why the log could not read what was written here; empty if it could."""
+        """Why the log could not read the record; empty if it could."""
         return (header(self.headers, UNREAD_HEADER) or b"").decode(errors="replace")
 
     @property
     def headers_to_copy(self) -> tuple[tuple[str, bytes | None], ...]:
-        """What is written again with a copy of it: ours first, each as it counts, and none that is large."""
+        """Headers to write again with a copy: Combee's own first, with their effective values; no large ones."""
         counting = dict(self.headers)
         names = (*(name for name in OURS if name in counting), *(n for n in counting if n not in OURS))
         small = (
@@ -83,9 +83,9 @@ class Record:
 
     @property
     def to_copy(self) -> "Record":
-        """What of it fits in a record again: no message of ours has a longer key or value.
+        """Key and value to write again with a copy: Combee's messages have no longer ones.
 
-        A longer key is cut: by it nobody finds anything. A longer value is of no use, and neither is an empty one.
+        A longer key is cut, because nothing is looked up by it. Too long and empty values are left out.
         """
         is_long = len(self.value or b"") > Message.max_bytes
         key = None if self.key is None else self.key[:MAX_KEY_BYTES]
@@ -94,7 +94,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """One record to write; without ``partition`` the key decides (``topics.partition_of``)."""
+    """A record to write; without ``partition`` the key decides (``topics.partition_of``)."""
 
     topic: str
     value: bytes | None
@@ -102,4 +102,4 @@ class Outgoing:
     partition: int | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int | None = None
-    """When it was written first, of a record that is copied; None: now."""
+    """Original timestamp of a copied record; None: now."""

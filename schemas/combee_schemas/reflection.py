@@ -1,4 +1,4 @@
-"""Reflection: what was learned from one trace, with the ACE reflector's fields verbatim."""
+"""Reflection: the lessons learned from one trace, with the ACE reflector's fields verbatim."""
 
 from typing import ClassVar, Literal
 
@@ -29,21 +29,21 @@ LESSON_FIELDS = (
     "correct_approach",
     "key_insight",
 )
-"""The fields in which an ACE reflector says what it found."""
+"""The fields that hold an ACE reflector's findings."""
 
 
 MAX_EXCERPT_CHARS = 1_000
 
 
 class BulletTag(Value):
-    """How one playbook entry did in one run (ACE: bullet tag)."""
+    """Whether one playbook entry helped or harmed one run (ACE: bullet tag)."""
 
     id: Name
     tag: Tag
 
 
 class Reflection(Message):
-    """One lesson's raw material; key: playbook. The id is chosen by its producer and belongs to the playbook."""
+    """Raw material of one lesson; key: playbook. Its producer chooses the id, which is unique within the playbook."""
 
     type: ClassVar[str] = "reflection"
     version_number: ClassVar[int] = 2
@@ -59,21 +59,21 @@ class Reflection(Message):
     correct_approach: Text = ""
     key_insight: Text = ""
     side_info: dict[Name, Text] = Field(default_factory=dict)
-    """What a method other than ``ace`` needs of the run (GEPA: Inputs, Generated Outputs, Feedback)."""
+    """Data about the run for methods other than ``ace`` (GEPA: Inputs, Generated Outputs, Feedback)."""
     bullet_tags: tuple[BulletTag, ...] = ()
     trace_id: Name | None = None
     task_excerpt: Text = Field("", max_length=MAX_EXCERPT_CHARS)
-    """Of a reflection derived from a trace: what its run was asked, cut."""
+    """In a reflection derived from a trace: an excerpt of the run's task."""
     trace_digest: Hash = ""
-    """Of a reflection derived from a trace: the trace's fingerprint; empty: unknown."""
+    """In a reflection derived from a trace: the trace's fingerprint; empty: unknown."""
     shown: Shown | None = None
     bullet_ids: tuple[Name, ...] = ()
-    """The entries that the agent says it used (ACE: bullet ids)."""
+    """The entries that the agent reports to have used (ACE: bullet ids)."""
     score: Score = Field(default_factory=dict)
     success: bool | None = None
     source: Source | None = None
     request: Sha256 = ""
-    """Of a reflection that a model wrote: SHA-256 of the request (model, messages, schema, options)."""
+    """In a reflection by a model: SHA-256 of the request (model, messages, schema, options)."""
     usage: Usage = Usage()
     created_at_ms: int = 0
 
@@ -84,7 +84,7 @@ class Reflection(Message):
 
     @property
     def lack(self) -> str:
-        """What it lacks to teach anything: ACE's fields, or what other methods take along; empty: nothing."""
+        """What the reflection lacks to be usable: ACE's fields, or other methods' data; empty: nothing."""
         if not is_blank((*(getattr(self, name) for name in LESSON_FIELDS), *self.side_info.values())):
             return ""
         return f"the lesson is empty: fill in at least one of {', '.join((*reversed(LESSON_FIELDS), 'side_info'))}"

@@ -33,11 +33,11 @@ class Operation(Value):
     entry_ids: tuple[Name, ...] = ()
     evidence: tuple[Name, ...] = ()
     guessed: tuple[Name, ...] = ()
-    """Of ``evidence``: what no model named for this content."""
+    """Part of ``evidence`` that no model named for this content."""
 
 
 class Seen(Sparse):
-    """One reflection as a sub-tree saw it: ``ok`` if at least one of its copies got through."""
+    """One reflection as seen by a sub-tree: ``ok`` if at least one of its copies got through."""
 
     UNWRITTEN = ("ok", "survived", "dropped", "tags", "shown_version", "source")
 
@@ -45,30 +45,30 @@ class Seen(Sparse):
     offset: ReflectionOffset
     ok: bool = True
     survived: int = 0
-    """Levels after which an operation still rests on it: 0 none, 1 its group's, 2 the first combine's too …"""
+    """Number of levels after which an operation still rests on it: 0 none, 1 its group's, 2 the first combine's …"""
     dropped: bool = False
     """Whether the model left it out by name at the level that it did not survive."""
     tags: tuple[BulletTag, ...] = ()
-    """Of a reflection that says what its agent was shown."""
+    """Tags of a reflection that reports what its agent was shown."""
     shown_version: int | None = None
-    """The version that its agent was shown, as its producer says; None: it does not say."""
+    """The version that its agent was shown, as its producer reports; None: not reported."""
     source: Source | None = None
 
 
 class Echo(Value):
-    """An entry that reflections said back although their agents had been shown it: no news."""
+    """An entry that reflections repeat although their agents had been shown it, which is no news."""
 
     entry_id: Name
     evidence: tuple[Name, ...] = ()
 
 
 class Known(Value):
-    """An entry that says already what these reflections say, by the model's word: evidence for the entry."""
+    """An entry with the same content as these reflections, according to the model: evidence for the entry."""
 
     entry_id: Name
     evidence: tuple[Name, ...] = ()
     guessed: tuple[Name, ...] = ()
-    """Of ``evidence``, what the proposal that says the same rests on by a guess."""
+    """Part of ``evidence`` that the equivalent proposal rests on by a guess."""
 
 
 class GroupMember(Value):
@@ -79,7 +79,7 @@ class GroupMember(Value):
 
 
 class Planned(Message):
-    """A record of the scan: which batch it belongs to."""
+    """A record of the scan, which belongs to a batch."""
 
     PARTS = MappingProxyType({"plan": Part(kind=Plan, remembered=256)})
     PLAYBOOK: ClassVar[str] = "plan.playbook"
@@ -87,7 +87,7 @@ class Planned(Message):
 
     plan: Plan
     manifest_offset: ManifestOffset = -1
-    """Where the batch's manifest stands in this playbook's partition of ``batches``."""
+    """Offset of the batch's manifest in this playbook's partition of ``batches``."""
 
 
 class Group(Planned):
@@ -97,23 +97,23 @@ class Group(Planned):
     version_number: ClassVar[int] = 2
     RUN_IDS: ClassVar[tuple[str, ...]] = ("members.reflection.reflection_id",)
     ON_ERASURE: ClassVar[OnErasure] = "dropped"
-    # The copies of a reflection are near each other in the log.
+    # Copies of one reflection are close together in the log.
     PARTS = MappingProxyType({**Planned.PARTS, "members": Part(kind=GroupMember, many=True, remembered=256)})
 
     node_id: DerivedId
     index: int
     members: tuple[GroupMember, ...]
     clusters: tuple[Cluster, ...] = ()
-    """Of a consolidation, which has no members: what the model is asked about."""
+    """Clusters that a consolidation (a batch without members) asks the model about."""
 
 
 NodeStatus = Literal["ok", "empty", "passed", "merged", "failed"]
-"""ok: a model's reply; empty: nothing proposed; passed: one child, no call;
-merged: children merged by code after the call failed for good; failed: nothing survives of this node."""
+"""ok: a model's reply; empty: nothing proposed; passed: one child, no call; merged: children merged by code after the
+call failed permanently; failed: the node has no result."""
 
 
 class NodeResult(Value):
-    """What a node passes on; ``seen``, ``echoes``, ``known``, ``carried`` and ``usage`` are of its whole sub-tree."""
+    """The result of a node; ``seen``, ``echoes``, ``known``, ``carried`` and ``usage`` cover its whole sub-tree."""
 
     status: NodeStatus
     reason: Text = ""
@@ -122,14 +122,14 @@ class NodeResult(Value):
     echoes: tuple[Echo, ...] = ()
     known: tuple[Known, ...] = ()
     carried: int = 0
-    """Proposals that no combine mentioned and that code passed on."""
+    """Number of proposals that no combine mentioned and code passed on."""
     left_out: tuple[int, ...] = ()
-    """Of the root: its children (by index in their level) that it did not wait for; others hold their reflections."""
+    """In the root: indices of the children it did not wait for; other groups hold their reflections."""
     usage: Usage = Usage()
     requests: tuple[Sha256, ...] = ()
     """SHA-256 of each model request that this node's result rests on (model, messages, schema, options)."""
     scope: tuple[Name, ...] = ()
-    """The entries that this node's calls were shown, where those were not all of the playbook."""
+    """Entries shown in this node's calls, if not the whole playbook."""
 
 
 class Partial(Planned):

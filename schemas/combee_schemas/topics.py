@@ -1,6 +1,6 @@
-"""The map of the system: every topic in flow order, who writes it and who reads it, and where a message goes in it.
+"""The map of the system: every topic in flow order, its writers and readers, and the partition of its messages.
 
-No topic name is spelled anywhere else, and no rule of a key. On the broker each name carries the topic prefix
+Topic names and key rules are defined only here. On the broker each name carries the topic prefix
 (``combee.reflections``).
 """
 
@@ -32,10 +32,10 @@ from combee_schemas.trace import Trace
 
 FOR_EVER = -1
 SMALL_SEGMENTS = {"segment.bytes": str(16 * 1024 * 1024), "max.compaction.lag.ms": str(10 * 60 * 1000)}
-"""A new subscriber of a compacted topic reads little."""
+"""Small segments keep compacted topics short, so that a new subscriber reads little."""
 
 TIMES = "message.timestamp.type"
-"""Whose word a record's timestamp is; retention follows it."""
+"""Kafka's setting for the origin of timestamps, which retention depends on."""
 BROKERS_TIME, PRODUCERS_TIME = {TIMES: "LogAppendTime"}, {TIMES: "CreateTime"}
 
 Spread = Literal["traces", "playbooks", "scan", "single"]
@@ -47,29 +47,29 @@ K = TypeVar("K", bound=Message)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic(Generic[M]):
-    """One topic: what is in it, where a message goes in it, how it is kept, who touches it."""
+    """One topic: its content, partitioning, retention, writers and readers."""
 
     name: str
     key: str
-    """What the key is, in words."""
+    """The key, in words."""
     message: type[M]
     key_from: Callable[[M], str]
     other_keys: Callable[[M], tuple[str, ...]] = lambda _message: ()
-    """Further keys that a message may stand under."""
+    """Returns additional keys that a message may have."""
     placed_by: Callable[[M, int], int] | None = None
-    """A message's partition out of so many; without it the default partitioner decides by the key."""
+    """Returns a message's partition, given the count; None: the default partitioner decides by the key."""
     spread: Spread
     cleanup: Literal["delete", "compact"] = "delete"
     retention_ms: int = 7 * DAY_MS
     written_by: tuple[str, ...]
     read_by: tuple[str, ...]
     beside: tuple[type[Message], ...] = ()
-    """Further messages in it, which readers of ``message`` pass over."""
+    """Additional message types in the topic, skipped by readers of ``message``."""
     extra: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
-        """Whether agents write it: then anybody's record may stand in it."""
+        """Whether agents write the topic, so that it may hold a record by anybody."""
         return "agents" in self.written_by
 
     def key_of(self, message: M) -> bytes:
@@ -77,21 +77,21 @@ class Topic(Generic[M]):
         return self.key_from(message).encode()
 
     def place(self, message: M, partitions: int) -> int | None:
-        """Return the partition that a message belongs on, out of so many; None: its key decides."""
+        """Return a message's partition, given the count; None: its key decides."""
         return None if self.placed_by is None else self.placed_by(message, partitions)
 
     def record(self, message: M, *, partition: int | None = None) -> Outgoing:
-        """Return a message as it is written; ``partition`` where the writer knows it.
+        """Return the record of a message; ``partition`` if the writer knows it.
 
         Raises
         ------
         CodecError
-            If it cannot be written, or is too large.
+            If it cannot be encoded, or is too large.
         """
         return Outgoing(topic=self.name, key=self.key_of(message), value=encode(message), partition=partition)
 
     def tombstone(self, key: str, *, partition: int | None = None) -> Outgoing:
-        """Return what deletes a key of a compacted topic."""
+        """Return the record that deletes a key of a compacted topic."""
         return Outgoing(topic=self.name, key=key.encode(), value=None, partition=partition)
 
     def read(self, record: Record | Outgoing) -> M:
@@ -100,16 +100,16 @@ class Topic(Generic[M]):
         Raises
         ------
         CodecError
-            Whatever is wrong with its bytes.
+            If its bytes are invalid.
         OtherVersionError
-            On a topic that only services write, if one of another release wrote it.
+            If another release wrote it to a topic that only services write.
         """
         return self.decoded(record.value, self.message)
 
     def decoded(self, value: bytes | None, kind: type[K]) -> K:
-        """Return a message of a kind that this topic has; ``read`` says what it raises.
+        """Return a message of one of the topic's types; ``read`` documents the errors.
 
-        Another version in a topic that agents write proves no other service: anybody can claim one.
+        A foreign version in a topic that agents write proves nothing about services: anybody can claim one.
         """
         try:
             return decode(value, kind)
@@ -119,12 +119,12 @@ class Topic(Generic[M]):
             raise CodecError(error.for_a_dead_letter) from error
 
     def read_or_none(self, record: Record | None) -> M | None:
-        """Return the message in a record; None if there is none that can be read.
+        """Return the message in a record; None if it cannot be read.
 
         Raises
         ------
         OtherVersionError
-            As for ``read``: what a service of another release wrote is not passed over.
+            As for ``read``: records by a service of another release are not skipped.
         """
         try:
             return self.read(record) if record else None
@@ -132,12 +132,12 @@ class Topic(Generic[M]):
             return None
 
     def read_own(self, record: Record) -> M:
-        """Return the message in a record that stands under a key of its own.
+        """Return the message in a record that has its own key.
 
         Raises
         ------
         CodecError
-            As for ``read``, and under a foreign key: in a compacted topic that record is nobody's.
+            As for ``read``, and under a foreign key: such a record in a compacted topic belongs to no message.
         """
         message, key = self.read(record), key_of(record)
         own = self.key_from(message)
@@ -146,7 +146,7 @@ class Topic(Generic[M]):
         return message
 
     def under(self, key: str, records: Iterable[Record]) -> Iterator[M]:
-        """Yield the messages under a key; what cannot be read is passed over."""
+        """Yield the messages under a key; unreadable records are skipped."""
         for record in records:
             message = self.read_or_none(record) if record.key == key.encode() else None
             if message is not None:
@@ -203,7 +203,7 @@ GROUPS = Topic(
     key="node id",
     message=Group,
     key_from=lambda group: group.node_id,
-    # One after the other: by key hash, 6 groups on 6 partitions nearly always collide.
+    # Round robin: by key hash, 6 groups on 6 partitions nearly always collide.
     placed_by=lambda group, count: (spread(group.plan.batch_id, 1 << 30) + group.index) % count,
     spread="scan",
     written_by=("shuffle", "cli"),
@@ -226,14 +226,14 @@ def _partials(level: int) -> Topic[Partial]:
 
 PARTIALS = tuple(_partials(level) for level in range(1, MAX_LEVELS))
 SCAN: tuple[AnyTopic, ...] = (GROUPS, *PARTIALS)
-"""By level."""
+"""The scan's topics by level."""
 ANSWERS = Topic(
     name="answers",
     key="hash of the request",
     message=Answer,
     key_from=lambda answer: answer.request,
     spread="scan",
-    retention_ms=30 * DAY_MS,  # as long as reflections: what can be replayed need not be asked again
+    retention_ms=30 * DAY_MS,  # as long as reflections: a replay must not ask the model again
     written_by=("scan",),
     read_by=("replay",),
 )
@@ -331,14 +331,14 @@ OUTCOME_STATISTICS = _statistics(OutcomeStatistics, "playbook", lambda statistic
 CANARY_STATISTICS = _statistics(
     CanaryStatistics, "playbook#canary", lambda statistics: label_key(statistics.playbook, "canary")
 )
-"""Two messages in one topic."""
+"""The topic holds two message types."""
 VERDICTS = Topic(
     name="verdicts",
     key="playbook",
     message=Verdict,
     key_from=lambda verdict: verdict.playbook,
     spread="playbooks",
-    retention_ms=30 * DAY_MS,  # what counted stands in the decision
+    retention_ms=30 * DAY_MS,  # the decision records what counted
     written_by=("evaluate", "control"),
     read_by=("publish", "gateway"),
 )
@@ -382,7 +382,7 @@ def _dead_letters(message: type[M], key: str, key_from: Callable[[M], str]) -> T
 DEAD_LETTERS = _dead_letters(DeadLetter, "origin topic", lambda letter: letter.origin_topic)
 RESOLUTIONS = _dead_letters(Resolution, "origin topic", lambda decision: decision.origin_topic)
 HELD_BACK = _dead_letters(HeldBack, "its type", lambda pause: pause.type)
-"""Three messages in one topic."""
+"""The topic holds three message types."""
 ERASURES = Topic(
     name="erasures",
     key="erasure id",
@@ -417,11 +417,11 @@ TOPICS: tuple[AnyTopic, ...] = (
 BY_NAME: Mapping[str, AnyTopic] = {topic.name: topic for topic in TOPICS}
 
 Published = Trace | Reflection | Outcome
-"""What agents send."""
+"""Messages that agents send."""
 
 
 def outgoing(message: Published) -> Outgoing:
-    """Return the record of what an agent sends."""
+    """Return the record of an agent's message."""
     return next(topic for topic in TOPICS if topic.message is type(message)).record(message)
 
 
@@ -429,15 +429,15 @@ _BY_PLAYBOOK = frozenset(topic.name for topic in TOPICS if topic.spread == "play
 
 
 def placing_key(topic: str, key: bytes) -> bytes:
-    """Return the part of a key that decides about its partition."""
+    """Return the part of a key that determines its partition."""
     return key.partition(b"@")[0].partition(b"#")[0] if topic in _BY_PLAYBOOK else key
 
 
 def partition_of(topic: str, key: bytes, partitions: int) -> int:
-    """Return the partition that a key of a topic belongs on, out of so many.
+    """Return the partition of a key, given the number of partitions.
 
-    Kafka's default partitioner decides; where playbooks do, their branches (``NAME@BRANCH``) and what remains of
-    deleted ones (``NAME#deleted``) stand with them.
+    Kafka's default partitioner decides. In topics keyed by playbook, branches (``NAME@BRANCH``) and the bookkeeping
+    of deleted playbooks (``NAME#deleted``) share their playbook's partition.
     """
     return hashed(placing_key(topic, key)) % partitions
 
@@ -452,6 +452,6 @@ RESTORING = Topic(
     written_by=("cli",),
     read_by=("cli",),
 )
-"""There only while an archive is being read into a prefix: no service starts then, so it is not on the map."""
+"""Exists only while an archive is restored into a prefix. No service runs at that time, so it is not on the map."""
 FORMAT_MARK = f"format-{FORMAT}"
-"""The topic, without records, whose name says which format a prefix has; it is made before the others."""
+"""A topic without records whose name states the prefix's format; it is created before the others."""

@@ -1,4 +1,4 @@
-"""Trace: what one agent run left behind."""
+"""Trace: the record of one agent run."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from combee_schemas.base import Id, Message, OnErasure, PlaybookName, Score, Sho
 from combee_schemas.marks import Name, Text
 
 RUN_FIELDS = ("task", "trajectory", "answer", "feedback")
-"""What there is to learn from."""
+"""The fields that a reflection can be derived from."""
 
 
 class Trace(Message):
@@ -26,17 +26,17 @@ class Trace(Message):
     answer: Text = ""
     feedback: Text = ""
     target: Text | None = None
-    """The right answer, where it is known."""
+    """The right answer, if known."""
     agent: Text = ""
     shown: Shown | None = None
     bullet_ids: tuple[Name, ...] = ()
-    """The entries that the agent says it used (ACE: bullet ids)."""
+    """The entries that the agent reports to have used (ACE: bullet ids)."""
     score: Score = Field(default_factory=dict)
     success: bool | None = None
     source: Source | None = None
     created_at_ms: int = 0
     original_bytes: int | None = None
-    """Size before the trace was cut in the middle, if it was."""
+    """Original size of a trace that was cut in the middle; None: it was not cut."""
     metadata: dict[Name, Text] = Field(default_factory=dict)
 
     @property
@@ -46,6 +46,6 @@ class Trace(Message):
 
     @property
     def lack(self) -> str:
-        """What it lacks to be reflected on; empty: nothing."""
+        """What the trace lacks to be reflected on; empty: nothing."""
         blank = is_blank(getattr(self, name) for name in RUN_FIELDS)
         return f"the trace is empty: fill in at least one of {', '.join(RUN_FIELDS)}" if blank else ""

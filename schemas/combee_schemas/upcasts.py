@@ -1,6 +1,6 @@
-"""Bodies of an older version as bodies of the next one: plain dictionaries, nothing of them checked yet.
+"""Upcasts: convert a body to its type's next version; bodies are plain, unvalidated dictionaries.
 
-The one here shows how it is done; which formats are read is said in docs/design/adr/0029-formats.md.
+The one here is an example; docs/design/adr/0029-formats.md lists the formats that are read.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ _RESULT = ("status", "reason", "operations", "seen", "echoes", "carried", "usage
 
 
 def _update(body: Body) -> Body:
-    """Return an update whose result, and its plan's settings, stand apart."""
+    """Return an update with its result, and its plan's settings, as separate objects."""
     result, plan = _only(body, _RESULT), body.get("plan")
     if isinstance(plan, dict):
         body = body | _only(plan, ("manifest_offset",))

@@ -1,4 +1,4 @@
-"""Chance as a hash of its causes: the same call has the same luck, whatever came before it."""
+"""Chance as a hash of its causes: the same call has the same luck, regardless of earlier calls."""
 
 from combee_schemas.digests import digest
 

@@ -1,6 +1,6 @@
 """The stand-in's embeddings (simulated): wordings of one lesson are near each other, different lessons are far.
 
-Real models are less sure: they put a lesson and its opposite near each other, too.
+Real models separate less clearly: they put a lesson and its opposite near each other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from combee_sim.family.lessons import key
 EMBEDDING = "simulated-embedding"
 DIMENSIONS = 64
 WORDING = 0.3
-"""How much of a vector is the wording, beside the lesson: of two wordings the cosine similarity is about 0.9."""
+"""Weight of the wording in a vector next to the lesson: two wordings have a cosine similarity of about 0.9."""
 
 
 @lru_cache(maxsize=2_000)
@@ -38,7 +38,7 @@ def _unit(parts: Sequence[float]) -> tuple[float, ...]:
 
 
 def embeddings(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer an embeddings request as an OpenAI-compatible server does.
+    """Answer an embeddings request like an OpenAI-compatible server.
 
     Raises
     ------
@@ -73,4 +73,4 @@ class SimulatedEmbedder:
         return Embedded(vectors=[vector(text) for text in texts], usage=usage)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing; no resource is open."""

@@ -22,7 +22,7 @@ AGENTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a fleet is."""
+    """Progress of a fleet."""
 
     asked: int
     right: int
@@ -37,7 +37,7 @@ class Accuracy:
 
     @property
     def share(self) -> float:
-        """Right answers per question; 0 when nothing was asked."""
+        """Right answers per question; 0 if there are no questions."""
         return self.right / self.asked if self.asked else 0.0
 
     def __str__(self) -> str:
@@ -129,7 +129,7 @@ async def _answer(model: LanguageModel, prompt: Prompt) -> tuple[str, str]:
     try:
         body = (await model.ask(prompt)).body
     except PoisonError as error:
-        # One run without an answer is a wrong run; the fleet goes on.
+        # A run without an answer counts as wrong; the fleet continues.
         return "", f"No usable reply: {error}"
     return str(body.get("final_answer", "")), str(body.get("reasoning", ""))
 

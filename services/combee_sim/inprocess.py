@@ -77,8 +77,8 @@ class SimulatedModel:
         return tokens
 
     def drain(self) -> None:
-        """Refuse every further call."""
+        """Refuse all further calls."""
         self._draining = True
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing; no resource is open."""

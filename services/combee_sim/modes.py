@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 
 NOTICED = 0.8
-"""The chance that a model notices that two texts which reach one call say the same, or contradict each other."""
+"""Probability that a model notices that two texts in one call are equal, or contradict each other."""
 USUAL: Mapping[str, float] = {
     "paraphrase": NOTICED,
     "invented": 2.0,
     "correlated": 0.1,
     "contradictions": 0.2,
 }
-"""A mode's rate where none is given."""
+"""A mode's default rate."""
 MOST_INVENTED = 100.0
 
 
@@ -23,16 +23,17 @@ class Modes:
     """How often the stand-in fails, by the way in which it does."""
 
     paraphrase: float | None = None
-    """Each lesson is said in one of several wordings; the chance that two wordings in one call are merged."""
+    """Each lesson is worded in one of several ways; the rate is the probability that two wordings in one call are
+    merged."""
     invented: float = 0.0
-    """Lessons that an aggregator's call makes up, each different; a fraction is a chance."""
+    """Number of lessons that one aggregator call invents, each different; a fraction is a probability."""
     correlated: float = 0.0
-    """The share of reflections that state one of a few invented lessons, the same ones over and over."""
+    """Share of reflections that state one of a few invented lessons, the same ones repeatedly."""
     contradictions: float = 0.0
-    """The share of reflections that state the opposite of what the run shows."""
+    """Share of reflections that state the opposite of the run's lesson."""
 
     def summary(self) -> tuple[str, ...]:
-        """Return the modes that are on, as they are given on a command line."""
+        """Return the active modes in their command-line form."""
         return tuple(f"{name}={rate:g}" for name, rate in asdict(self).items() if rate != _OFF[name])
 
 

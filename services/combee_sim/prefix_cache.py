@@ -1,8 +1,8 @@
-"""A simulated prompt cache: how much of a request the server would have had in its prefix cache.
+"""A simulated prompt cache: the part of a request that would have been in the server's prefix cache.
 
-As OpenAI documents it (guide "Prompt caching"): a prefix counts from 1,024 tokens on, in steps of 128; the reply's
-schema stands before the messages; what nobody asks for is forgotten after some minutes. Simulated, and on the careful
-side: a prefix is there once the first call that has it is answered, so calls that run at the same time share nothing.
+It follows OpenAI's guide "Prompt caching": a prefix counts from 1,024 tokens on, in steps of 128; the reply's schema
+precedes the messages; unused prefixes are forgotten after some minutes. The simulation is conservative: a prefix is
+cached once its first call is answered, so concurrent calls share nothing.
 """
 
 import json
@@ -17,9 +17,9 @@ from combee_schemas.model import CHARS_PER_TOKEN
 LEAST_TOKENS = 1_024
 STEP_TOKENS = 128
 IDLE_S = 300.0
-"""OpenAI: 5 to 10 minutes without use."""
+"""Seconds without use after which a prefix is forgotten; OpenAI states 5 to 10 minutes."""
 BLOCKS_KEPT = 65_536
-"""About 8 million tokens; the least recently used go first."""
+"""Maximum number of blocks, about 8 million tokens; the least recently used go first."""
 
 
 class PrefixCache:
@@ -29,13 +29,13 @@ class PrefixCache:
         self._used_s: OrderedDict[bytes, float] = OrderedDict()
 
     def cached_tokens(self, request: Mapping[str, Any], now_s: float) -> int:
-        """Return how many tokens of a request, from its beginning, were there before ``now_s``."""
+        """Return the number of a request's leading tokens that were cached before ``now_s``."""
         blocks = list(takewhile(lambda block: self._is_known(block, now_s), _blocks(request)))
         tokens = len(blocks) * STEP_TOKENS
         return tokens if tokens >= LEAST_TOKENS else 0
 
     def answered(self, request: Mapping[str, Any], now_s: float) -> None:
-        """Keep the prefixes of a request that got its answer at ``now_s``."""
+        """Cache the prefixes of a request answered at ``now_s``."""
         for block in _blocks(request):
             self._used_s[block] = now_s
             self._used_s.move_to_end(block)
@@ -48,7 +48,7 @@ class PrefixCache:
 
 
 def _blocks(request: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield a hash per full block of a request's text; each stands for everything up to its block's end."""
+    """Yield a hash per full block of a request's text; each covers everything up to its block's end."""
     text = _text(request)
     size = STEP_TOKENS * CHARS_PER_TOKEN
     chained = blake2b(digest_size=16)

@@ -34,7 +34,7 @@ _SENTENCE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convention:
-    """How one quantity is to be reported: which operand over which, in what unit, how many decimals."""
+    """How one quantity is to be reported: operands, unit and decimals."""
 
     quantity: str
     form: Form
@@ -75,7 +75,7 @@ def _value(form: Form, first: float, second: float) -> float:
 @lru_cache(maxsize=20_000)
 def read_convention(text: str) -> Convention | None:
     """Return the convention that a text states: in one of its sentences, or as a whole in another wording."""
-    # The cheap tests first: playbooks of a real model hold thousands of other sentences.
+    # Cheap tests come first: playbooks of a real model hold thousands of other sentences.
     if "computed as" not in text.casefold() and "computed as" not in (text := plain(text)):
         return None
     match = _SENTENCE.search(" ".join(text.split()))

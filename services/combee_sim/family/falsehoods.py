@@ -1,4 +1,4 @@
-"""What is not true in the simulated world: opposites of its lessons, and lessons about things that are not in it."""
+"""Falsehoods in the simulated world: opposites of its lessons, and lessons about invented things."""
 
 import re
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _MADE_UP = re.compile(rf"(?:{'|'.join(_SYLLABLES)}){{4}} (?:{'|'.join(_MEASURES)
 
 
 def opposite(lesson: str) -> str | None:
-    """Return what contradicts a lesson, in plain words: operands swapped, a fraction for a percentage, no tag."""
+    """Return the opposite of a lesson in plain words: operands swapped, a fraction for a percentage, no tag."""
     if convention := read_convention(lesson):
         return replace(convention, first=convention.second, second=convention.first).sentence()
     if formula := fields_of(FORMULA, lesson):

@@ -27,7 +27,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a question's text says: the quantity and its operands by label, in the order given."""
+    """The content of a question: the quantity and its operands by label, in the given order."""
 
     quantity: str
     operands: dict[str, float]
@@ -57,7 +57,7 @@ def lessons(quantities: Sequence[Quantity] = QUANTITIES) -> tuple[str, ...]:
 
 
 def questions(rng: Random, quantities: Sequence[Quantity] = QUANTITIES) -> Iterator[Question]:
-    """Yield questions for ever, quantities drawn evenly at random."""
+    """Yield questions for ever, with quantities drawn uniformly."""
     while True:
         yield ask(rng.choice(quantities), rng)
 
@@ -68,7 +68,7 @@ def one_each(rng: Random, quantities: Sequence[Quantity] = QUANTITIES) -> tuple[
 
 
 def ask(quantity: Quantity, rng: Random) -> Question:
-    """Draw operands until the target gives the convention away to a reader and the naive answer fails."""
+    """Draw operands until the target reveals the convention to a reader and the naive answer fails."""
     convention = latent(quantity)
     while True:
         place, week = rng.choice(PLACES), rng.randrange(1, 53)
@@ -89,7 +89,7 @@ def _ambiguous(convention: Convention, operands: dict[str, float], target: str) 
 
 
 def read_question(text: str) -> Asked | None:
-    """Return what a question asks and gives, or None when it is not of this family."""
+    """Return a question's quantity and operands, or None when it is not of this family."""
     asked = _ASKED.search(text)
     operands_found = _OPERAND.findall(text) if asked else []
     if asked is None or len(operands_found) != 2:  # noqa: PLR2004  (a quantity has two operands)

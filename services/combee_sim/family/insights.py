@@ -1,4 +1,4 @@
-"""What the stand-in learns from one run: a rule found by code in the task, the answer and the target."""
+"""The stand-in's lessons from one run: a rule found by code in the task, the answer and the target."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +34,8 @@ _OPERATOR_NAMES = {"+": "addition", "-": "subtraction", "*": "multiplication", "
 def insight(task: str, answer: str, target: str | None, feedback: str = "") -> str:
     """Return the lesson of one run, empty if it has none.
 
-    A rule behind task and target comes first: it gives the same sentence whatever the run's numbers were. Next is
-    the reason that the feedback gives, last the case itself.
+    A rule behind task and target comes first: it gives the same sentence for all numbers. Next is the reason in the
+    feedback, last the case itself.
     """
     if target:
         for reader in (_of_family, _of_formula, _of_equation, _of_tagging):
@@ -45,7 +45,7 @@ def insight(task: str, answer: str, target: str | None, feedback: str = "") -> s
 
 
 def of_record(record: Mapping[str, Any]) -> str:
-    """Return the lesson of a run as GEPA records it: the feedback says what the right answer was, if it does."""
+    """Return the lesson of a run as GEPA records it, whose feedback may contain the right answer."""
     feedback = str(record.get("Feedback", ""))
     match = _TARGET.search(feedback)
     task, output = str(record.get("Inputs", "")), str(record.get("Generated Outputs", ""))
@@ -54,7 +54,7 @@ def of_record(record: Mapping[str, Any]) -> str:
 
 
 def needed(task: str, target: str) -> tuple[str, ...]:
-    """Return the lessons that it takes to answer a Formula or FiNER row, one per place of its target."""
+    """Return the lessons needed to answer a Formula or FiNER row, one per place of its target."""
     if TAGGING.search(task):
         return tuple(_tag_lesson(tag.strip()) for tag in target.split(","))
     formula = _of_formula(task, "", target)
@@ -82,7 +82,7 @@ def _of_formula(task: str, answer: str, target: str) -> str | None:
 
 
 def shape_of(formula: str) -> str:
-    """Return how a formula's value is given; a target does not say it: 0.2 is a fraction or a fifth of a per cent."""
+    """Return how a formula's value is given; a target of 0.2 is a fraction or a fifth of a per cent."""
     return PERCENT if _TIMES_HUNDRED.search(formula) else PLAIN
 
 
@@ -123,7 +123,7 @@ def _tag_lesson(tag: str) -> str:
 
 
 def _of_feedback(feedback: str) -> str:
-    """Return what the feedback says beyond a verdict and a right answer."""
+    """Return the feedback's text other than a verdict and a right answer."""
     reason = _VERDICT.sub("", " ".join(_TARGET.sub("", feedback).split()))
     return reason[:1].upper() + reason[1:] if len(_WORD.findall(reason)) >= _FEWEST_WORDS else ""
 

@@ -1,7 +1,7 @@
-"""What the stand-in knows of questions that do not say it: the row of the data that stands behind each.
+"""The stand-in's knowledge of questions that do not contain their rule: the data row behind each.
 
-ACE's protocol hides a question's formula from agents and reflectors, and a simulated one cannot guess it. So whoever
-starts the stand-in may give it the data; the product knows nothing of this, and no prompt holds it.
+ACE's protocol hides a question's formula from agents and reflectors, and a simulated model cannot guess it. So the
+stand-in may be started with the data; the product does not know about this, and no prompt contains it.
 """
 
 import json
@@ -18,15 +18,15 @@ class Row:
     """One row of the data."""
 
     question: str
-    """What agents are asked."""
+    """The question for agents."""
     statement: str
-    """All that the row says, formula and explanation included."""
+    """The complete text of the row, formula and explanation included."""
     target: str
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Rows by their questions; of two rows with one question the first is known."""
+    """Rows by question; of two rows with one question the first counts."""
 
     rows: tuple[Row, ...] = ()
 
@@ -34,11 +34,11 @@ class Knowledge:
         return Knowledge(rows=self.rows + other.rows)
 
     def behind(self, question: str) -> Row | None:
-        """Return the row behind a question; None if it is not known."""
+        """Return the row behind a question; None if unknown."""
         return self._by_question.get(_spelt(question))
 
     def statement(self, question: str) -> str:
-        """Return all that is known of a question: its row's text, else the question itself."""
+        """Return the complete text of a question's row, otherwise the question itself."""
         row = self.behind(question)
         return row.statement if row else question
 
@@ -55,7 +55,7 @@ NOTHING_KNOWN = Knowledge()
 
 
 def read_knowledge(path: Path) -> Knowledge:
-    """Return what a file of ACE samples says; its other lines are passed over.
+    """Return the ACE samples in a file; its other lines are skipped.
 
     Raises
     ------

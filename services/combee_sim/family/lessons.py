@@ -1,4 +1,4 @@
-"""What the stand-in takes for a lesson, and when two texts are the same lesson."""
+"""The stand-in's notion of a lesson, and when two texts are the same lesson."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownEntry:
-    """One playbook entry as it stands in a prompt."""
+    """One playbook entry in a prompt."""
 
     id: str
     content: str
@@ -41,19 +41,19 @@ class ShownEntry:
 
 @lru_cache(maxsize=20_000)
 def key(text: str) -> str:
-    """Return what makes a text this lesson and no other: not case, spacing, punctuation or wording."""
+    """Return a key that identifies a lesson regardless of case, spacing, punctuation or wording."""
     convention = read_convention(text)
     return text_of(convention.sentence() if convention else plain(text))
 
 
 def text_of(said: str) -> str:
-    """Return a text without case, spacing and punctuation, and nothing else left out."""
+    """Return a text without case, spacing and punctuation."""
     return " ".join(_IGNORED.sub(" ", said).casefold().split())
 
 
 @lru_cache(maxsize=20_000)
 def subject(text: str) -> str | None:
-    """Return what a lesson is about, where two lessons about one thing contradict each other."""
+    """Return the topic of a lesson; two different lessons on one topic contradict each other."""
     if convention := read_convention(text):
         return convention.quantity
     if named := _NAMED.match(plain(text)):

@@ -1,4 +1,4 @@
-"""The simulated task family's invented quantities: a name, what it is made of, nothing about its convention."""
+"""The simulated task family's invented quantities: names and operands, without their conventions."""
 
 from dataclasses import dataclass
 

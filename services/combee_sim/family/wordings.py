@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 MAX_CHARS = 4_000
-"""A longer text is nobody's lesson in other words, and is not searched for one."""
+"""Maximum characters of a text that is searched for a reworded lesson."""
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
@@ -20,34 +20,34 @@ class Template:
 
     text: str
     phrases: int = 0
-    """Which of the phrases for the fields that have several."""
+    """Number of the phrase used for fields that have several."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """A pattern of the lessons said this way; the last field takes what it can, the others as little."""
+        """A pattern of lessons in this wording; the last field is greedy, the others are not."""
         first, *rest = _FIELD.split(self.text.rstrip("."))
         said = [
             f"(?P<{name}>.+?){re.escape(after)}" for name, after in zip(rest[::2], rest[1::2], strict=True)
         ]
-        # A field ends where what follows it is said first: no other end is tried.
+        # A field ends at the first occurrence of the following text; no other end is tried.
         fields = [*(f"(?>{field})" for field in said[:-1]), *said[-1:]]
         end = r"\.?" if self.text.endswith(".") else ""
         return re.compile(re.escape(first) + "".join(fields) + end, re.IGNORECASE | re.DOTALL)
 
     @cached_property
     def sign(self) -> str:
-        """The longest piece that stands in every lesson said this way: looked for first, it is cheap."""
+        """The longest fixed piece of this wording, searched first because that is cheap."""
         return max(_FIELD.split(self.text)[::2], key=len).rstrip(".").casefold()
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """One part of a lesson in several ways; numbered places are what the part is made of."""
+    """One part of a lesson in several phrasings; numbered places are its fields."""
 
     ways: Sequence[str]
 
     def said(self, text: str, way: int) -> str:
-        """Return ``text``, which is one of the ways, in another; anything else as it is."""
+        """Return ``text``, if it is one of the phrasings, in another one; other texts unchanged."""
         for known in self.ways:
             if match := _pattern(known).fullmatch(text.strip()):
                 return self.ways[way % len(self.ways)].format(
@@ -81,10 +81,10 @@ class Kind:
 
     templates: Sequence[Template]
     phrases: Mapping[str, Sequence[Phrase]]
-    """Field → what it may say, in several ways."""
+    """Field → its possible texts, each in several phrasings."""
 
     def read(self, text: str) -> tuple[Template, dict[str, str]] | None:
-        """Return the template that a text follows and its fields, each in its first way."""
+        """Return the template that a text follows and its fields, each in its first phrasing."""
         folded = text.casefold()
         for template in self.templates:
             if template.sign in folded and (match := template.pattern.fullmatch(text)):
@@ -212,7 +212,7 @@ FREE = Kind(
 )
 KINDS: tuple[Kind, ...] = (CONVENTION, FORMULA, EQUATION, NO_TAG, TAGGING)
 FEWEST = min(len(kind.templates) for kind in (*KINDS, FREE))
-"""Every lesson has at least so many wordings."""
+"""Minimum number of wordings of any lesson."""
 
 
 @lru_cache(maxsize=20_000)

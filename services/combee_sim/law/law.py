@@ -11,20 +11,19 @@ Counting = Callable[[Sequence[str], Sequence[str], int], float]
 """Playbook entries, the data's lessons (repeats included), characters of text in the data → tokens."""
 
 TEXT_STEP = 8
-"""How much more text per lesson it takes before the data are charged as longer."""
+"""Factor of additional text per lesson at which the data are charged as longer."""
 
 
 def in_steps(entries: Sequence[str], lessons: Sequence[str], text_chars: int) -> float:
-    """Count the playbook's entries plus the data; the rule in force.
+    """Count the playbook's entries plus the data; this is the rule in force.
 
-    The data are charged as their lessons times how many characters of text stand in the data per
-    character of lesson, rounded to a power of ``TEXT_STEP``.
+    The data are charged as their lessons times the number of characters in the data per character of lesson, rounded
+    to a power of ``TEXT_STEP``.
     """
     data = _chars(lessons)
     if not data:
         return _tokens(_chars(entries))
-    # Rounded so that saying the same in other words leaves the charge as it was, while reading
-    # several times as much does not.
+    # Rounding keeps the charge equal for paraphrases, while several times as much text raises it.
     times = TEXT_STEP ** round(math.log(max(1.0, text_chars / data), TEXT_STEP))
     return _tokens(_chars(entries) + data * times)
 
@@ -64,11 +63,11 @@ class Law:
     count: Counting = in_steps
 
     def keep_fraction(self, tokens: float) -> float:
-        """Return what fraction of the distinct lessons is kept after reading ``tokens``."""
+        """Return the fraction of the distinct lessons kept after reading ``tokens``."""
         return 1.0 / (1.0 + math.pow(tokens / self.half_tokens, self.steepness))
 
 
 LAW = Law(half_tokens=1_430.0, steepness=0.775)
-"""Both constants fitted by benchmarks/fit_overload.py to what naive ACE leaves per update (method.md
-section 1) and to nothing else. The row does not settle what is to be counted: docs/design/simulation.md says
-what hangs on that."""
+"""Both constants are fitted by benchmarks/fit_overload.py to the number of entries that naive ACE leaves per update
+(method.md section 1) and to nothing else. This row does not determine the counting rule: docs/design/simulation.md
+describes the consequences."""

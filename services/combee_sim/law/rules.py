@@ -12,7 +12,7 @@ RULES: Mapping[str, Law] = {
     "lessons_only": Law(half_tokens=1_145.0, steepness=2.058, count=lessons_only),
 }
 """Constants found by benchmarks/fit_overload.py (--sensitivity), on the same row as those in force. All four
-reproduce that row; docs/design/simulation.md says what hangs on the choice."""
+reproduce that row; docs/design/simulation.md describes the consequences of the choice."""
 
 
 def parse_law(name: str) -> Law:

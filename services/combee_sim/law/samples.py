@@ -1,4 +1,4 @@
-"""Runs on the built-in family, and what the stand-in's reflector says about them, without the services."""
+"""Runs on the built-in family, and the stand-in's reflections on them, without the services."""
 
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -17,7 +17,7 @@ from combee_sim.roles.respond import respond
 
 PLAYBOOK = "simulated"
 FAMILY_SIZE = 50
-"""As many conventions as the Formula data have formulas."""
+"""Number of conventions in the family, as many as the Formula data have formulas."""
 
 
 def family_traces(rng: Random, count: int) -> tuple[Trace, ...]:
@@ -47,7 +47,7 @@ def reflections_on(
     knowledge: Knowledge = NOTHING_KNOWN,
     modes: Modes = NO_MODES,
 ) -> tuple[Reflection, ...]:
-    """Return what the stand-in's reflector says about each run, through the real prompt."""
+    """Return the stand-in's reflection on each run, made through the real prompt."""
     requests = (as_request(reflect_prompt(trace, ())) for trace in traces)
     replies = (respond(request, seed, knowledge, modes=modes).reply for request in requests)
     return tuple(
@@ -57,8 +57,8 @@ def reflections_on(
 
 
 def entries_stated(operations: Sequence[Operation], known: Iterable[str]) -> int:
-    """Return how many entries an update comes to as the paper counts them: a repeat is one, too.
+    """Return the number of entries in an update as the paper counts them: repeats are included.
 
-    ``known``: the entries that the model named instead of repeating what they say.
+    ``known``: entries that the model named instead of repeating them.
     """
     return len(operations) + len(set(known))

@@ -1,4 +1,4 @@
-"""The stand-in as agent, right if and only if the playbook or text before it says how; and as judge of answers."""
+"""The stand-in as agent, right if and only if its playbook or text contains the rule; and as judge of answers."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ UNKNOWN_TASK = "The simulated agent does not know this kind of task."
 
 
 def answer(reading: Reading, knowledge: Knowledge) -> dict[str, Any]:
-    """Return the agent's reply: computed from the first entry, or line of text, about the quantity asked for.
+    """Return the agent's reply, computed from the first entry, or line of text, about the requested quantity.
 
-    Of a question of other data it knows what it takes, and the answer, from the row behind it; it gives the answer
-    where the text before it holds that.
+    For a question of other data it knows the required lessons and the answer from the data row; it gives the answer
+    if its text contains the lessons.
     """
     question = _question(reading)
     if asked := read_question(question):
@@ -29,7 +29,7 @@ def answer(reading: Reading, knowledge: Knowledge) -> dict[str, Any]:
 
 
 def judge(reading: Reading) -> dict[str, Any]:
-    """Return the judge's reply: an answer is right if it is the right one, white space and case aside."""
+    """Return the judge's reply: an answer is right if it equals the right one, except for white space and case."""
     said = {
         name: " ".join(str(text).split()).casefold()
         for part in reading.objects
@@ -51,7 +51,7 @@ def _computed(reading: Reading, asked: Asked) -> dict[str, Any]:
 
 
 def _recalled(reading: Reading, row: Row) -> dict[str, Any]:
-    """Return the row's answer, place by place where the lesson that it needs is there."""
+    """Return the row's answer, with each place whose lesson is present."""
     lessons = [key(lesson) for lesson in needed(row.statement, row.target)]
     if not lessons:
         return _reply(UNKNOWN_TASK, [], UNKNOWN)

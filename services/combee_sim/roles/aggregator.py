@@ -17,7 +17,7 @@ from combee_sim.roles.reading import NO_RULES, Reading
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one call has to carry: its items, the distinct lessons in them, the tokens the law counts."""
+    """The load of one call: its items, their distinct lessons, and the tokens that the law counts."""
 
     items: tuple[Item, ...]
     distinct: tuple[str, ...]
@@ -26,7 +26,7 @@ class Load:
 
 
 def load(reading: Reading, law: Law = LAW) -> Load:
-    """Return what a call reads; its tokens are what ``law`` counts."""
+    """Return the load of a call, with tokens as counted by ``law``."""
     return _load(reading, reading.items(), law, Failing())
 
 
@@ -73,7 +73,7 @@ def aggregate(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MOD
 
 
 def _entry_of(items: Sequence[Item], reading: Reading, failing: Failing) -> str:
-    """Return the entry that says a lesson already, where the prompt asks for it and the call sees it."""
+    """Return the entry with the lesson, if the prompt asks for it and the call notices it."""
     if not any('"known"' in line for line in reading.lines) or any(item.kind != "ADD" for item in items):
         return ""
     lesson = min(item.lesson for item in items)
@@ -85,7 +85,7 @@ def _entry_of(items: Sequence[Item], reading: Reading, failing: Failing) -> str:
 
 
 def _consolidate(asked: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return MERGE for entries of a cluster that are one lesson, and REMOVE for those that harm; no law applies."""
+    """Return MERGE for entries of a cluster that are one lesson, and REMOVE for harmful ones; no law applies."""
     operations: list[dict[str, Any]] = []
     for cluster in asked:
         by_lesson: dict[str, list[ShownEntry]] = defaultdict(list)
@@ -102,7 +102,7 @@ def _consolidate(asked: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def keep(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> tuple[Load, list[str]]:
-    """Return what a call reads, and the keys of the lessons that the law lets it keep."""
+    """Return a call's load, and the keys of the lessons that the law lets it keep."""
     items = reading.items()
     causes = _causes(seed, items, [entry.content for entry in reading.entries])
     read = _load(reading, items, law, Failing(modes, causes))
@@ -121,14 +121,14 @@ def _text_chars(value: Mapping[str, Any]) -> int:
 
 
 def _causes(seed: int, items: Iterable[Item], entries: Iterable[str]) -> tuple[str | int, ...]:
-    """Name what the draw depends on: lessons as a multiset and the playbook's, never order or wording."""
+    """Return the causes of the draw: the data's and playbook's lessons as multisets, in any order and wording."""
     read = sorted(Counter(key(item.lesson) for item in items).items())
     known = sorted({key(entry) for entry in entries})
     return (seed, digest(*(f"{count} {lesson}" for lesson, count in read)).hex(), digest(*known).hex())
 
 
 def _without_conflicts(by_lesson: Mapping[str, Sequence[Item]], failing: Failing) -> tuple[str, ...]:
-    """Of lessons that contradict each other keep the one more items carry, then the longer one."""
+    """Keep, of contradicting lessons, the one with more items, then the longer one."""
     best: dict[str, str] = {}
     for lesson, items in by_lesson.items():
         about = subject(items[0].lesson) or lesson
@@ -195,7 +195,7 @@ def summarise(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MOD
 
 
 def _said(read: Load, kept: Sequence[str]) -> Iterator[str]:
-    """Yield what is said of the lessons kept, as it was first said, and what is made up."""
+    """Yield the statements of the kept lessons in their first wording, and the inventions."""
     by_lesson = _by_lesson(read.items)
     for lesson in kept:
         for items in read.failing.statements(by_lesson[lesson]):
@@ -204,7 +204,7 @@ def _said(read: Load, kept: Sequence[str]) -> Iterator[str]:
 
 
 def write(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> dict[str, Any]:
-    """Return the current text with what is kept of the records' or versions' lessons, between fences.
+    """Return the current text with the kept lessons of records or versions, between fences.
 
     Lines of the current text are read like a playbook's entries and stay, unless a kept lesson contradicts them.
     """
@@ -217,14 +217,14 @@ def write(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) 
 
 
 def _current(reading: Reading) -> tuple[str, ...]:
-    """Return the lines there are; a lone one in brackets is a remark that there is none."""
+    """Return the current lines; a single line in brackets is a remark that there are none."""
     lines = tuple(line for line in reading.current_text() if line.strip() not in {"", NO_RULES})
     is_remark = len(lines) == 1 and lines[0].startswith("(") and lines[0].endswith(")")
     return () if is_remark else lines
 
 
 def _merged(current: Sequence[str], kept: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the next text: a lesson takes the place of the line that says otherwise."""
+    """Yield the lines of the next text; a lesson replaces the line that contradicts it."""
     about: dict[str, str] = {}
     others = [lesson for lesson in kept if about.setdefault(subject(lesson) or key(lesson), lesson) != lesson]
     for line in current:

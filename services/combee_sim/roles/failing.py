@@ -1,4 +1,4 @@
-"""What the stand-in gets wrong when it is told to fail: in a reflection, and in a call that aggregates."""
+"""The stand-in's configured failures: in a reflection, and in a call that aggregates."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,20 +11,20 @@ from combee_sim.family.wordings import in_words
 from combee_sim.modes import NO_MODES, NOTICED, Modes
 
 CORRELATED_LESSONS = 8
-"""So many invented lessons recur, others with each seed."""
+"""Number of recurring invented lessons, which differ with each seed."""
 REWORDED = 0.2
-"""The chance that an aggregator says in other words what it passes on."""
+"""Probability that an aggregator rewords a lesson that it passes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """The failures of one call: which modes are on, and what chance depends on."""
+    """The failures of one call: the active modes, and the causes of chance."""
 
     modes: Modes = NO_MODES
     causes: tuple[str | int, ...] = ()
 
     def reflected(self, lesson: str, seed: int) -> str:
-        """Return what a reflector says instead of a lesson; where there is none, it says none."""
+        """Return a reflector's replacement for a lesson; an empty lesson stays empty."""
         modes, said = self.modes, lesson
         if not lesson:
             return lesson
@@ -36,7 +36,7 @@ class Failing:
         return said if modes.paraphrase is None else in_words(said, draw("wording", *self.causes))
 
     def statements(self, items: Sequence[Item]) -> Iterator[list[Item]]:
-        """Yield the items of one lesson by what is said apart: wordings stay that are not seen to be the same."""
+        """Yield the items of one lesson by statement: wordings not recognised as equal stay separate."""
         wordings: dict[str, list[Item]] = defaultdict(list)
         for item in items:
             wordings["" if self.modes.paraphrase is None else item.lesson].append(item)
@@ -48,7 +48,7 @@ class Failing:
             yield wordings[wording]
 
     def said(self, lesson: str, held: str | None) -> str:
-        """Return how a call words a lesson that it passes on; ``held``: how an entry says the same already."""
+        """Return a call's wording of a passed-on lesson; ``held``: an entry's wording of the same lesson."""
         if self.modes.paraphrase is None:
             return lesson
         if held is not None and self._sees_repeat(f"{held} / {lesson}"):
@@ -58,18 +58,18 @@ class Failing:
         return lesson
 
     def sees_contradiction(self, about: str) -> bool:
-        """Return whether a call notices that texts about something contradict each other."""
+        """Return whether a call notices that texts on a topic contradict each other."""
         return not self.modes.contradictions or self._happens(NOTICED, "noticed", about)
 
     def inventions(self) -> Iterator[str]:
-        """Yield the lessons that a call makes up."""
+        """Yield the lessons that a call invents."""
         count = int(self.modes.invented + draw("inventions", *self.causes))
         for n in range(count):
             lesson = invented("call", *self.causes, n)
             yield self.said(lesson, None)
 
     def source(self, lesson: str, items: Sequence[Item]) -> int:
-        """Return the number of the item that an invented lesson is said to rest on."""
+        """Return the number of the item that an invented lesson cites."""
         return items[int(draw("source", lesson, *self.causes) * len(items))].n
 
     def _sees_repeat(self, wording: str) -> bool:

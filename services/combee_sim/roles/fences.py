@@ -8,16 +8,16 @@ _OPENS = re.compile(r"<(?P<name>[\w -]+) (?P<mark>[0-9a-f]{6,64})>\s*")
 _ITEM = re.compile(r"(?:item|record|reflection|proposal) #?(?P<n>\d{1,6})[.:]?\s*", re.IGNORECASE)
 _FIELD = re.compile(r"(?P<name>[A-Za-z][\w ]{0,40}):(?: (?P<text>.*))?")
 _LEARNED = frozenset({"playbook", "entries", "proposed", "curr_param", "instruction"})
-"""What stands in these is what agents have learned, line by line, whatever it looks like."""
+"""Fences with learned texts, which are read line by line."""
 _WHOLE = frozenset({"task", "question", "right_answer", "given_answer"})
-"""What stands in these is one text, whatever it looks like: questions hold lines such as ``Options: …``."""
+"""Fences with one whole text of any form: questions hold lines such as ``Options: …``."""
 _LISTS = frozenset({"entry_ids"})
 
 Fields = dict[str, Any]
 
 
 def unfenced(lines: Iterable[str]) -> Iterator[str | Mapping[str, Any]]:
-    """Yield the lines of a prompt, and in the place of data between marked fences the data."""
+    """Yield the lines of a prompt, with the data in place of marked fences."""
     rest = iter(lines)
     for line in rest:
         opening = _OPENS.fullmatch(line)
@@ -53,7 +53,7 @@ def _data(name: str, lines: Sequence[str]) -> Iterator[str | Mapping[str, Any]]:
 
 
 def _items(lines: Iterable[str]) -> Iterator[Fields]:
-    """Yield the fields below each heading; what is indented goes on with the field above."""
+    """Yield the fields below each heading; indented lines continue the field above."""
     fields: dict[str, list[str]] = {}
     number: int | None = None
     last = ""

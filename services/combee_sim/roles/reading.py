@@ -1,4 +1,4 @@
-"""How the stand-in reads a chat request: its texts, its data, its playbook, the role it asks for.
+"""How the stand-in reads a chat request: its texts, data, playbook and role.
 
 Data are lines of JSON, or fields (``name: text``) between a marked fence; ``roles/fences.py`` reads the latter.
 """
@@ -32,16 +32,16 @@ _CURRENT_ENDS = re.compile(r"\s*</curr_param(?: [0-9a-f]+)?>\s*")
 
 
 NO_RULES = "Do the task as it is given."
-"""What the stand-in writes while it knows no rule; no lesson."""
+"""The stand-in's text while it knows no rule; it is no lesson."""
 
 
 class NotAChatError(ValueError):
-    """The body is no chat-completions request; the message says what is missing."""
+    """The body is not a chat-completions request; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one prompt says to a reader who knows nothing but its text."""
+    """The content of one prompt for a reader who knows nothing but its text."""
 
     role: Role
     prompt_hash: str
@@ -54,12 +54,12 @@ class Reading:
     last_user_text: str = field(repr=False)
 
     def items(self) -> tuple[Item, ...]:
-        """Return the reflections, records or proposals that carry lessons, by their number."""
+        """Return the reflections, records or proposals with lessons, by their number."""
         numbered = enumerate((value for value in self.objects if not _is_entry(value)), 1)
         return tuple(item for n, value in numbered for item in _items(n, value))
 
     def current_text(self) -> tuple[str, ...]:
-        """Return the lines of the text that is to be written anew."""
+        """Return the lines of the text to be rewritten."""
         current = dropwhile(lambda line: not _CURRENT.fullmatch(line), self.lines)
         return tuple(takewhile(lambda line: not _CURRENT_ENDS.fullmatch(line), islice(current, 1, None)))
 
@@ -76,7 +76,7 @@ def read(body: Mapping[str, Any]) -> Reading:
     plain: list[str] = []
     objects: list[Mapping[str, Any]] = []
     for speaker, text in messages:
-        # What the model itself said before a re-ask is not material.
+        # The model's own earlier replies in a re-ask are not material.
         for part in unfenced(text.splitlines()) if speaker != "assistant" else ():
             value = _json_object(part) if isinstance(part, str) else part
             if isinstance(part, str) and value is None:
@@ -129,7 +129,7 @@ def _json_object(line: str) -> dict[str, Any] | None:
 
 
 def _role(body: Mapping[str, Any], plain: Sequence[str], objects: Sequence[Mapping[str, Any]]) -> Role:
-    """Tell the role by the keys the reply must have: the schema's, else those the instructions name."""
+    """Return the role, derived from the keys of the reply: the schema's, otherwise those in the instructions."""
     properties = _schema_properties(body)
     instructions = "\n".join(line for line in plain if not line.startswith(("[", "## ")))
     if not properties and _FENCES.search(instructions):
@@ -172,7 +172,7 @@ def _items(position: int, value: Mapping[str, Any]) -> Iterator[Item]:
 
 
 def _lessons(value: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a reflection or proposal says, what a record teaches, or each line of a whole text."""
+    """Return the lessons of a reflection, proposal or record, or each line of a whole text."""
     said = value.get("key_insight", value.get("content"))
     if isinstance(version := value.get("version"), str):
         lessons = tuple(line.strip() for line in version.splitlines() if line.strip() != NO_RULES)

@@ -1,4 +1,4 @@
-"""The stand-in as reflector: it infers the rule behind one run honestly, by code."""
+"""The stand-in as reflector: it infers the rule behind one run by code."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _EXCERPT_CHARS = 240
 
 
 def reflect(reading: Reading, knowledge: Knowledge, seed: int = 0, modes: Modes = NO_MODES) -> dict[str, Any]:
-    """Return the ACE reflector's fields for the one run in the prompt; its lesson may rest on the row behind it."""
+    """Return the ACE reflector's fields for the run in the prompt; its lesson may use the data row behind it."""
     run = _run(reading)
     task, answer = str(run.get("task", "")), str(run.get("answer", ""))
     target = run.get("target")
@@ -38,7 +38,7 @@ def _run(reading: Reading) -> Mapping[str, Any]:
 
 
 def _was_right(run: Mapping[str, Any]) -> bool:
-    """Believe the feedback where it says so; else compare answer and target."""
+    """Return the feedback's verdict if it has one; otherwise compare answer and target."""
     feedback, target = str(run.get("feedback", "")), run.get("target")
     if _FAILED.search(feedback):
         return False
@@ -48,7 +48,7 @@ def _was_right(run: Mapping[str, Any]) -> bool:
 
 
 def _prose(run: Mapping[str, Any], lesson: str, *, correct: bool) -> dict[str, str]:
-    """Return the fields a real reflector fills at length: about what a few hundred tokens hold."""
+    """Return the fields that a real reflector fills at length, with a few hundred tokens."""
     task = " ".join(str(run.get("task", "")).split())[-_EXCERPT_CHARS:]
     answer = " ".join(str(run.get("answer", "")).split())[:_EXCERPT_CHARS] or "nothing"
     target = " ".join(str(run.get("target") or "not known").split())[:_EXCERPT_CHARS]
@@ -74,7 +74,7 @@ def _prose(run: Mapping[str, Any], lesson: str, *, correct: bool) -> dict[str, s
 
 
 def _tags(reading: Reading, lesson: str, *, correct: bool) -> Iterator[dict[str, str]]:
-    """Judge the entries shown that are about this run; to the others it has nothing to say."""
+    """Judge the shown entries that concern this run; others get no tag."""
     about = subject(lesson)
     for entry in reading.entries:
         same_subject = about is not None and subject(entry.content) == about

@@ -17,12 +17,12 @@ from combee_sim.roles.tools import ToolCall, tool_call
 
 MODEL = "simulated"
 RECORD_INPUTS = "Inputs"
-"""Where a run as GEPA records it holds its task."""
+"""Key of the task in a run as GEPA records it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What the stand-in says to one prompt, and what a log should know about it."""
+    """The stand-in's reply to one prompt, with facts for a log."""
 
     role: Role
     prompt_hash: str
@@ -31,7 +31,7 @@ class Simulated:
     tokens_in: int
     tokens_out: int
     tool_call: ToolCall | None = None
-    """Instead of content."""
+    """A call that replaces the content."""
 
 
 def respond(
@@ -42,7 +42,7 @@ def respond(
     law: Law = LAW,
     modes: Modes = NO_MODES,
 ) -> Simulated:
-    """Answer a chat-completions request; ``knowledge`` is of questions that do not say what they are about.
+    """Answer a chat-completions request; ``knowledge`` covers questions that do not contain their rule.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def _play(reading: Reading, seed: int, knowledge: Knowledge, law: Law, modes: Mo
 
 
 def _recalled(reading: Reading, knowledge: Knowledge) -> Reading:
-    """Return what is read with the rows behind GEPA's records in place of their inputs."""
+    """Return the reading with data rows in place of the inputs of GEPA's records."""
     objects = (
         {**value, RECORD_INPUTS: knowledge.statement(str(value[RECORD_INPUTS]))}
         if RECORD_INPUTS in value

@@ -1,4 +1,4 @@
-"""How the stand-in uses tools: one call for each question, with arguments out of the question; then it answers."""
+"""The stand-in's use of tools: one call for each question, with arguments from the question; then it answers."""
 
 import json
 import re
@@ -16,11 +16,11 @@ class ToolCall:
 
     name: str
     arguments: str
-    """As JSON."""
+    """Arguments as JSON."""
 
 
 def tool_call(body: Mapping[str, Any], question: str) -> ToolCall | None:
-    """Return the call that a chat request asks for; None: it offers no tool, or there is a result already."""
+    """Return the call that a chat request asks for; None: it offers no tool, or already has a result."""
     offered = [
         tool["function"] for tool in body.get("tools") or () if isinstance(tool.get("function"), Mapping)
     ]
@@ -37,7 +37,7 @@ def tool_call(body: Mapping[str, Any], question: str) -> ToolCall | None:
 
 
 def _has_result(body: Mapping[str, Any]) -> bool:
-    """Whether a tool has spoken since the user did."""
+    """Return whether a tool has replied since the user's last message."""
     roles = [str(message.get("role")) for message in body.get("messages") or ()]
     last = max((at for at, role in enumerate(roles) if role == "user"), default=-1)
     return "tool" in roles[last + 1 :]

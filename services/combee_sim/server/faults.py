@@ -1,4 +1,4 @@
-"""Settable faults: which call is hit is a hash of its prompt and of how often that prompt was asked."""
+"""Settable faults: a hash of a call's prompt and repeat count decides whether it is hit."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -15,12 +15,12 @@ PROMPTS_REMEMBERED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class FaultRates:
-    """The share of calls that each kind of fault hits; together at most 1."""
+    """Share of calls per kind of fault; together at most 1."""
 
     rates: Mapping[Fault, float] = field(default_factory=dict)
 
     def hit(self, seed: int, prompt_hash: str, times_seen: int) -> Fault | None:
-        """Return the fault of this call, if any; the same prompt asked again may get through."""
+        """Return the fault of this call, if any; a repeated prompt may succeed."""
         chance = draw("fault", seed, prompt_hash, times_seen)
         for kind in FAULTS:
             chance -= self.rates.get(kind, 0.0)
@@ -51,7 +51,7 @@ def fault_rates(given: Mapping[str, object]) -> FaultRates:
 
 
 def parse_faults(texts: Iterable[str]) -> FaultRates:
-    """Read ``429=0.05`` and the like, one per text.
+    """Read texts such as ``429=0.05``.
 
     Raises
     ------
@@ -69,13 +69,13 @@ def parse_faults(texts: Iterable[str]) -> FaultRates:
 
 
 class TimesSeen:
-    """How often each prompt was asked; the oldest are forgotten."""
+    """Number of times each prompt was asked; the oldest prompts are forgotten."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     def count(self, prompt_hash: str) -> int:
-        """Return how often it was asked before, and count this time."""
+        """Return how often a prompt was asked before, and count this call."""
         before = self._counts.pop(prompt_hash, 0)
         self._counts[prompt_hash] = before + 1
         if len(self._counts) > PROMPTS_REMEMBERED:

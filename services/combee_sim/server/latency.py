@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 LONGEST_S = 3_600.0
 SECOND = {"lognormal": "sigma", "pareto": "shape"}
-"""What the second figure of a law is."""
+"""Name of a law's second parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ def parse_latency(text: str) -> Latency:
     Raises
     ------
     ValueError
-        If it is none of these.
+        If the text is none of these.
     """
     kind, _, rest = text.partition(":")
     try:

@@ -1,4 +1,4 @@
-"""Running the stand-in as a server on loopback: in this process, or until it is told to stop."""
+"""The stand-in as a server on loopback: in this process, or until stopped."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ async def running(options: SimOptions, *, clock: Clock | None = None) -> AsyncIt
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         host, port = listening.getsockname()[:2]
         try:
-            # The socket listens already, so a client that is faster than uvicorn only queues.
+            # The socket already listens, so a client that is faster than uvicorn only queues.
             yield f"http://{host}:{port}/v1"
         finally:
             stopping.set()

@@ -57,24 +57,24 @@ class SimOptions:
 
     host: str = "127.0.0.1"
     port: int = 0
-    """0 takes a free one."""
+    """Port; 0 takes a free one."""
     seed: int = 0
     latency: Latency = field(default_factory=Latency)
     faults: FaultRates = field(default_factory=FaultRates)
     down_for_s: float = 0.0
-    """From its start the server answers 503 for this long."""
+    """Seconds from the start during which the server answers 503."""
     retry_after_s: float = 1.0
     hang_s: float = 600.0
     huge_bytes: int = HUGE_BYTES
     context_tokens: int | None = None
-    """Longer prompts are refused as a real server refuses them; None reads anything."""
+    """Longer prompts are refused as by a real server; None: no limit."""
     law: Law = LAW
-    """How an aggregator overloads."""
+    """The aggregator's overload law."""
     modes: Modes = NO_MODES
-    """How the model fails beyond that."""
+    """The model's failures in addition to the law."""
     call_log: Path | None = None
     knowledge: Knowledge = NOTHING_KNOWN
-    """Of questions that do not say what they are about."""
+    """Knowledge of questions that do not contain their rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +84,14 @@ class Call:
     said: Simulated
     request: Mapping[str, Any] = field(repr=False)
     cached_tokens: int
-    """Of the tokens read, as a server with a prompt cache would count them."""
+    """Part of the input tokens that a server's prompt cache would report."""
     fate: Outcome
     delay_s: float
     started_ms: int
 
 
 class StandIn:
-    """Decides and counts calls; faults can be changed while it runs."""
+    """Decides and counts calls; faults can be changed at run time."""
 
     def __init__(self, options: SimOptions, clock: Clock, log: CallLog) -> None:
         self.options = options
@@ -108,7 +108,7 @@ class StandIn:
         ) = 0
 
     def set_faults(self, rates: FaultRates, *, down_for_s: float = 0.0) -> None:
-        """Replace all fault rates, and be down from now on for a while."""
+        """Replace all fault rates, and be down for a while from now on."""
         self.faults = rates
         self._down_until = self._clock.monotonic() + down_for_s
 
@@ -147,7 +147,7 @@ class StandIn:
         return self.faults.hit(self.options.seed, said.prompt_hash, times_seen) or "ok"
 
     def end(self, call: Call, outcome: Outcome) -> None:
-        """Count and log a call that has got its answer, or never will."""
+        """Count and log a call that was answered, or never will be."""
         said = call.said
         tokens_out = said.tokens_out if outcome == "ok" else 0
         if outcome == "ok":
@@ -171,7 +171,7 @@ class StandIn:
         )
 
     def stats(self) -> dict[str, Any]:
-        """Return what has been counted since the start."""
+        """Return all counts since the start."""
         return {
             "simulated": True,
             "law": self.options.law.count.__name__,

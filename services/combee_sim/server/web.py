@@ -41,7 +41,7 @@ class Web:
         return with_transport(api)
 
     async def chat(self, request: Request) -> Response:
-        """Answer one chat request, or fail as told."""
+        """Answer one chat request, or fail as configured."""
         try:
             body = _object(await request.body())
             _refuse_unknown(body, MODEL)
@@ -58,7 +58,7 @@ class Web:
         return self._answer(call, outcome, body)
 
     async def _live_through(self, call: Call, request: Request) -> Outcome:
-        """Wait as long as the call takes; return what became of it."""
+        """Wait for the call's duration; return its result."""
         options = self._stand_in.options
         waited = await self._wait(options.hang_s if call.fate == "hang" else call.delay_s, request)
         if waited == "stopping":
@@ -114,7 +114,7 @@ class Web:
         return StreamingResponse(chunks(whole, with_usage=with_usage), media_type="text/event-stream")
 
     async def embed(self, request: Request) -> Response:
-        """Answer one embeddings request; while the stand-in is down it fails, too."""
+        """Answer one embeddings request; it also fails while the stand-in is down."""
         try:
             body = _object(await request.body())
             _refuse_unknown(body, EMBEDDING)
@@ -133,7 +133,7 @@ class Web:
         return _reply(HTTPStatus.OK, models())
 
     async def set_faults(self, request: Request) -> Response:
-        """Replace the fault rates; ``down_for_s`` beside them makes every call fail for a while."""
+        """Replace the fault rates; the field ``down_for_s`` makes every call fail for a while."""
         try:
             given = _object(await request.body())
             down_for_s = float(given.pop("down_for_s", 0.0))
@@ -148,7 +148,7 @@ class Web:
 
 
 def with_transport(app: ASGIApp) -> ASGIApp:
-    """Let a handler reach its connection: ASGI itself has no way to reset one."""
+    """Give a handler access to its connection, because ASGI has no way to reset one."""
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         # uvicorn passes bound methods of its request cycle, which holds the transport.
@@ -160,7 +160,7 @@ def with_transport(app: ASGIApp) -> ASGIApp:
 
 
 def _abort(request: Request) -> None:
-    """Close the connection with RST, which is what a reset looks like to the client."""
+    """Close the connection with RST, which a client sees as a reset."""
     transport = request.scope.get(TRANSPORT)
     if transport is None:
         return
@@ -170,7 +170,7 @@ def _abort(request: Request) -> None:
 
 
 def _disconnected(request: Request) -> Awaitable[Any]:
-    # The body has been read, so the next thing to arrive is the end of the connection.
+    # The body has been read, so the next event is the end of the connection.
     return request.receive()
 
 

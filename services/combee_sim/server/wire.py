@@ -1,4 +1,4 @@
-"""The bodies of the OpenAI-compatible API: completions, whole and streamed, models, errors, and the broken ones."""
+"""The bodies of the OpenAI-compatible API: completions, whole and streamed, models, errors, and faulty ones."""
 
 import json
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from combee_sim.server.standin import Outcome
 NO_JSON = "Well, about that: [[ the curator's notes are not } in any form a parser would like ::"
 _FILLER = "and so on "
 _PIECE, _PIECES = 16, 500
-"""A streamed reply comes in pieces of so many characters, but in no more pieces than that."""
+"""Characters per piece of a streamed reply, and maximum number of pieces."""
 
 
 def completion(
     said: Simulated, fate: Outcome, *, cached_tokens: int, created_s: int, huge_bytes: int
 ) -> dict[str, Any]:
-    """Return a chat completion, spoilt as ``fate`` demands."""
+    """Return a chat completion, damaged according to ``fate``."""
     content, finish = said.content, "stop"
     match fate:
         case "truncated":
@@ -55,7 +55,7 @@ def completion(
 
 
 def chunks(whole: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
-    """Yield a completion as server-sent events: its text piece by piece, the usage last where it is asked for."""
+    """Yield a completion as server-sent events: its text in pieces, and finally the usage if requested."""
     (choice,) = whole["choices"]
     text = choice["message"]["content"] or ""
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]

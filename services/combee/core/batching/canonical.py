@@ -1,4 +1,4 @@
-"""Canonical bytes: what must be equal when the same input is processed again, elsewhere or later."""
+"""Canonical bytes: the part of a message that must be equal when the same input is processed again."""
 
 import json
 from typing import Any
@@ -9,8 +9,8 @@ LEFT_OUT_ENDINGS = (
     *("offset", "_ms", "seconds", "retries", "waiting", "spend", "cached_tokens"),
     *("hedges", "left_out", "automatic", "embeddings", "proven"),
 )
-"""Timings, what they decide (what waited, which day it is), who asked, places in the log and what secrets prove; the
-rest follows from the input."""
+"""Fields left out: timings and what depends on them (what waited, the current day), issuers, log positions, and the
+results of proofs. All other fields follow from the input."""
 
 
 def canonical(message: Message) -> bytes:

@@ -7,21 +7,22 @@ from collections import deque
 from itertools import count
 
 QUANTILES = (0.95, 0.6)
-"""Of a level's durations, above which a call is made again: at level 0, where calls are many, and at those above."""
+"""Quantiles of a level's durations above which a call is repeated: for level 0, with its many calls, and for higher
+levels."""
 UNUSUAL = 1.25
-"""Nor is it made again before it has taken so many medians: where all calls take alike, nothing is gained."""
+"""A call is repeated only after this many medians: where all durations are alike, a repeat gains nothing."""
 SLOW = 0.9
-"""Quantile of a level's durations above which a call tells that the server is slow."""
+"""Quantile of a level's durations above which a call indicates a slow server."""
 FINISHED = 10
-"""Calls just finished that tell it, with those under way."""
+"""Number of last finished calls that, with those under way, show whether the server is slow."""
 LEARNED_FROM = 8
-"""Durations of a level that it takes to judge its calls; until then the level below stands in."""
+"""Number of durations needed to judge a level's calls; until then the level below is used."""
 RECENT = 100
-"""Durations that are remembered per level."""
+"""Maximum number of durations remembered per level."""
 SHARE = 0.1
-"""Hedges per call, at most."""
+"""Maximum share of calls that may be hedged."""
 MOST_SAVED = 3.0
-"""So many hedges can be saved up in quiet times."""
+"""Maximum number of hedges saved up in quiet times."""
 
 
 class Hedging:
@@ -43,9 +44,9 @@ class Hedging:
         return number
 
     def end(self, number: int, now: float, *, answered: bool) -> None:
-        """Note the end of a call; only an answer's time is learned.
+        """Note the end of a call; only the duration of an answered call is learned.
 
-        Where a hedge won, the slow call would have taken longer still: above the quantile it is either way.
+        If a hedge won, the slow call would have taken even longer; it is above the quantile in any case.
         """
         level, began = self._under_way.pop(number)
         if answered:
@@ -53,13 +54,13 @@ class Hedging:
             self._recent.setdefault(level, deque(maxlen=RECENT)).append(now - began)
 
     def after_s(self, level: int) -> float | None:
-        """Return how long a call of a level takes before it may be made again; None: too little is known."""
+        """Return the duration after which a call of a level may be repeated; None: too little is known."""
         quantile = self._quantile(level, QUANTILES[min(level, 1)])
         median = self._quantile(level, 0.5)
         return None if quantile is None or median is None else max(quantile, UNUSUAL * median)
 
     def take(self, now: float) -> bool:
-        """Return whether a slow call may be made again now; if so, it is taken from the budget."""
+        """Return whether a slow call may be repeated now; if so, the budget is charged."""
         slow = [*self._were_slow, *(self._is_slow(level, now - at) for level, at in self._under_way.values())]
         if self._saved < 1 or 2 * sum(slow) >= len(slow):
             return False

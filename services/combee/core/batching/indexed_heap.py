@@ -1,4 +1,4 @@
-"""A heap that knows its keys: the key with the smallest number at hand, however often numbers change."""
+"""A heap with keys: returns the key with the smallest number while numbers change."""
 
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
@@ -10,7 +10,7 @@ STALE_KEPT = 64
 
 
 class IndexedHeap(Generic[K, N]):
-    """Numbers by key. What was replaced or removed stays in the heap until it comes up, or is most of it."""
+    """Numbers by key. Replaced and removed items stay in the heap until they come up, or are the majority."""
 
     def __init__(self) -> None:
         self._numbers: dict[K, N] = {}

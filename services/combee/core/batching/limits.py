@@ -1,32 +1,33 @@
-"""What bounds batches, beside the settings: constants, alike in every deployment."""
+"""Constant limits of batches, the same in every deployment."""
 
 from dataclasses import dataclass
 
 from combee_schemas.plan import BatchOptions, PlanSettings
 
 BATCH_BYTES = 8 << 20
-"""Reflections per batch: a thousand long ones; shuffle reads and writes them in one transaction."""
+"""Maximum bytes of reflections per batch (a thousand long ones): shuffle handles a batch in one transaction."""
 GROUP_BYTES = 700 << 10
-"""Reflections per group: with the header they fit a record, and Kafka's default is 1 MiB."""
+"""Maximum bytes of reflections per group: with the header they fit Kafka's default record size of 1 MiB."""
 SPAN = 100_000
-"""Records that a window's oldest reflection may lag: so many are read again at most when shuffle starts."""
+"""Maximum number of records from a window's oldest reflection to the newest; shuffle rereads them at start."""
 MAX_LEVELS = 4
-"""Levels of the scan tree: at 32 children per node, four combine more groups than a batch can have."""
+"""Maximum number of levels: with 32 children per node, four levels combine more groups than a batch can have."""
 PRODUCT = PlanSettings(**BatchOptions().model_dump(), max_levels=MAX_LEVELS, group_bytes=GROUP_BYTES)
-"""How batches are made where nothing is set."""
+"""Batch settings used where nothing is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleLimits:
-    """How much shuffle remembers, and how often it tries."""
+    """Memory and retries of shuffle."""
 
     window_memory_bytes: int = 64 << 20
-    """Bodies held in memory by the windows of a partition; what is beyond is read again from the log."""
+    """Maximum memory for bodies in the windows of a partition; further bodies are read again from the log."""
     duplicate_horizon: int = 2000
-    """How far back in a partition of ``batches`` repeats are recognised (offsets; a batch takes two): a thousand
-    batches hold far more than an agent sends again."""
+    """Distance in a partition of ``batches`` within which repeats are recognised (offsets; a batch takes two): a
+    thousand batches hold far more reflections than an agent sends again."""
     retries: int = 3
-    """Re-emissions of a batch before it is closed degraded: a fault that outlasts four attempts is no passing one."""
+    """Number of times a batch is emitted again before it is closed degraded: a fault that outlasts four attempts is
+    permanent."""
 
 
 SHUFFLE_LIMITS = ShuffleLimits()

@@ -1,4 +1,4 @@
-"""From a closing window to a manifest, and from a manifest to its groups: pure, hence replayable."""
+"""From a closing window to a manifest, and from a manifest to its groups; pure, so batches can be replayed."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -18,9 +18,9 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, GroupMember
 
 RUNS_BYTES = 256 << 10
-"""Scores and sources of members beyond this are left out of a manifest, so that it fits a record."""
+"""Maximum bytes of members' scores and sources in a manifest, so that it fits a record; more are left out."""
 AGAIN_AT_ONCE, AGAIN_BYTES = 200, 8 << 20
-"""Reflections and bytes of one batch that asks again, at most."""
+"""Maximum number and bytes of reflections in a batch that asks about them again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class Base:
 
     version: int
     sequence: int
-    """The last batch it contains."""
+    """Sequence of the last batch it contains."""
 
 
 def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
-    """Return the shape of a batch under a manifest's settings; ``sizes`` are its reflections', in bytes."""
+    """Return the shape of a batch under a manifest's settings; ``sizes`` are its reflections' bytes."""
     return plan_shape(
         sizes,
         seed,
@@ -48,7 +48,7 @@ def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
 
 
 def _header(playbook: str, sequence: int, settings: PlanSettings, base: Base) -> dict[str, Any]:
-    """Return what every plan says of its batch, its settings and the version that it is made on."""
+    """Return the part of the plan that all kinds of batches share: batch, settings and base version."""
     return {
         "batch_id": identity.batch_id(playbook, sequence),
         "playbook": playbook,
@@ -108,7 +108,7 @@ def plan_batch(
 
 
 def _is_covered(batch: Batch, left_out: Collection[int]) -> bool:
-    """Return whether every member has a copy in a group that is below none of these children of the root."""
+    """Return whether every member still has a copy outside these children of the root."""
     widths = batch.plan.widths
     kept = (
         group
@@ -135,7 +135,7 @@ def plan_consolidation(
 ) -> Batch:
     """Return the manifest of a batch without reflections: one call is asked about ``clusters`` of entries.
 
-    ``automatic``: nobody asked; ``embeddings`` tells of those that helped to find clusters, ``usage`` what they cost.
+    ``automatic``: without a request; ``embeddings`` describes the embedding model, and ``usage`` its cost.
     """
     plan = Plan(
         **_header(playbook, sequence, settings, base),
@@ -194,7 +194,7 @@ def plan_fork(
 
 
 def go_together(sizes: Sequence[int]) -> int:
-    """Return how many of the reflections that are to be asked about again, from the first on, make one batch."""
+    """Return how many of the reflections to be asked about again, in order, fit one batch."""
     total = 0
     for count, size in enumerate(sizes[:AGAIN_AT_ONCE]):
         total += size
@@ -204,7 +204,7 @@ def go_together(sizes: Sequence[int]) -> int:
 
 
 def calls_again(sizes: Sequence[int], settings: PlanSettings) -> int:
-    """Return how many nodes the batches have that ask about reflections of these sizes again."""
+    """Return the number of nodes of the batches that ask about reflections of these sizes again."""
     calls = 0
     while count := go_together(sizes):
         calls += sum(shape_of(sizes[:count], 0, settings).widths)
@@ -217,7 +217,7 @@ def _hashed(batch: Batch) -> Batch:
 
 
 def plan_hash(batch: Batch) -> str:
-    """Return the SHA-256 of a manifest without what time decided, such as why its window closed."""
+    """Return the SHA-256 of a manifest without the effects of time, such as the reason for closing."""
     circumstance = {
         "sha256": "",
         "base_version": 0,
@@ -225,7 +225,7 @@ def plan_hash(batch: Batch) -> str:
         "batch_size": 0,
         "reason": "size",
         "reflect_usage": NOTHING_SPENT,
-        # It decides about the members, as the size does; a replay has those.
+        # The share decides about the members, as the batch size does; a replay takes the members as given.
         "settings": batch.plan.settings.model_copy(update={"source_share": 1.0}),
     }
     header = batch.plan.model_copy(update=circumstance)
@@ -234,7 +234,7 @@ def plan_hash(batch: Batch) -> str:
 
 
 def same_plan(batch: Batch, recorded: Batch, *, templates: bool) -> bool:
-    """Return whether a batch is cut as a recorded one was; ``templates``: and its prompts are written alike."""
+    """Return whether a batch is cut like a recorded one; with ``templates``, also with the same prompts."""
     settings, known = batch.plan.settings, recorded.plan.settings
     if not templates:
         wording = {name: getattr(known, name) for name in ("templates", "prompts", "playbook_tokens")}
@@ -244,7 +244,7 @@ def same_plan(batch: Batch, recorded: Batch, *, templates: bool) -> bool:
 
 
 def with_run(member: Member, reflection: Reflection) -> Member:
-    """Return a member with what its producer says of the run."""
+    """Return a member with its producer's report on the run."""
     run = {"score": reflection.score, "success": reflection.success, "source": reflection.source}
     return member.model_copy(update=run)
 
@@ -254,13 +254,13 @@ def _without_run(member: Member) -> Member:
 
 
 def _run_bytes(member: Member) -> int:
-    """Return about what a member's run takes in a record."""
+    """Return the approximate size of a member's run in a record."""
     source = len(member.source.name) + len(member.source.proof) + 14 if member.source else 0
     return 4 * (source + sum(len(name) + 9 for name in member.score))
 
 
 def outcomes(members: Sequence[Member]) -> Outcomes:
-    """Return what the members' runs came to: the mean of each score, and how many went well."""
+    """Return the results of the members' runs: the mean of each score, and the number of successes."""
     named = Counter(name for member in members for name in member.score)
     common = sorted(named, key=lambda name: (-named[name], name))[:MOST_SCORES]
     return Outcomes(
@@ -277,13 +277,15 @@ def deal_batch(batch: Batch) -> tuple[tuple[Member, ...], ...]:
 
 
 def make_groups(batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflection]) -> tuple[Group, ...]:
-    """Return the groups; ``bodies`` are the reflections by offset. Tags of what is asked again were counted.
+    """Return the groups; ``bodies`` are the reflections by offset.
 
-    Ids are the manifest's: a secret that proved one may have been taken away since.
+    Tags of reflections that are asked about again already count.
+
+    Ids are the manifest's: a secret that proved one may have been removed since.
     """
     if batch.plan.reason == "revoke":
         bodies = {at: body.model_copy(update={"bullet_tags": ()}) for at, body in bodies.items()}
-    # The copies of a reflection are one object, so that each is packed once.
+    # Copies share one object, so that each reflection is packed once.
     copies = {
         m.offset: GroupMember(offset=m.offset, reflection=_named(bodies[m.offset], m)) for m in batch.members
     }

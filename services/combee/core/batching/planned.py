@@ -1,8 +1,8 @@
-"""Whether a record of the scan is one that its batch's manifest planned; pure.
+"""Whether a record of the scan was planned by its batch's manifest; pure.
 
-A result is written by whoever may write its topic. What publish and scan believe of it is bounded by the manifest:
-the plan is the manifest's own, and reflections that are named are the batch's. What a result says of them is not
-bounded by anything: who may write results can invent operations for a planned batch.
+Anybody with the right to write a topic can write a result. The manifest limits what publish and scan believe: the
+plan must be the manifest's, and named reflections must be the batch's. The content has no such limit: a writer of
+results can invent operations for a planned batch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,19 +16,19 @@ from combee_schemas.scan import Group, Known, NodeResult, Operation, Partial, Pl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What is kept of a manifest: small, because a service keeps those of all batches in flight."""
+    """The kept part of a manifest, which is small because a service keeps it for every batch in flight."""
 
     plan: Plan
     members: Mapping[int, str]
     """Ids of reflections by offset."""
     ids: frozenset[str]
     attempts: Mapping[int, int]
-    """Of members that were dead letters before: by offset."""
+    """Attempts of members that had been dead letters, by offset."""
     clusters: tuple[Cluster, ...] = ()
 
 
 def kept_of(batch: Batch) -> Manifest:
-    """Return what is kept of a manifest."""
+    """Return the kept part of a manifest."""
     members = {member.offset: member.reflection_id for member in batch.members}
     return Manifest(
         plan=batch.plan,
@@ -40,7 +40,7 @@ def kept_of(batch: Batch) -> Manifest:
 
 
 def forgery(record: Planned, manifest: Manifest | None) -> str:
-    """Return what shows that a record was not planned; empty if nothing does. None: there is no such manifest."""
+    """Return why a record was not planned; empty if it was. None as manifest: it does not exist."""
     if manifest is None:
         return f"{record.plan.batch_id} was never cut: no manifest says so"
     if manifest.plan != record.plan:
@@ -56,7 +56,7 @@ def forgery(record: Planned, manifest: Manifest | None) -> str:
             return _of(
                 record, "a foreign node id" if record.node_id != own else _foreign(record.result, manifest)
             )
-        case Update():  # one that shuffle writes, without a result, is of no node
+        case Update():  # shuffle's updates without a result belong to no node
             return _of(record, _foreign(record.result, manifest))
     raise AssertionError(f"{record.type} is no record of the scan")
 
@@ -81,7 +81,7 @@ def _evidence_of_others(result: NodeResult, manifest: Manifest) -> str:
 
 
 def evidence_of(result: NodeResult) -> Iterator[str]:
-    """Yield the ids of all reflections that something in a result rests on."""
+    """Yield the ids of all reflections in a result's evidence."""
     claims: tuple[Operation | Known, ...] = (*result.operations, *result.known)
     for claim in claims:
         yield from claim.evidence

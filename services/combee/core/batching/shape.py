@@ -1,4 +1,4 @@
-"""How many groups and levels a batch gets, and why: the paper's k = ⌊√n⌋ unless a prompt would be too long."""
+"""Number of groups and levels of a batch, and the reason: the paper's k = ⌊√n⌋ unless a prompt would be too long."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a batch's plan depends on beside its members and its seed."""
+    """The inputs of a batch's plan other than its members and its seed."""
 
     copies: int
     widths: tuple[int, ...]
@@ -22,29 +22,29 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What one group may hold: ``sizes`` are the reflections', in bytes."""
+    """Capacity of one group; ``sizes`` are the reflections' bytes."""
 
     sizes: Sequence[int]
     most: int
     excess: str
-    """What a group beyond it would be, in words."""
+    """Words for a group that exceeds the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """The groups that a batch gets unless one would be too large."""
+    """The wanted groups of a batch, before limits."""
 
     count: int
-    """Of its reflections."""
+    """Number of the batch's reflections."""
     asked: int
-    """k as it is asked for; 0: the paper's."""
+    """Requested k; 0: the paper's."""
 
     @property
     def groups(self) -> int:
         return shuffle.group_count(self.count, self.asked)
 
     def why(self, groups: int, tight: Limit | None) -> str:
-        """Return why there are so many ``groups``."""
+        """Return the reason for this number of ``groups``."""
         if tight is not None:
             return f"k = {groups} instead of {self.groups}: with {self.groups}, a group {tight.excess}"
         if self.count < shuffle.COPIES_FROM:
@@ -70,12 +70,12 @@ def plan_shape(
 ) -> Shape:
     """Return the shape of a batch whose reflections have these ``sizes`` (bytes).
 
-    ``groups``: k as it is asked for; 0: the paper's.
+    ``groups``: requested k; 0: the paper's.
     """
     limits = _limits(sizes, group_bytes, aggregate_tokens)
     wanted = _Wanted(count=len(sizes), asked=groups)
     if small_batches == "one-call" and 1 < wanted.groups <= copies and _fits(limits):
-        # Each group would hold the whole batch: n < 9 where p = 2, unless k is asked for.
+        # Each group would hold the whole batch: n < 9 where p = 2, unless k is requested.
         return Shape(copies=1, widths=(1,), reason=wanted.why_one_call)
     groups, tight = _fitting(wanted, copies, limits, seed)
     copies = shuffle.effective_copies(len(sizes), copies, groups)
@@ -97,7 +97,7 @@ def _limits(sizes: Sequence[int], group_bytes: int, tokens: int | None) -> list[
     excess = f"would be larger than {group_bytes >> 10:,} KiB"
     limits = [Limit(sizes=sizes, most=group_bytes, excess=excess)]
     if tokens is not None:
-        # A reflection that is too long alone counts as none: no number of groups would make it shorter.
+        # A single reflection over the limit is not counted: no number of groups would make it shorter.
         most = tokens * CHARS_PER_TOKEN
         fitting = [size if size <= most else 0 for size in sizes]
         limits.append(Limit(sizes=fitting, most=most, excess=f"would read more than {tokens:,} tokens"))
@@ -105,9 +105,9 @@ def _limits(sizes: Sequence[int], group_bytes: int, tokens: int | None) -> list[
 
 
 def _fitting(wanted: _Wanted, copies: int, limits: Sequence[Limit], seed: int) -> tuple[int, Limit | None]:
-    """Return k, and the limit that does not allow what is wanted; at the most, each copy is alone in its group.
+    """Return k, and the limit that forced it up; at most, each copy is alone in its group.
 
-    Each deal takes milliseconds, so k rises by what the fullest group exceeds its limit, and faster and faster.
+    Each deal takes milliseconds, so k rises in proportion to the fullest group's excess, with growing steps.
     """
     count = wanted.count
     groups, step, tight = wanted.groups, 1, None
@@ -123,7 +123,7 @@ def _fitting(wanted: _Wanted, copies: int, limits: Sequence[Limit], seed: int) -
 def _over(
     count: int, copies: int, groups: int, limits: Sequence[Limit], seed: int
 ) -> tuple[Limit, int] | None:
-    """Return the limit that one of so many groups exceeds most, and the fullest group's size."""
+    """Return the limit that a group exceeds most when there are ``groups``, and the fullest group's size."""
     if _fits(limits):
         return None
     dealt = shuffle.deal(count, shuffle.effective_copies(count, copies, groups), groups, seed)
@@ -133,7 +133,7 @@ def _over(
 
 
 def _least(count: int, copies: int, limit: Limit) -> int:
-    """Return how many groups it takes on average: room for all, and for the largest beside usual ones."""
+    """Return the average number of groups needed: with room for all, and for the largest next to usual ones."""
     total, largest = sum(limit.sizes), max(limit.sizes)
     beside = max(0, limit.most - largest) * count // total
     return max(-(-copies * total // limit.most), -(-count * copies // (1 + beside)))

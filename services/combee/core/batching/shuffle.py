@@ -9,14 +9,14 @@ COPIES_FROM = 4
 
 
 def group_count(reflections: int, asked: int = 0) -> int:
-    """Return k: as it is asked for, at most one group per reflection, else the paper's ⌊√n⌋; 1 when n < 4."""
+    """Return k: as requested, at most one group per reflection, otherwise the paper's ⌊√n⌋; 1 when n < 4."""
     if reflections < COPIES_FROM:
         return 1
     return min(asked, reflections) if asked else isqrt(reflections)
 
 
 def effective_copies(reflections: int, copies: int, groups: int) -> int:
-    """Return how many copies are made: none extra for n < 4, never two of one in a group."""
+    """Return how many copies are made: none extra for n < 4, and never two copies in one group."""
     return min(copies, groups) if reflections >= COPIES_FROM else 1
 
 

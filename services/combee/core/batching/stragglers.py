@@ -1,7 +1,7 @@
 """Which groups a combine need not wait for; pure.
 
-Copies of a reflection lie in distinct groups, so that a late group may be missing and every reflection is still read
-once. Only the root decides: below it nobody knows what the others have seen.
+Copies of a reflection are in distinct groups, so a late group may be left out and every reflection is still read
+once. Only the root decides: lower nodes do not know what the others have read.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,19 +13,18 @@ from combee_schemas.plan import Plan
 from combee_schemas.scan import NodeResult
 
 LATE = 2.0
-"""A group is late when it has taken this many times the median of its siblings.
+"""A group is late after this multiple of the median of its siblings' durations.
 
 Measured (docs/results/experiments/stragglers.md): smaller factors leave out groups where no call is slow, larger ones
-give the gain away.
-"""
+give the gain away."""
 
 
 def grace_s(
     plan: Plan, level: int, children: Mapping[int, NodeResult], took_s: Sequence[float]
 ) -> float | None:
-    """Return after how long a node may go on with these children alone; None: it waits for the others.
+    """Return after how many seconds a node may go on with these children alone; None: it waits for the others.
 
-    ``took_s`` is how long each of them took from the closing of the batch, the last of them just now.
+    ``took_s`` is each child's time since the closing of the batch; the last one has just finished.
     """
     if not (plan.settings.stragglers and tree.is_root(plan.widths, level)):
         return None
@@ -39,17 +38,17 @@ def grace_s(
 
 
 def lateness_in_s(took_s: Sequence[float], late: float = LATE) -> float:
-    """Return how much longer the others may take until they are late; ``took_s`` ends now."""
+    """Return the seconds until the missing children are late; ``took_s`` ends now."""
     return max(0.0, late * median(took_s) - max(took_s))
 
 
 def is_covered(plan: Plan, level: int) -> bool:
-    """Return whether other nodes hold copies of what a node reads: a slow call may be left out, not made again."""
+    """Return whether other nodes hold copies of a node's input: then a slow call is left out rather than repeated."""
     return level == 0 and len(plan.widths) > 1 and plan.settings.copies > 1
 
 
 def is_left_out(plan: Plan, level: int, index: int) -> bool:
-    """Return whether a replay knows that nobody will wait for a node."""
+    """Return whether a replay's record says that a node was left out."""
     below_root = len(plan.widths) - 2
     return bool(plan.left_out) and tree.ancestor_index(plan.widths, level, index, below_root) in (
         plan.left_out or ()
@@ -57,7 +56,7 @@ def is_left_out(plan: Plan, level: int, index: int) -> bool:
 
 
 def with_left_out(result: NodeResult, plan: Plan, children: Mapping[int, NodeResult]) -> NodeResult:
-    """Return the root's result that names the children it did not wait for, and counts their calls."""
+    """Return the root's result with the children it did not wait for, and with their calls counted."""
     level = len(plan.widths) - 1
     missing = [index for index in tree.child_indices(plan.widths, level, 0) if index not in children]
     if not missing:
@@ -67,7 +66,7 @@ def with_left_out(result: NodeResult, plan: Plan, children: Mapping[int, NodeRes
 
 
 def _estimate(plan: Plan, children: Mapping[int, NodeResult], nodes: int) -> Usage:
-    """Return what ``nodes`` that are left out take, at their siblings' mean; in a replay nobody asks for them."""
+    """Return the estimated usage of left-out ``nodes``, at their siblings' mean; a replay does not call them."""
     if plan.left_out is not None:
         return Usage(skips=nodes)
     share = nodes / _nodes(plan, children)

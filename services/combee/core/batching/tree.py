@@ -1,21 +1,21 @@
-"""The scan tree: how many nodes a level has, who a node's parent and children are."""
+"""The scan tree: number of nodes per level, parents and children."""
 
 from itertools import pairwise
 from math import ceil
 
 MAX_WIDTH = 20_000
-"""More leaves than any batch has."""
+"""Maximum number of leaves, more than any batch has."""
 PROPOSED = 4
-"""A node proposes about a quarter of the tokens it reads: copies meet, and a lesson is shorter than its story."""
+"""Input tokens per output token of a node, estimated: copies meet, and a lesson is shorter than its story."""
 
 
 def plan_widths(
     groups: int, fan_in: int, max_levels: int, *, tokens: int = 0, most: int = 0
 ) -> tuple[int, ...]:
-    """Return nodes per level, leaves first, 1 last: two levels as in the paper while both bounds allow.
+    """Return nodes per level, leaves first, 1 last: two levels as in the paper if both bounds allow.
 
-    No node takes more than ``fan_in`` children, and none reads more than ``most`` tokens if the leaves
-    propose ``tokens``. Where ``max_levels`` would not suffice, first the tokens give way, then the fan-in.
+    No node takes more than ``fan_in`` children or reads more than ``most`` tokens if the leaves propose ``tokens``.
+    If ``max_levels`` would not suffice, first the token bound gives way, then the fan-in.
     """
     if groups == 1:
         return (1,)
@@ -40,12 +40,12 @@ def _widths(groups: int, fan_in: int, tokens: int, most: int) -> tuple[int, ...]
 
 
 def reads(widths: tuple[int, ...], tokens: int) -> tuple[int, ...]:
-    """Return about how many tokens a node reads, for each level above the leaves, which propose ``tokens``."""
+    """Return the approximate tokens read by a node of each level above the leaves, which propose ``tokens``."""
     return tuple(ceil(tokens / PROPOSED**level / width) for level, width in enumerate(widths[1:]))
 
 
 def is_valid(widths: tuple[int, ...], max_levels: int) -> bool:
-    """Return whether these can be a tree's widths: fewer and fewer nodes up to one root, none absurd."""
+    """Return whether widths describe a tree: they fall to one root, and the first is not absurd."""
     shrinking = all(below > above for below, above in pairwise(widths))
     return 1 <= len(widths) <= max_levels and widths[-1] == 1 and shrinking and widths[0] <= MAX_WIDTH
 
@@ -61,14 +61,14 @@ def parent_index(widths: tuple[int, ...], level: int, index: int) -> int:
 
 
 def size_below(widths: tuple[int, ...], level: int, index: int) -> int:
-    """Return how many nodes a sub-tree has, its root included."""
+    """Return the number of nodes in a sub-tree, its root included."""
     if level == 0:
         return 1
     return 1 + sum(size_below(widths, level - 1, child) for child in child_indices(widths, level, index))
 
 
 def ancestor_index(widths: tuple[int, ...], level: int, index: int, above: int) -> int:
-    """Return the index, on level ``above``, of the node that a node of ``level`` is below (or is)."""
+    """Return the index, on level ``above``, of a node's ancestor (or of the node itself)."""
     for step in range(level, above):
         index = parent_index(widths, step, index)
     return index

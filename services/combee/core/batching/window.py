@@ -13,9 +13,9 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.trace_context import TraceContext
 
 ID_BYTES, REPEAT_BYTES = 256 << 10, 128 << 10
-"""What the ids of a batch take at most, and the repeats that it lists, so that its manifest fits a record."""
+"""Maximum bytes in a manifest of a batch's ids, and of its repeats, so that it fits a record."""
 MEMBER_BYTES = 66
-"""What a repeat takes in a manifest beside its id."""
+"""Bytes of a repeat in a manifest in addition to its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +26,12 @@ class WindowPolicy:
     max_wait_s: float
     max_bytes: int = BATCH_BYTES
     max_span: int = SPAN
-    """How many records its oldest reflection may lie behind the partition's newest."""
+    """Maximum number of records between the window's oldest reflection and the partition's newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A reflection in a window; beyond the byte limit its body stays in the log."""
+    """A waiting reflection; beyond the byte limit its body stays in the log."""
 
     member: Member
     size: int
@@ -39,42 +39,42 @@ class Waiting:
     """Monotonic seconds."""
     body: Reflection | None
     source: str = ""
-    """Whose it is, where sources have shares."""
+    """Its source, if sources have shares."""
     context: TraceContext | None = None
-    """The span that it was written in, where spans are made."""
+    """The span in which it was written, if spans are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """How much of a batch one source may fill."""
+    """The share of a batch that one source may fill."""
 
     most: int
-    """Reflections."""
+    """Maximum number of reflections per source."""
     known: Collection[str]
-    """The sources that have taught the playbook; with those in the window they must be several."""
+    """Sources that have taught the playbook; the share applies if these and the window's are several."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Window:
-    """What waits for one playbook's next batches, in offset order."""
+    """Reflections waiting for one playbook's next batches, in offset order."""
 
     waiting: list[Waiting] = field(default_factory=list)
     beyond: "array[int]" = field(default_factory=lambda: array("q"))
-    """Offsets of what came while the window was full; it is read again when there is room."""
+    """Offsets that arrived while the window was full; they are read again when there is room."""
     held: "dict[str, array[int]]" = field(default_factory=dict)
-    """By source, offsets of what it sent beyond its share; it is read again for later batches."""
+    """Per source, offsets beyond its share; they are read again for later batches."""
     counts: Counter[str] = field(default_factory=Counter)
-    """By source, how many of ``waiting`` are its, where sources have shares."""
+    """Number of ``waiting`` per source, if sources have shares."""
     dropped: list[Member] = field(default_factory=list)
     dropped_bytes: int = 0
     flush_through: int = -1
-    """Everything up to this offset goes without waiting for the batch to be full."""
+    """Reflections up to this offset are batched even if the batch is not full."""
     left_out: tuple[int, ...] | None = None
-    """What the flush says of its batch's coverage: that of a replay does."""
+    """Recorded coverage from the flush of a replay."""
 
     @property
     def oldest(self) -> int | None:
-        """The offset of the first reflection that waits; None if none does."""
+        """The offset of the first waiting reflection; None if there is none."""
         firsts = [offsets[0] for offsets in self.held.values()]
         if self.waiting:
             firsts.append(self.waiting[0].member.offset)
@@ -84,14 +84,14 @@ class Window:
 
     @property
     def beyond_share(self) -> int:
-        """How many wait because their sources have more than their share."""
+        """Number of reflections that wait because their sources exceed their share."""
         return sum(map(len, self.held.values()))
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.beyond) + self.beyond_share
 
     def add(self, item: Waiting) -> None:
-        """Let a reflection wait, in its place."""
+        """Insert a reflection at its place."""
         if self.waiting and item.member.offset < self.waiting[-1].member.offset:
             insort(self.waiting, item, key=_offset)
         else:
@@ -100,16 +100,16 @@ class Window:
             self.counts[item.source] += 1
 
     def add_repeat(self, member: Member) -> None:
-        """Note a repeat for the next manifest, as long as it finds room there."""
+        """Note a repeat for the next manifest, if there is room in it."""
         size = MEMBER_BYTES + _id_bytes(member)
         if self.dropped_bytes + size <= REPEAT_BYTES:
             self.dropped.append(member)
             self.dropped_bytes += size
 
     def hold_over(self, share: Share) -> list[Waiting]:
-        """Take out and return what sources have here beyond their share, the newest; it waits for later batches.
+        """Remove and return the newest reflections beyond their sources' shares; they wait for later batches.
 
-        A source that is alone has all of the window.
+        A source that is alone may fill the whole window.
         """
         excess = sum(max(0, count - share.most) for count in self.counts.values())
         if not excess or len({*share.known, *self.counts, *self.held}) <= 1:
@@ -126,11 +126,11 @@ class Window:
         return taken
 
     def has_room(self, most: int) -> bool:
-        """Return whether some of what is held over fits into the next batch."""
+        """Return whether held-over reflections fit into the next batch."""
         return any(self.counts[source] < most for source in self.held)
 
     def take_offsets(self, count: int, most: int) -> list[int]:
-        """Remove and return the offsets to be read again: the first beyond the window, and what is held over."""
+        """Remove and return the offsets to be read again: first those beyond the window, then those held over."""
         offsets, self.beyond = list(self.beyond[:count]), self.beyond[count:]
         for source, held in list(self.held.items()):
             room = max(0, most - self.counts[source])
@@ -141,7 +141,7 @@ class Window:
         return sorted(offsets)
 
     def take(self, count: int) -> tuple[list[Waiting], list[Member]]:
-        """Remove and return the oldest ``count`` reflections and the duplicates noted so far."""
+        """Remove and return the oldest ``count`` reflections and the repeats noted so far."""
         taken, self.waiting = self.waiting[:count], self.waiting[count:]
         dropped, self.dropped, self.dropped_bytes = self.dropped, [], 0
         if self.counts:
@@ -159,18 +159,18 @@ def _id_bytes(member: Member) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Close:
-    """A window's next batch: how many of its oldest reflections, and why now."""
+    """A window's next batch: the number of its oldest reflections, and the reason for closing."""
 
     count: int
     reason: CloseReason
 
 
 def due(window: Window, policy: WindowPolicy, *, now: float, newest_offset: int) -> Close | None:
-    """Return the batch that should close now, or None. A count beats bytes beats time."""
+    """Return the batch that should close now, or None. Count goes before bytes, bytes before time."""
     if not window.waiting:
         return None
     if window.beyond and len(window.waiting) < policy.batch_size:
-        return None  # it is full; the rest of the batch is on its way
+        return None  # full: the rest of the batch is on its way
     oldest = window.waiting[0]
     full = _within_bytes(window.waiting[: policy.batch_size], policy.max_bytes)
     if full < min(policy.batch_size, len(window.waiting)):

@@ -1,1 +1,1 @@
-"""What a playbook is worth: held-out questions, scorers, intervals; pure."""
+"""The value of a playbook: held-out questions, scorers, intervals; pure."""

@@ -1,6 +1,6 @@
 """95 % confidence intervals: of a share, of a mean, and of the difference between two versions on the same questions.
 
-Those of shares hold for small sets and near 0 and 1, where the textbook's mean ± 1.96 standard errors does not.
+Intervals of shares hold for small sets and near 0 and 1, where the textbook's mean ± 1.96 standard errors fails.
 """
 
 from collections.abc import Mapping
@@ -10,22 +10,22 @@ from math import pi, sqrt, tan
 from combee.core.evaluation.scoring import Points
 
 Z = 1.959963984540054
-"""Of the normal distribution: 95 % lie within."""
+"""97.5 % quantile of the normal distribution: 95 % lie within ± Z."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """An estimate and where the truth lies with 95 % confidence."""
+    """An estimate and its 95 % confidence interval."""
 
     mean: float
     low: float
     high: float
     n: int
-    """Questions that it rests on."""
+    """Number of questions behind it."""
 
     @property
     def is_significant(self) -> bool:
-        """Whether 0 is outside: of a difference, whether there is one."""
+        """Whether 0 is outside the interval, i.e. whether a difference is significant."""
         return self.low > 0 or self.high < 0
 
     def __str__(self) -> str:
@@ -33,10 +33,10 @@ class Interval:
 
 
 def share(points: Mapping[str, Points]) -> Interval:
-    """Return the share of places answered right: Wilson's interval (JASA 22, 1927) over the questions.
+    """Return the share of right places: Wilson's interval (JASA 22, 1927) over the questions.
 
-    The places of one question (labels) are not independent, so that its questions count and not its places. A share
-    varies at most as much as right and wrong do: the interval is rather too wide.
+    The places of one question (labels) are not independent, so questions are counted instead of places. A share
+    varies at most as much as right and wrong do, so the interval is conservative.
     """
     n, places = len(points), sum(worth.places for worth in points.values())
     if not places:
@@ -45,7 +45,7 @@ def share(points: Mapping[str, Points]) -> Interval:
 
 
 def wilson(share: float, n: int) -> Interval:
-    """Return Wilson's interval of a share of ``n``; without any it says nothing."""
+    """Return Wilson's interval of a share of ``n``; for n = 0 it is [0, 1]."""
     if not n:
         return Interval(mean=0.0, low=0.0, high=1.0, n=0)
     centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
@@ -54,11 +54,11 @@ def wilson(share: float, n: int) -> Interval:
 
 
 def of_mean(mean: float, m2: float, n: int) -> Interval | None:
-    """Return Student's interval of a mean of ``n`` numbers; ``m2``: their squared differences from it, summed.
+    """Return Student's interval of a mean of ``n`` numbers; ``m2``: sum of their squared differences from it.
 
-    None for fewer than two: one number says nothing of how much they differ.
+    None for fewer than two numbers, which show no variance.
     """
-    if n < 2:  # noqa: PLR2004 - said above
+    if n < 2:  # noqa: PLR2004 - see the docstring
         return None
     half = _student(n - 1) * sqrt(m2 / (n - 1) / n)
     return Interval(mean=mean, low=mean - half, high=mean + half, n=n)
@@ -67,12 +67,12 @@ def of_mean(mean: float, m2: float, n: int) -> Interval | None:
 def _student(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t.
 
-    It is exact for 1 and 2 degrees of freedom. Else it is Abramowitz and Stegun's 26.7.5, off by 0.1 % at 3, and by
-    less above.
+    It is exact for 1 and 2 degrees of freedom. For more it is Abramowitz and Stegun's 26.7.5, with an error of 0.1 %
+    at 3 and less above.
     """
     if freedom == 1:
         return tan(pi * 0.475)
-    if freedom == 2:  # noqa: PLR2004 - said above
+    if freedom == 2:  # noqa: PLR2004 - see the docstring
         return 0.95 * sqrt(2 / (1 - 0.95 * 0.95))
     terms = (
         (Z**3 + Z) / 4,
@@ -86,8 +86,8 @@ def _student(freedom: int) -> float:
 def paired(ours: Mapping[str, Points], theirs: Mapping[str, Points]) -> Interval:
     """Return ours − theirs over the questions that both answered.
 
-    The interval is Agresti and Min's (Statistics in Medicine 24, 2005): as if two more pairs had been seen, half a
-    one won, half a one lost, one even. So ten even pairs do not read as certainty.
+    The interval is Agresti and Min's (Statistics in Medicine 24, 2005): it adds two pairs, half of each won and lost,
+    one even. So ten even pairs do not read as certainty.
     """
     both = sorted(ours.keys() & theirs.keys())
     places = sum(ours[question].places for question in both)

@@ -1,4 +1,4 @@
-"""Held-out questions: ACE samples, read as ``combee learn`` reads them; and the key under which a score is kept."""
+"""Held-out questions: ACE samples, read like the input of ``combee learn``; and the key of a stored score."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +9,7 @@ from combee.core.formats.ace_protocol import SampleKind
 from combee.core.formats.intake import LineError, Sample, read_line
 
 NO_PLAYBOOK = "held-out"
-"""Stands where items of ``combee learn`` name a playbook: a question belongs to none."""
+"""Placeholder where items of ``combee learn`` name a playbook: questions belong to none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,14 +18,14 @@ class Question:
 
     id: str
     text: str
-    """All that an answerer is shown of it."""
+    """The whole text that an answerer is shown."""
     target: str
-    """The right answer; for the scorer ``regex`` a pattern of it."""
+    """The right answer; for the scorer ``regex``, a pattern of it."""
     kind: SampleKind = "text"
 
 
 def read_questions(lines: Iterable[str], on_bad_line: Callable[[int, str], None]) -> list[Question]:
-    """Return the questions of a JSON-lines file, each once; lines that hold none are reported and passed over."""
+    """Return the questions of a JSON-lines file, each once; lines without one are reported and skipped."""
     questions: dict[str, Question] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -45,5 +45,5 @@ def read_questions(lines: Iterable[str], on_bad_line: Callable[[int, str], None]
 
 
 def asked(parts: Mapping[str, str]) -> str:
-    """Return the key of a score: the SHA-256 of all that it rests on, by name."""
+    """Return the key of a score: the SHA-256 of all its inputs by name."""
     return sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Scorers: what an answer is worth beside the right one. Nothing of either is ever evaluated as code."""
+"""Scorers: compare an answer with the right one. Neither is ever evaluated as code."""
 
 import re
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from combee.core.text.prompt import FENCE_WARNING, fence
 from combee_schemas.model import Prompt
 
 ScorerName = Literal["ace", "exact", "regex", "judge"]
-"""ace: by the rules of ACE's data, other questions as numbers or text; exact: the same text; regex: the right answer
-is a pattern; judge: a model says whether it is right."""
+"""ace: the rules of ACE's data, other questions as numbers or text; exact: the same text; regex: the right answer is
+a pattern; judge: a model decides."""
 SCORERS: tuple[ScorerName, ...] = get_args(ScorerName)
 MOST_SEARCHED = 2_000
-"""Characters of an answer that a pattern is looked for in: a bad pattern takes long on a long text."""
+"""Maximum characters of an answer that a pattern searches: a bad pattern takes long on a long text."""
 
 JUDGE = f"""You are the judge of an exam. You get a question, the right answer and the answer that was given. Say
 whether the given answer says the same as the right one; how it is worded does not matter, figures and names do.
@@ -31,20 +31,20 @@ JUDGEMENT_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """What an answer was worth."""
+    """The points for an answer."""
 
     right: float
     places: int = 1
-    """Out of so many: one, or one per label."""
+    """Maximum number of points: one, or one per label."""
 
 
 def none_of(question: Question) -> Points:
-    """Return what no answer is worth."""
+    """Return the points for a missing answer."""
     return Points(right=0, places=len(question.target.split(",")) if question.kind == "finer" else 1)
 
 
 def bad_pattern(question: Question) -> str:
-    """Return why a question's right answer is no pattern; empty if it is one."""
+    """Return why a question's right answer is not a valid pattern; empty if it is."""
     try:
         re.compile(question.target)
     except re.error as error:
@@ -53,7 +53,7 @@ def bad_pattern(question: Question) -> str:
 
 
 def score(scorer: Literal["ace", "exact"], answer: str, question: Question) -> Points:
-    """Judge an answer by a rule of ours."""
+    """Score an answer with a rule in code."""
     if scorer == "ace":
         judged = ace_protocol.score(question.kind, answer, question.target)
         return Points(right=judged.right, places=judged.asked)
@@ -73,12 +73,12 @@ def judge_prompt(question: Question, answer: str) -> Prompt:
 
 
 def read_judgement(body: Mapping[str, Any]) -> Points:
-    """Return what a judge said.
+    """Return a judge's decision.
 
     Raises
     ------
     ValueError
-        If it said neither yes nor no.
+        If it is neither yes nor no.
     """
     is_right = body.get("is_right")
     if not isinstance(is_right, bool):

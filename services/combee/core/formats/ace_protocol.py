@@ -1,4 +1,4 @@
-"""ACE's protocol for its Formula and FiNER data: what an agent is asked of a sample, and which answers are right.
+"""ACE's protocol for its Formula and FiNER data: the question put to an agent, and the scoring of its answer.
 
 It follows the authors' released code (ace-agent/ace, ``finance/data_processor.py``), without evaluating any text.
 Samples of any other shape are asked as they are.
@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 SampleKind = Literal["formula", "finer", "text"]
-"""How a sample is asked and scored; ``text`` is anything that is not ACE's."""
+"""How a sample is asked and scored; ``text`` is every sample that is not ACE's."""
 
 FORMULA_NAME = re.compile(r"use formula (?P<name>.{1,120}?) to answer", re.IGNORECASE)
-"""How a row of the Formula data names its formula, in the part that no agent is shown."""
+"""Matches a Formula row's formula name, which is in a part that agents are not shown."""
 NUMBER_INSTRUCTION = (
     " Your answer should be a plain floating point number, round to the nearest hundredth if necessary. Do the"
     " necessary conversions, for example 5 million should be 5000000.0."
 )
 _QUESTION, _ANSWER = "Question:", "Answer:"
 TAGGING = re.compile(r"best tag for entity", re.IGNORECASE)
-"""What every row of the FiNER data asks."""
+"""Matches the question of every FiNER row."""
 _LABEL = re.compile(r"\s*[A-Za-z]\S*\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A sample as an agent gets it."""
+    """A sample in the form that an agent gets."""
 
     question: str
     kind: SampleKind
@@ -34,7 +34,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Right places of an answer, and how many there were: one, or one per label."""
+    """Right places of an answer, and their number: one, or one per label."""
 
     right: int
     asked: int
@@ -44,14 +44,14 @@ class Score:
 
     @property
     def share(self) -> float:
-        """Right places per place asked; 0 when nothing was asked."""
+        """Share of right places; 0 if there are none."""
         return self.right / self.asked if self.asked else 0.0
 
 
 def asked(context: str, question: str, target: str) -> Asked:
-    """Return what an agent is asked: of a Formula row neither the formula's name nor its explanation.
+    """Return the question for an agent; a Formula row's formula name and explanation are left out.
 
-    With a question of its own, the context is material of whatever shape.
+    If there is a separate question, the context is material of any shape.
     """
     if not question and (formula := _formula_question(context)):
         return Asked(question=formula + NUMBER_INSTRUCTION, kind="formula")
@@ -63,7 +63,7 @@ def asked(context: str, question: str, target: str) -> Asked:
 
 
 def _formula_question(context: str) -> str:
-    """Return what stands between ``Question:`` and the closing ``Answer:``, unquoted; empty where it does not."""
+    """Return the text between ``Question:`` and the closing ``Answer:``, unquoted; empty if there is none."""
     hidden, mark, rest = context.partition(_QUESTION)
     shown = rest.rstrip()
     if not (mark and shown.endswith(_ANSWER) and FORMULA_NAME.search(hidden)):
@@ -75,7 +75,7 @@ def _formula_question(context: str) -> str:
 
 
 def _instruction_and_input(context: str) -> str:
-    """Return the input, then the instruction, of ``Instruction: … Input: … Answer:``; empty for anything else."""
+    """Return the input, then the instruction, of ``Instruction: … Input: … Answer:``; empty for other texts."""
     before, mark, rest = context.partition("Input:")
     start, named, instruction = before.partition("Instruction:")
     given = rest.rstrip()
@@ -86,12 +86,12 @@ def _instruction_and_input(context: str) -> str:
 
 
 def score(kind: SampleKind, answer: str, target: str) -> Score:
-    """Judge an answer by the rules of its data."""
+    """Score an answer by the rules of its data."""
     return _SCORERS[kind](answer, target)
 
 
 def _score_formula(answer: str, target: str) -> Score:
-    """Compare as numbers, exactly, once commas are gone: 5 is 5.0, but 20% is not 20. Else compare as text."""
+    """Compare as numbers, exactly, after removing commas: 5 is 5.0, but 20% is not 20. Otherwise compare as text."""
     mine, theirs = answer.replace(",", ""), target.replace(",", "")
     try:
         return _whole(right=float(mine) == float(theirs))
@@ -100,14 +100,14 @@ def _score_formula(answer: str, target: str) -> Score:
 
 
 def _score_finer(answer: str, target: str) -> Score:
-    """Compare label by label in lower case; what is missing is wrong, what is too much is ignored."""
+    """Compare label by label in lower case; missing labels are wrong, additional ones are ignored."""
     given, wanted = ([label.strip().lower() for label in text.split(",")] for text in (answer, target))
     right = sum(answered == expected != "" for answered, expected in zip(given, wanted, strict=False))
     return Score(right=right, asked=len(wanted))
 
 
 def _score_text(answer: str, target: str) -> Score:
-    """Compare as numbers where both are, currency and percent signs aside; else as text."""
+    """Compare as numbers if both are, without currency and percent signs; otherwise as text."""
     mine, theirs = _number(answer), _number(target)
     if mine is not None and theirs is not None:
         return _whole(right=mine == theirs)

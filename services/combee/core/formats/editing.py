@@ -1,4 +1,4 @@
-"""A playbook edited as Markdown by a person: the text they get, and the operations that their change means."""
+"""Editing a playbook as Markdown: the text for a person, and the operations of their changes."""
 
 from collections.abc import Iterator
 
@@ -17,18 +17,18 @@ UNNAMED = "new entry "
 
 
 def editable(playbook: Playbook) -> str:
-    """Return the text that a person edits; its title names the version that it was made of."""
+    """Return the text for editing; its title names its version."""
     title, _, rest = markdown_text(shown(playbook).model_copy(update={"counters": False})).partition("\n")
     return f"{title}\n{HOW}{rest}"
 
 
 def edited_version(source: str) -> int:
-    """Return the version that an edited text was made of; 0 if its title does not say."""
+    """Return the version of an edited text; 0 if its title does not name one."""
     return markdown_title(source)[1]
 
 
 def edit_operations(base: Playbook, source: str) -> tuple[Operation, ...]:
-    """Return what turns ``base``, as agents are shown it, into the edited text.
+    """Return the operations that turn ``base``, as agents are shown it, into the edited text.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def _has_moved(before: Entry, after: Entry) -> bool:
 
 
 def _said(entry: Entry, known: Entry | None) -> Iterator[Operation]:
-    """Yield what brings one entry of the edited text about; an entry that moved keeps its evidence, not its id."""
+    """Yield the operations for one entry of the edited text; an entry that moved keeps its evidence, not its id."""
     if known is None or _has_moved(known, entry):
         evidence = known.evidence if known else ()
         yield Operation(

@@ -1,4 +1,4 @@
-"""A playbook in the formats people have, read, recognised, written.
+"""Playbook files: detecting, reading and writing users' formats.
 
 ACE text, Markdown, JSON, GEPA's candidates, Kayba's skillbooks, skill files.
 """
@@ -32,7 +32,7 @@ T = TypeVar("T")
 Format = Literal["ace", "gepa", "json", "kayba", "md", "skill"]
 FORMATS: tuple[Format, ...] = ("ace", "gepa", "json", "kayba", "md", "skill")
 CANDIDATE = TypeAdapter(dict[str, str])
-"""What GEPA calls a candidate: component → text."""
+"""A candidate in GEPA's sense: component → text."""
 OBJECT = TypeAdapter(dict[str, Any])
 NAME: TypeAdapter[str] = TypeAdapter(PlaybookName)
 LINE: TypeAdapter[str] = TypeAdapter(LineName)
@@ -40,7 +40,7 @@ SUFFIXES: Mapping[str, Format] = {".json": "json", ".md": "md", ".markdown": "md
 
 
 def detect(source: str, suffix: str = "") -> Format:
-    """Return the format of a text; the file's suffix decides where it says it."""
+    """Return the format of a text; a distinctive file suffix decides."""
     by_name = SUFFIXES.get(suffix.lower())
     if by_name == "json" or source.removeprefix("\ufeff").lstrip().startswith("{"):
         return _detect_json(source)
@@ -63,7 +63,7 @@ def _detect_json(source: str) -> Format:
 
 
 def read_playbook(source: str, form: Format, *, name: str) -> Playbook:
-    """Return the playbook in a text; ``name`` is used where the text gives none.
+    """Return the playbook in a text; ``name`` is used if the text has none.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def read_playbook(source: str, form: Format, *, name: str) -> Playbook:
 
 
 def ignored_in(source: str, form: Format) -> dict[str, Unknown]:
-    """Return the fields of a playbook's own JSON that nothing is made of, by name; other formats' are their own."""
+    """Return the names of ignored fields in a playbook's JSON; other formats define their own fields."""
     if form != "json":
         return {}
     unknown = unknown_fields(Playbook, OBJECT.validate_json(source.removeprefix("\ufeff")))
@@ -113,7 +113,7 @@ def _read_kayba(source: str, name: str) -> Playbook:
 
 
 def _is_candidate(source: str) -> bool:
-    """Return whether JSON is component → text and nothing that a playbook's own JSON has."""
+    """Return whether JSON is component → text, without fields of a playbook's own JSON."""
     try:
         texts = CANDIDATE.validate_json(source.removeprefix("\ufeff"), strict=True)
     except ValidationError:
@@ -140,7 +140,7 @@ def _read_candidate(source: str, name: str) -> Playbook:
 
 
 def is_name(text: str, *, line: bool = False) -> bool:
-    """Return whether a playbook may have this name; with ``line`` a branch, too."""
+    """Return whether a text is a valid playbook name; with ``line`` a branch's name is valid as well."""
     try:
         (LINE if line else NAME).validate_python(text)
     except ValidationError:
@@ -149,7 +149,7 @@ def is_name(text: str, *, line: bool = False) -> bool:
 
 
 class _Named(Playbook):
-    """A playbook whose file need not say its name and version."""
+    """A playbook whose file may omit name and version."""
 
     name: str = "unnamed"
     version: int = 0
@@ -165,20 +165,20 @@ def _checked(read: Callable[[], T]) -> T:
 
 
 def next_id(entries: tuple[Entry, ...]) -> int:
-    """Return a number that no entry's id ends with, nor any larger one."""
+    """Return a number larger than any number at the end of an entry's id."""
     tails = (entry.id.rpartition("-")[2] for entry in entries)
     return max((int(tail) for tail in tails if tail.isascii() and tail.isdigit()), default=0) + 1
 
 
 def natural_form(playbook: Playbook) -> Format:
-    """Return the format in which people read a playbook of its kind."""
+    """Return the most readable format for a playbook of its kind."""
     return "md" if playbook.holds == "components" else "ace"
 
 
 def write_playbook(playbook: Playbook, form: Format, *, everything: bool = False) -> str:
-    """Return the playbook as text, without entries that are only proposed unless ``everything`` is wanted.
+    """Return the playbook as text, without proposed entries unless ``everything`` is set.
 
-    JSON alone tells which they are.
+    Only JSON marks proposed entries.
 
     Raises
     ------
@@ -209,9 +209,9 @@ def _texts(playbook: Playbook) -> dict[str, str]:
 
 
 def says_the_same(current: Playbook, given: Playbook, form: Format) -> bool:
-    """Return whether a text says nothing that the playbook does not say already.
+    """Return whether a text has the same content as the playbook.
 
-    A text without proposed entries is compared with what agents are shown.
+    A text without proposed entries is compared with the content shown to agents.
     """
     current = shown(current) if all(map(is_active, given.entries)) else current
     if form == "json":
@@ -229,7 +229,7 @@ def _content(playbook: Playbook) -> tuple[object, ...]:
 
 
 def held_by(current: Playbook, given: Playbook, form: Format) -> Holds:
-    """Return what the given playbook holds; most formats do not say it, so it is as it was if it can be."""
+    """Return what the given playbook holds; most formats do not state it, so the current kind is kept if possible."""
     if form in {"json", "gepa"} or current.holds == "entries":
         return given.holds
     sections = {entry.section for entry in given.entries}
@@ -237,7 +237,7 @@ def held_by(current: Playbook, given: Playbook, form: Format) -> Holds:
 
 
 def carried_over(current: Playbook, given: Playbook, form: Format) -> tuple[Entry, ...]:
-    """Return the given entries with what their format cannot say, where the content has not changed.
+    """Return the given entries with the fields missing in their format, if their content is unchanged.
 
     ACE text and Markdown hold no evidence, and without counters no counts either. Candidates hold texts alone.
     """

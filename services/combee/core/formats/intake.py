@@ -1,4 +1,4 @@
-"""Lines of JSON that people already have, read as traces, samples or reflections; and what is wrong with fields."""
+"""Users' JSON lines, read as traces, samples or reflections; and problems with their fields."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ TASK_NAMES = ("prompt", "task", "question")
 SAMPLE_NAMES = ("context", "question", "target")
 MAX_TRACE_BYTES = 400 * 1024
 MAX_NAME = 80
-"""Of a longer field name only the beginning is looked at."""
+"""Maximum number of characters compared in a field name."""
 MOST_LISTED = 20
 SHAPES = (
     'a trace {"task", "trajectory"|"output", "answer", "feedback"?, "target"?},'
@@ -34,12 +34,12 @@ SHAPES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A question with its right answer: an agent has to answer it before there is a trace."""
+    """A question with its right answer: an agent must answer it before there is a trace."""
 
     trace_id: str
     playbook: str
     question: str
-    """All that an agent is shown of it."""
+    """The whole text that an agent is shown."""
     target: str
     kind: SampleKind = "text"
 
@@ -49,17 +49,17 @@ Item = Trace | Sample | Reflection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A field that nothing is made of."""
+    """A field that is ignored."""
 
     place: str
-    """Such as ``bullet_tags.0.tga``."""
+    """Path of the field, such as ``bullet_tags.0.tga``."""
     near: str
-    """The known name that it resembles; empty if there is none."""
+    """The most similar known name; empty if there is none."""
     known: tuple[str, ...]
 
     @property
     def advice(self) -> str:
-        """What is wrong with it, for whoever sent it."""
+        """The problem in words for the sender."""
         meant = f"did you mean {self.near}?" if self.near else f"known are {', '.join(self.known)}"
         return f"unknown field; {meant}"
 
@@ -67,7 +67,7 @@ class Unknown:
     def named(
         cls, name: str, known: Iterable[str], place: str = "", *, is_compared: bool = True
     ) -> "Unknown":
-        """Return what there is to say of a name that is not among the known ones."""
+        """Return the report on a name that is not among the known ones."""
         names = tuple(known)
         near = get_close_matches(name[:MAX_NAME].lower(), names, n=1) if is_compared else []
         return cls(place=place or name, near=near[0] if near else "", known=names)
@@ -76,7 +76,7 @@ class Unknown:
 def unknown_fields(
     kind: type[BaseModel], given: Mapping[str, Any], below: str = "", *, are_compared: bool = True
 ) -> Iterator[Unknown]:
-    """Yield each field that ``kind``, or a part of it, does not have; to compare it with those it has takes time."""
+    """Yield each field that ``kind``, or a part of it, does not have; comparing it with known names is slow."""
     for name, value in given.items():
         if name not in kind.model_fields:
             yield Unknown.named(name, kind.model_fields, below + name, is_compared=are_compared)
@@ -90,7 +90,7 @@ def unknown_fields(
 
 
 def ignored_text(ignored: Mapping[str, Unknown]) -> str:
-    """Return one line about fields that were of no use, by name; empty if all were."""
+    """Return one line about ignored fields, by name; empty if there are none."""
     if not ignored:
         return ""
     names = [
@@ -101,20 +101,20 @@ def ignored_text(ignored: Mapping[str, Unknown]) -> str:
 
 
 def _part(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that a field consists of, alone, in a list, or with others."""
+    """Return the model in a field's type: alone, in a list, or in a union."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((part for arg in get_args(annotation) if (part := _part(arg))), None)
 
 
 class LineError(ValueError):
-    """A line that is none of the shapes; the message says what was expected."""
+    """A line of no known shape; the message says what was expected."""
 
 
 def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = None) -> Item:
-    """Return what one line holds. Without an id of its own, the same content gets the same id.
+    """Return the item in one line. Without an id, the same content gets the same id.
 
-    ``ignored`` gets the fields that were of no use, by name.
+    Names of ignored fields are added to ``ignored``.
 
     Raises
     ------
@@ -141,12 +141,12 @@ def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = Non
 
 
 def read_outcome(text: str, playbook: str, ignored: dict[str, Unknown]) -> Outcome | None:
-    """Return the outcome that a line holds; None if it is none: nothing is learned from outcomes.
+    """Return the outcome in a line; None if it is none, as nothing is learned from outcomes.
 
     Raises
     ------
     LineError
-        If something is wrong with it.
+        If the outcome is invalid.
     """
     try:
         fields = json.loads(text)
@@ -170,7 +170,7 @@ def _first_wrong(error: ValidationError) -> str:
 
 
 def _named(fields: dict[str, Any]) -> dict[str, Any]:
-    """Name what stands alone in the files people have: a number is a score, a text is a source's name."""
+    """Name unnamed values in users' files: a number is a score, a text is a source's name."""
     source = fields.get("source")
     named = {"source": {"name": source}} if isinstance(source, str) else {}
     return fields | named | ({"score": named_score(fields["score"])} if "score" in fields else {})
@@ -205,7 +205,7 @@ def _sample(fields: dict[str, Any], playbook: str, digest: str) -> Sample:
 
 
 def _ignored(fields: dict[str, Any], item: Item) -> Iterable[Unknown]:
-    """Return the fields of a line that its item was not made of."""
+    """Return the fields of a line that its item does not use."""
     match item:
         case Sample():
             names: tuple[str, ...] = SAMPLE_NAMES
@@ -247,7 +247,7 @@ def fit(trace: Trace, max_bytes: int = MAX_TRACE_BYTES) -> Trace:
 
 
 def _text(value: object) -> str:
-    """Return a trajectory as text; a list of turns becomes one turn a line."""
+    """Return a trajectory as text, with one line per turn of a list."""
     if isinstance(value, str):
         return value
     turns = value if isinstance(value, list) else [value]
@@ -257,7 +257,7 @@ def _text(value: object) -> str:
 
 
 def verdict(answer: str, target: object, kind: SampleKind = "text") -> str:
-    """Return feedback for an answer whose right value is known; empty where it is not."""
+    """Return feedback on an answer with a known right value; empty otherwise."""
     if target is None:
         return ""
     if score(kind, answer, str(target)).share == 1:

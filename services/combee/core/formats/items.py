@@ -1,4 +1,4 @@
-"""Items that are learned from: read from lines, known by the reflection that each is or becomes."""
+"""Items to learn from: read from lines, identified by their reflection."""
 
 from collections.abc import Callable, Iterable
 
@@ -16,7 +16,7 @@ def read_items(
     on_bad_line: Callable[[int, str], None],
     ignored: dict[str, Unknown] | None = None,
 ) -> tuple[list[Item], int]:
-    """Return the usable items and how many lines were rejected; bad lines are reported and passed over."""
+    """Return the usable items and the number of rejected lines; bad lines are reported and skipped."""
     items: list[Item] = []
     rejected = 0
     for number, line in enumerate(lines, 1):
@@ -39,20 +39,20 @@ def own_id(item: Item) -> str:
 
 
 def learned_id(item: Item, signer: Signer | None = None) -> str:
-    """Return the id of the reflection that an item is or becomes: its identity, where its producer signs it."""
+    """Return the id of an item's reflection: its identity, if its producer signs it."""
     if isinstance(item, Reflection):
         return identity_of(item.reflection_id, _owner(item, signer))
     return derived_ids(item.playbook, item.trace_id, _owner(item, signer))[0]
 
 
 def unproven_ids(items: Iterable[Item], signer: Signer | None) -> dict[str, str]:
-    """Return what signed items are known by where nobody looks at proofs: see Tracker."""
+    """Return the ids of signed items on a deployment that does not check proofs: see Tracker."""
     ids = ((learned_id(item), learned_id(item, signer)) for item in items)
     return {plain: own for plain, own in ids if plain != own}
 
 
 def unvouched_ids(items: Iterable[Item], signer: Signer | None) -> dict[str, str]:
-    """Return what the reflections of signed traces are known by if *reflect* may not vouch for them: see Tracker."""
+    """Return the ids of signed traces' reflections if *reflect* may not vouch for them: see Tracker."""
     ids = (
         derived_ids(item.playbook, item.trace_id, _owner(item, signer))
         for item in items

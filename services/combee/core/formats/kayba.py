@@ -71,7 +71,7 @@ def parse_kayba(source: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If it is none; the message says where.
+        If the text is not a skillbook; the message says where.
     """
     book = _Book.model_validate_json(source.removeprefix("\ufeff"))
     entries = tuple(_entry(skill) for skill in book.skills.values() if skill.status == "active")

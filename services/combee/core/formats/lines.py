@@ -1,4 +1,4 @@
-"""Entries read from line-based text: headers, entries, and lines that go on with the entry above."""
+"""Entries in line-based text: headers, entries, and continuation lines."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def is_header(line: str) -> bool:
 
 @dataclass(slots=True)
 class _Open:
-    """An entry whose content may go on."""
+    """An entry that may be continued."""
 
     line: int
     fields: dict[str, str]
@@ -30,7 +30,7 @@ class _Open:
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """What has been read so far."""
+    """Headers and entries read to date."""
 
     sections: list[str] = field(default_factory=list)
     _entries: list[_Open] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Reading:
         return not (self.sections or self._entries)
 
     def header(self, line: str) -> None:
-        """Begin a section; one that was there before goes on."""
+        """Begin a section, or continue a known one."""
         header = HEADER.fullmatch(line)
         if header:
             self.sections.append(header["section"])
@@ -60,11 +60,11 @@ class Reading:
         self._blanks.clear()
 
     def blank(self, line: str) -> None:
-        """Keep a blank line until it is known whether the entry goes on after it."""
+        """Keep a blank line until it is known whether the entry continues after it."""
         self._blanks.append(line)
 
     def more(self, line: str, is_special: IsSpecial) -> bool:
-        """Go on with the entry above; False if there is none."""
+        """Continue the entry above; return False if there is none."""
         if not self._entries:
             return False
         self._entries[-1].content += [
@@ -75,12 +75,12 @@ class Reading:
         return True
 
     def parsed(self) -> Parsed:
-        """Return everything.
+        """Return the result.
 
         Raises
         ------
         ValueError
-            If an entry cannot be: its id is taken or too long.
+            If an entry is invalid: its id is not unique or too long.
         """
         entries = tuple(_entry(entry) for entry in self._entries)
         refuse_twins((f"line {read.line}", entry) for read, entry in zip(self._entries, entries, strict=True))
@@ -108,5 +108,5 @@ def refuse_twins(placed: Iterable[tuple[str, Entry]]) -> None:
 
 
 def unexpected(number: int, line: str, wanted: Sequence[str]) -> ValueError:
-    """Return the error for a line that fits nowhere."""
+    """Return the error for an unexpected line."""
     return ValueError(f"line {number}: expected {' or '.join(wanted)}, found {line[:60]!r}")

@@ -1,4 +1,4 @@
-"""A marked region of somebody's file that says what a playbook says; every byte outside its marks stays."""
+"""A marked region with a playbook's content in a user's file; every byte outside its marks stays."""
 
 import json
 import re
@@ -14,18 +14,18 @@ MARK = re.compile(
     rb"(?:(?<![^\r\n])|(?<=\A\xef\xbb\xbf))[ \t]*<!--[ \t]*combee:(?P<kind>begin|end)[ \t]+(?P<name>\S+)[^\r\n]*-->"
     rb"[ \t]*(?=[\r\n]|\Z)"
 )
-"""A mark on a line of its own, wherever it is indented to."""
+"""A mark on a line of its own, with any indent."""
 COMMENT = re.compile("<(?=!--)")
-"""How text of a playbook, which agents wrote, would begin a mark or hide what follows."""
+"""Matches a comment in a playbook's text, which agents wrote: it could form a mark or hide the text after it."""
 IMPORT = re.compile(r"(?<!\w)@(?=\S)|@(?=[~./\\])")
-"""How it would name a file that coding agents read in its place; an address of e-mail does not."""
+"""Matches an import of a file by coding agents; e-mail addresses do not match."""
 CODE_FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<marks>`{3,}+(?!.*`)|~{3,})(?P<info>.*)", re.DOTALL)
 """A line that begins or ends a block of code (CommonMark 0.31, 4.5)."""
 LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 def region_text(playbook: Playbook) -> str:
-    """Return what stands between the marks: what it is, then the playbook as its export in Markdown says it."""
+    """Return the text between the marks: a heading, then the playbook's Markdown export."""
     entries = tuple(
         entry.model_copy(update={"content": _closed(entry.content)}) for entry in playbook.entries
     )
@@ -34,11 +34,11 @@ def region_text(playbook: Playbook) -> str:
 
 
 def _closed(content: str) -> str:
-    """Return a content whose fences of code are escaped unless every reader sees the same blocks, all of them closed.
+    """Return a content whose code fences are escaped unless every reader sees the same blocks, all of them closed.
 
-    A closing fence has the character and the indent of the opening one, is at least as long, and says nothing else;
-    between them no line is indented less, which would end a list with its blocks. The first line stands behind the
-    entry's id, where some readers see a fence and others do not.
+    A closing fence has the character and the indent of the opening one, is at least as long, and is otherwise empty;
+    no line between them is indented less, which would end a list with its blocks. The first line follows the entry's
+    id, where readers disagree about a fence.
     """
     lines = content.splitlines(keepends=True)
     fences = [CODE_FENCE.match(line) for line in lines]
@@ -70,14 +70,14 @@ def _closes(opening: re.Match[str], fence: re.Match[str]) -> bool:
 
 
 def with_region(file: bytes, name: str, text: str) -> bytes:
-    """Return a file whose region of this playbook says ``text``, with the file's own line ends.
+    """Return a file with ``text`` in this playbook's region, with the file's own line ends.
 
-    A file without such a region gets one at its end; those of other playbooks stay as they are.
+    A file without the region gets one at its end; regions of other playbooks stay as they are.
 
     Raises
     ------
     ValueError
-        If the marks are damaged, or the file is not UTF-8: nothing is guessed about what is whose.
+        If the marks are damaged, or the file is not UTF-8: guessing could destroy the user's text.
     """
     try:
         file.decode()
@@ -116,7 +116,7 @@ def _marks(file: bytes, name: str) -> tuple[re.Match[bytes], re.Match[bytes]] | 
 
 
 def _appended(file: bytes, name: str, text: str) -> bytes:
-    """Return what is to be added to a file: a blank line before it, unless the file is empty."""
+    """Return the text to append to a file: a blank line first, unless the file is empty."""
     line_end = _line_end(file)
     gap = b"" if file in {b"", b"\xef\xbb\xbf"} else line_end
     unended = gap if gap and not file.endswith((b"\n", b"\r")) else b""
@@ -136,10 +136,10 @@ def _lines(text: str, line_end: bytes) -> bytes:
 
 
 def new_file(name: str, file_name: str, folder: str) -> bytes:
-    """Return what a file that is not there yet has before its region: the front matter that its readers look for."""
+    """Return the beginning of a new file before its region: the front matter that its readers expect."""
     about = json.dumps(f"{name}: lessons that agents learned from their runs; read before such a task.")
     if file_name.lower() == "skill.md":
-        # Readers of skills want the name of the folder.
+        # Readers of skills expect the name of the folder.
         own = folder if SKILL_NAME.fullmatch(folder) else skill_name(name)
         front = (f"name: {own}", f"description: {about}")
     elif file_name.lower().endswith(".mdc"):

@@ -1,4 +1,4 @@
-"""A playbook as text: ACE lines or Markdown; and both back into entries."""
+"""A playbook as text: writing and reading ACE lines and Markdown."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ LINES_REMEMBERED = 8_192
 
 
 def section_order(sections: Sequence[str], entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return every section once: the listed ones in order, then those only entries name."""
+    """Return every section once: the listed ones in order, then those named only by entries."""
     return tuple(dict.fromkeys([*sections, *(entry.section for entry in entries)]))
 
 
@@ -47,11 +47,11 @@ def ace_lines(playbook: Playbook, *, counters: bool | None = None) -> Iterator[s
 
 
 def ace_lines_by_age(playbook: Playbook) -> Iterator[str]:
-    """Yield the ACE text, without counters; what the last versions added is at its end, under its headers again.
+    """Yield the ACE text without counters; the last versions' additions are at its end, with repeated headers.
 
-    Whatever section an addition belongs to, all before it stays in a server's prompt cache. Headers that come again
-    cost tokens, so now and then, every ``SETTLED_AFTER`` versions, all entries take their places in their sections.
-    Sections without entries are named at the end.
+    Everything before an addition stays in a server's prompt cache. Repeated headers cost tokens, so every
+    ``SETTLED_AFTER`` versions all entries take their places in their sections. Sections without entries are named at
+    the end.
     """
     order = section_order(playbook.sections, playbook.entries)
     places = {section: place for place, section in enumerate(order)}
@@ -67,12 +67,12 @@ def ace_lines_by_age(playbook: Playbook) -> Iterator[str]:
 
 
 def ace_id(entry_id: str) -> str:
-    """Return an entry's id as ACE text has it: one word."""
+    """Return an entry's id in ACE text: one word."""
     return text.encode_id(entry_id, ACE_UNSAFE)
 
 
 def ace_entry(entry: Entry, *, counters: bool) -> str:
-    """Return an entry's line, with lines below it if its content has several."""
+    """Return an entry's line, with continuation lines if its content has several."""
     if not counters:
         return _ace_line(entry.id, entry.content)
     content = text.written(entry.content, indent="", is_special=_is_ace)
@@ -81,7 +81,7 @@ def ace_entry(entry: Entry, *, counters: bool) -> str:
 
 @lru_cache(LINES_REMEMBERED)
 def _ace_line(entry_id: str, content: str) -> str:
-    """Return a line without counters: of one version after the other it is mostly the same."""
+    """Return a line without counters, which mostly stays the same from version to version."""
     shown = text.guarded(text.written(content, indent="", is_special=_is_ace), _is_ace_count)
     return f"[{ace_id(entry_id)}] {shown}"
 
@@ -95,7 +95,7 @@ def _is_ace_count(content: str) -> bool:
 
 
 def ace_text(playbook: Playbook) -> str:
-    """Return the playbook as ACE reads it."""
+    """Return the playbook in ACE's format."""
     return "\n".join(ace_lines(playbook)).rstrip("\n") + "\n"
 
 
@@ -107,7 +107,7 @@ def parse_ace(source: str) -> Parsed:
     Raises
     ------
     ValueError
-        If the text holds a line before the first header or entry, or two entries with one id.
+        If there is a line before the first header or entry, or two entries have one id.
     """
     reading = Reading()
     for number, line in text.numbered(source):
@@ -150,7 +150,7 @@ def _bullet(entry: Entry, *, counters: bool) -> str:
 
 
 def _is_never(_line: str) -> bool:
-    return False  # the indent alone tells content from layout
+    return False  # only the indent tells content from layout
 
 
 def _is_markdown_count(content: str) -> bool:

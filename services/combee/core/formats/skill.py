@@ -10,16 +10,16 @@ FENCE = "---"
 FRONT = re.compile(rf"\ufeff?{FENCE}[ \t]*(\r\n|\r|\n).*?(\r\n|\r|\n){FENCE}[ \t]*(\r\n|\r|\n|$)", re.DOTALL)
 MAX_NAME_CHARS = 64
 SKILL_NAME = re.compile(rf"(?=.{{1,{MAX_NAME_CHARS}}}$)[a-z0-9]+(-[a-z0-9]+)*")
-"""What readers of skills take for a name."""
+"""A valid name of a skill for its readers."""
 
 
 def skill_name(name: str) -> str:
-    """Return a playbook's name as that of a skill."""
+    """Return a playbook's name in the form of a skill's name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME_CHARS].rstrip("-") or "playbook"
 
 
 def skill_text(playbook: Playbook) -> str:
-    """Return the playbook as a skill; what Markdown keeps is kept."""
+    """Return the playbook as a skill, with all that Markdown keeps."""
     learned = f"{len(playbook.entries)} lessons that agents learned from their runs; read before such a task."
     front = (
         f"name: {skill_name(playbook.name)}",

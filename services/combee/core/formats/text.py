@@ -1,10 +1,10 @@
-"""Contents and ids inside line-based text: whatever they hold, they read back as they were."""
+"""Contents and ids inside line-based text, written so that they read back unchanged."""
 
 import re
 from collections.abc import Callable, Iterator
 
 GUARD = "\\"
-"""Stands before a line that would otherwise be taken for something else."""
+"""Prefix of a line of content that would otherwise be special."""
 
 ENCODED = re.compile(r"%(20|5D|60|7F|[01][0-9A-F])")
 
@@ -32,7 +32,7 @@ def unguarded(line: str, is_special: IsSpecial) -> str:
 
 
 def written(content: str, *, indent: str, is_special: IsSpecial) -> str:
-    """Return a content as lines below each other: blank ones inside stay blank, those at the end are guarded."""
+    """Return a content as consecutive lines: inner blank lines stay blank, trailing ones are guarded."""
     first, *rest = split_lines(content)
     last = max((at for at, line in enumerate(rest) if not is_blank(line)), default=-1)
     lines = (
@@ -45,7 +45,7 @@ def written(content: str, *, indent: str, is_special: IsSpecial) -> str:
 
 
 def encode_id(entry_id: str, unsafe: re.Pattern[str]) -> str:
-    """Return an id without the characters that would end it too early, each as ``%XX``."""
+    """Return an id with each character that would end it too early as ``%XX``."""
     return unsafe.sub(lambda match: f"%{ord(match[0]):02X}", entry_id)
 
 

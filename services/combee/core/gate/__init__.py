@@ -1,1 +1,1 @@
-"""The gate: which version agents read, and who decides about the next one."""
+"""The gate: which version agents read, and the judges of the next one."""

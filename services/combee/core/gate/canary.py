@@ -1,7 +1,7 @@
-"""Who is shown the candidate: a stable share of the callers; pure.
+"""Which callers are shown the candidate: a stable share; pure.
 
-All others who name themselves are its control, at the same time: a control of the share's size would be no better
-proof against drift, and would take nearly twice as many callers of the candidate.
+All other named callers are the control at the same time: a control of the share's size would give no better
+protection against drift, and would take nearly twice as many candidate callers.
 """
 
 from dataclasses import replace
@@ -16,9 +16,9 @@ HASHES = 1 << 64
 
 
 def with_canary(gate: Gate, policy: CanaryPolicy, *, now_ms: int) -> Gate:
-    """Return a gate whose candidate has a canary, where that is one of its judges.
+    """Return a gate whose candidate has a canary, if that is one of its judges.
 
-    Beside another production version it begins anew.
+    When the production version changes, the canary begins anew.
     """
     label = gate.candidate
     if label is None:
@@ -33,24 +33,24 @@ def with_canary(gate: Gate, policy: CanaryPolicy, *, now_ms: int) -> Gate:
 
 
 def terms_of(candidate: Label | None) -> CanaryTerms | None:
-    """Return the terms of the canary that is under way; None: there is none."""
+    """Return the terms of the running canary; None: there is none."""
     return candidate.canary if candidate else None
 
 
 def is_over(terms: CanaryTerms, now_ms: int) -> bool:
-    """Return whether the deadline has passed: from then on no reader shows the candidate, not even one offline."""
+    """Return whether the deadline has passed: then no reader shows the candidate, not even one offline."""
     return now_ms >= terms.deadline_ms
 
 
 def place_of(playbook: str, terms: CanaryTerms, caller: str) -> str:
-    """Return the place of a caller; empty without a name: whoever does not say who it is takes no part."""
+    """Return the place of a caller; empty without a name: unnamed callers take no part."""
     if not caller:
         return ""
     return f"{terms.candidate}-{digest('canary', playbook, terms.candidate, terms.salt, caller)[:8].hex()}"
 
 
 def version_for(place: str, terms: CanaryTerms) -> int:
-    """Return the version that the caller at a place is shown."""
+    """Return the version for the caller at a place."""
     return terms.candidate if place and in_share(caller_at(place), terms) else terms.control
 
 
@@ -60,5 +60,5 @@ def caller_at(place: str) -> int:
 
 
 def in_share(caller: int, terms: CanaryTerms) -> bool:
-    """Return whether a caller is one of those who are shown the candidate."""
+    """Return whether a caller is shown the candidate."""
     return caller < terms.share * HASHES

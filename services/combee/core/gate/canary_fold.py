@@ -1,7 +1,7 @@
-"""The fold of a canary: outcomes, in the order of their offsets, become what its arms came to; pure.
+"""The fold of a canary: outcomes, in offset order, become the results of its arms; pure.
 
-A caller counts once, with the mean of its first scored runs: one that has many weighs no more than others, and what
-counts is independent.
+A caller counts once, with the mean of its first scored runs, so that a busy caller weighs no more than others, and
+counted scores are independent.
 """
 
 from collections import OrderedDict
@@ -15,7 +15,7 @@ from combee_schemas.canary import CanaryArm, CanaryCapital, CanaryStatistics, Ca
 from combee_schemas.outcome import Outcome
 
 MOST_CALLERS = 20_000
-"""Kept of one canary, so that its statistics fit a record; others are turned away, whichever arm is theirs."""
+"""Maximum callers per canary, so that its statistics fit a record; others are turned away in both arms."""
 
 
 @dataclass(slots=True)
@@ -28,13 +28,13 @@ class WaitingCaller:
 
     @property
     def unscored_share(self) -> float:
-        """Of its runs."""
+        """The unscored share of its runs."""
         return 1 - self.scored / self.runs
 
 
 @dataclass(slots=True)
 class Arm:
-    """The callers of one arm; fields as in ``CanaryArm``."""
+    """The callers of one arm, with fields as in ``CanaryArm``."""
 
     callers: int = 0
     runs: int = 0
@@ -46,13 +46,13 @@ class Arm:
 
     @property
     def mean(self) -> float:
-        """The mean score of the callers that are counted."""
+        """The mean score of the counted callers."""
         return self.total / self.counted if self.counted else 0.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Canary:
-    """What is known of one canary while it changes."""
+    """Mutable state of one canary."""
 
     playbook: str
     terms: CanaryTerms
@@ -67,7 +67,7 @@ class Canary:
     through: int = -1
 
     def take_run(self, caller: int, score: float | None) -> None:
-        """Take a run that was not known; ``score``: None while it is unscored."""
+        """Count a new run; ``score``: None while it is unscored."""
         arm, is_counted = self._arm(caller), caller in self.counted
         if not is_counted and caller not in self.waiting:
             if len(self.waiting) + len(self.counted) >= MOST_CALLERS:
@@ -83,10 +83,10 @@ class Canary:
             self.take_score(caller, score)
 
     def take_score(self, caller: int, score: float) -> None:
-        """Take the score of a run that was known without."""
+        """Count the score of a run that was unscored."""
         known = self.waiting.get(caller)
         if known is None and caller not in self.counted:
-            return  # turned away
+            return  # the maximum number of callers is reached
         self._arm(caller).unscored -= 1
         if known is None:
             return
@@ -108,7 +108,7 @@ class Canary:
         return self.candidate if in_share(caller, self.terms) else self.control
 
     def statistics(self, now_ms: int) -> CanaryStatistics:
-        """Return all of it as it is written."""
+        """Return the state as it is written."""
         waiting = ((caller, known.runs, known.scored, known.total) for caller, known in self.waiting.items())
         return CanaryStatistics(
             playbook=self.playbook,
@@ -127,7 +127,7 @@ class Canary:
 
 
 def resumed(known: CanaryStatistics) -> Canary:
-    """Return what is known, to go on with."""
+    """Return the mutable state of stored statistics."""
     return Canary(
         playbook=known.playbook,
         terms=known.terms,
@@ -145,18 +145,18 @@ def resumed(known: CanaryStatistics) -> Canary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What has been said of one run so far. Of two words on one thing the first holds."""
+    """What is known of one run; the first statement about each thing holds."""
 
     place: str = ""
-    """Its caller's in the canary; empty: none was said."""
+    """Its caller's place in the canary; empty: none was given."""
     score: float | None = None
 
 
 class CanaryFold:
-    """The canaries of one partition's playbooks, and the runs that were spoken of last.
+    """The canaries of one partition's playbooks, and the runs mentioned last.
 
-    As for ``outcomes.fold.Fold``: whoever begins at ``start`` reads ``HORIZON`` records before it again, which are
-    remembered and not counted.
+    As for ``outcomes.fold.Fold``: a worker that starts at ``start`` first reads the ``HORIZON`` records before it,
+    which are remembered but not counted.
     """
 
     def __init__(
@@ -172,11 +172,11 @@ class CanaryFold:
         self._start = start
         self._horizon = horizon
         self._runs: OrderedDict[tuple[str, str], tuple[int, _Run]] = OrderedDict()
-        """With the offset of the last word on each, oldest first."""
+        """Runs with the offset of their last outcome, oldest first."""
         self._changed: set[str] = set()
 
     def take(self, offset: int, outcome: Outcome, *, is_proven: bool) -> None:
-        """Take the outcome at an offset; without a proven source it says nothing of how the run went."""
+        """Fold in the outcome at an offset; without a proven source its result is ignored."""
         while self._runs and next(iter(self._runs.values()))[0] < offset - self._horizon:
             self._runs.popitem(last=False)
         canary = self.get(outcome.playbook)
@@ -212,7 +212,7 @@ class CanaryFold:
             canary.take_score(caller_at(after.place), after.score)
 
     def get(self, playbook: str) -> Canary | None:
-        """Return a playbook's canary as it is now; None: there is none under way."""
+        """Return a playbook's current canary; None: none is running."""
         terms = self._terms_of(playbook)
         if terms is None:
             return None
@@ -222,7 +222,7 @@ class CanaryFold:
         return known
 
     def changed(self, now_ms: int) -> Iterator[CanaryStatistics]:
-        """Yield the statistics that are others than at the last call, by name."""
+        """Yield the statistics that changed since the last call, by name."""
         for playbook in sorted(self._changed):
             yield self._canaries[playbook].statistics(now_ms)
         self._changed.clear()
@@ -238,7 +238,7 @@ def _version(outcome: Outcome) -> int | None:
 
 
 def _score(outcome: Outcome, terms: CanaryTerms) -> float | None:
-    """Return how a run went, in [0, 1]; what lies outside is no score."""
+    """Return a run's score in [0, 1]; a value outside is ignored."""
     if outcome.success is not None:
         return float(outcome.success)
     score = outcome.score.get(terms.score)

@@ -1,4 +1,4 @@
-"""What follows from a canary, and the report on one; pure."""
+"""The verdict of a canary, and the report on it; pure."""
 
 from collections.abc import Iterator
 from math import exp, log, sqrt
@@ -10,13 +10,13 @@ from combee_schemas.base import Value
 from combee_schemas.gate import Verdict
 
 MOST_UNEQUAL = 0.5
-"""Of the margin: by so much the arms' shares of unscored runs may differ."""
+"""Maximum difference of the arms' unscored shares, as a share of the margin."""
 ERRORS = 2.0
-"""Standard errors that are chance, of the shares of unscored runs."""
+"""Standard errors within which a difference of the unscored shares is chance."""
 MISMATCH_ERRORS = 4.0
-"""The same of the number of callers in each arm, which is looked at again and again."""
+"""The same for the number of callers in each arm, which is tested repeatedly."""
 LARGEST_LOGARITHM = 700.0
-"""Whose exponential is still a number."""
+"""Largest logarithm whose exponential is finite."""
 
 State = Literal["open", "accepted", "worse", "late"]
 
@@ -27,41 +27,41 @@ class ArmReport(Value):
     version: int
     callers: int
     counted: int
-    """Of these: callers of which enough runs are scored."""
+    """Callers with enough scored runs, part of the callers."""
     runs: int
     unscored: int
     mean: float | None = None
-    """Score of the callers that are counted."""
+    """Mean score of the counted callers."""
 
 
 class CanaryReport(Value):
-    """How far a canary is."""
+    """Progress of a canary."""
 
     state: State
-    """accepted: not worse by the margin; worse: than control; late: not decided by the deadline."""
+    """accepted: not worse by the margin; worse: than control; late: undecided at the deadline."""
     missing: tuple[str, ...] = ()
-    """What acceptance waits for."""
+    """Remaining conditions for acceptance."""
     candidate: ArmReport
     control: ArmReport
     share: float
     margin: float
     runs: int
-    """Scored runs after which a caller counts."""
+    """Number of scored runs after which a caller counts."""
     e_acceptance: float
     e_worse: float
     e_needed: float
     unproven: int = 0
-    """Outcomes that do not count: nothing proves their source."""
+    """Outcomes ignored because their source is not proven."""
     misplaced: int = 0
-    """Runs that do not count: they were shown another version than their caller's."""
+    """Runs ignored because they were shown a version of the other arm."""
     turned_away: int = 0
-    """Runs that do not count: their callers are more than are kept."""
+    """Runs ignored because the maximum number of callers was reached."""
     opened_at_ms: int
     deadline_ms: int
 
     @property
     def summary(self) -> str:
-        """In one line."""
+        """The report in one line."""
         sides = (("candidate", self.candidate), ("control", self.control))
         arms = ", ".join(
             f"{name} {side.version}: {'no score' if side.mean is None else f'{side.mean:.3f}'} of {side.counted}"
@@ -76,13 +76,13 @@ class CanaryReport(Value):
 
 
 def canary_text(report: CanaryReport) -> str:
-    """Return in one line how far a canary is, and what it waits for."""
+    """Return a canary's progress and remaining conditions in one line."""
     waits = f"; waits for {'; '.join(report.missing)}" if report.state == "open" else ""
     return f"canary {report.state}: {report.summary}{waits}"
 
 
 def canary_report(canary: Canary, now_ms: int) -> CanaryReport:
-    """Return how far a canary is; a candidate that is worse is closed whatever else is missing."""
+    """Return a canary's progress; a worse candidate is closed whatever else is missing."""
     terms, bets, missing = canary.terms, canary.bets, tuple(_missing(canary))
     state: State = "open" if missing else "accepted"
     if bets.rejection >= log(1 / terms.alpha):
@@ -120,7 +120,7 @@ def _arm_report(arm: Arm, version: int) -> ArmReport:
 
 
 def verdict_on(canary: Canary, now_ms: int) -> Verdict | None:
-    """Return the verdict that follows from a canary; None: not yet."""
+    """Return the canary's verdict; None: not yet."""
     report, terms = canary_report(canary, now_ms), canary.terms
     if report.state == "open":
         return None
@@ -155,7 +155,7 @@ def verdict_on(canary: Canary, now_ms: int) -> Verdict | None:
 
 
 def _missing(canary: Canary) -> Iterator[str]:
-    """Yield what acceptance waits for."""
+    """Yield the remaining conditions for acceptance."""
     terms, bets = canary.terms, canary.bets
     if bets.acceptance < log(1 / terms.alpha):
         callers = bets.callers_missing(alpha=terms.alpha, share=terms.share, margin=terms.margin)
@@ -164,7 +164,7 @@ def _missing(canary: Canary) -> Iterator[str]:
 
 
 def _imbalances(canary: Canary) -> Iterator[str]:
-    """Yield how the arms differ though the test takes them to be alike but for the version."""
+    """Yield differences between the arms that the test assumes do not exist."""
     terms, n, counted = canary.terms, canary.bets.n, canary.candidate.counted
     (ours, our_error), (theirs, their_error) = (_unscored(canary, side) for side in (True, False))
     if abs(ours - theirs) > max(MOST_UNEQUAL * terms.margin, ERRORS * sqrt(our_error**2 + their_error**2)):
@@ -174,7 +174,7 @@ def _imbalances(canary: Canary) -> Iterator[str]:
 
 
 def _unscored(canary: Canary, is_candidate: bool) -> tuple[float, float]:  # noqa: FBT001 - one of two arms
-    """Return the share of an arm's runs that are unscored, in the mean over its callers, and its standard error."""
+    """Return the unscored share of an arm's runs, averaged over its callers, and its standard error."""
     arm = canary.candidate if is_candidate else canary.control
     shares = [
         known.unscored_share

@@ -1,4 +1,4 @@
-"""The judge *evaluate*: a candidate and the production version on the same held-out questions; pure."""
+"""The judge *evaluate*: compares a candidate with production on the same held-out questions; pure."""
 
 from collections.abc import Mapping
 
@@ -17,10 +17,10 @@ def verdict(
     judged_by: str,
     now_ms: int,
 ) -> Verdict:
-    """Return what the scores say of a gate's candidate.
+    """Return the verdict of the scores on a gate's candidate.
 
-    It is rejected if it is worse with 95 % confidence, or lower by more than ``margin``, whatever the confidence: no
-    further questions will come.
+    It is rejected if it is worse with 95 % confidence, or lower by more than ``margin``, whatever the confidence:
+    there will be no further questions.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""The gate of one playbook: one candidate at a time, what its judges say, what follows; pure.
+"""The gate of one playbook: one candidate at a time, the judges' verdicts, the conclusion; pure.
 
-Its whole state is two labels, ``production`` and ``candidate``. Every function returns the gate as it is to be; who
-writes it writes the decision in the same transaction.
+The whole state is two labels, ``production`` and ``candidate``. Every function returns the next gate; the caller
+writes it in one transaction with the decision.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,21 +26,21 @@ class Gate:
 
     @property
     def judges(self) -> Judges:
-        """Those that must accept a candidate."""
+        """The judges that must accept a candidate."""
         return self.production.gate
 
     @property
     def said(self) -> dict[Judge, Verdict]:
-        """What judges said of the candidate so far."""
+        """The judges' verdicts on the candidate to date."""
         return {verdict.judge: verdict for verdict in self.candidate.verdicts} if self.candidate else {}
 
     def waits_for(self, judge: Judge) -> bool:
-        """Return whether a judge has still to speak about the candidate."""
+        """Return whether a judge has not judged the candidate yet."""
         return self.candidate is not None and judge in self.judges and judge not in self.said
 
 
 def gate_of(labels: Mapping[str, Label]) -> Gate | None:
-    """Return the gate that a playbook's labels, by name, describe; None: it has none."""
+    """Return the gate described by a playbook's labels; None: it has none."""
     production = labels.get(PRODUCTION)
     if production is None or not production.gate:
         return None
@@ -48,7 +48,7 @@ def gate_of(labels: Mapping[str, Label]) -> Gate | None:
 
 
 def gates_of(labels: Iterable[Label]) -> dict[str, Gate]:
-    """Return the gates that labels of any playbooks describe, by playbook in order."""
+    """Return the gates described by labels, by playbook in order."""
     by_playbook: dict[str, dict[str, Label]] = {}
     for label in labels:
         by_playbook.setdefault(label.playbook, {})[label.label] = label
@@ -60,16 +60,16 @@ def gates_of(labels: Iterable[Label]) -> dict[str, Gate]:
 
 
 def is_gated(production: Label | None, newest: Playbook | None) -> bool:
-    """Return whether a playbook has a gate: by its label, where a reader has not seen that yet by its version."""
+    """Return whether a playbook has a gate, by its label, or by its version if the label is not read yet."""
     if production is not None:
         return bool(production.gate)
     return newest is not None and newest.gated
 
 
 def label_read(label: str, production: Label | None, newest: Playbook | None) -> str:
-    """Return the label that a reader gets who asks for ``label``, or for none: the one place that decides it.
+    """Return the label that a reader of ``label``, or of no label, gets; the only place that decides it.
 
-    Whoever asks for ``latest`` by name gets the newest version, judged or not.
+    ``latest`` is always the newest version, judged or not.
     """
     if label != NO_LABEL:
         return label
@@ -82,10 +82,10 @@ def label_read(label: str, production: Label | None, newest: Playbook | None) ->
 def opened(
     name: str, judges: Judges, known: Label | None, newest: Playbook | None, *, now_ms: int
 ) -> tuple[Gate, Decision]:
-    """Return the gate of a playbook that had none.
+    """Return the first gate of a playbook.
 
-    ``newest`` is the version that agents have read until now, and go on reading; None: nobody has read any. A label
-    ``production`` that was there (``known``) stays where it points.
+    ``newest`` is the version that agents have read until now, and continue to read; None: nobody has read any. An
+    existing label ``production`` (``known``) keeps its version.
     """
     version = known.version if known else newest.version if newest else 0
     production = (known or Label(playbook=name, label=PRODUCTION, version=version)).model_copy(
@@ -97,7 +97,7 @@ def opened(
 
 
 def with_judges(gate: Gate, judges: Judges) -> Gate:
-    """Return a gate with other judges, which judge the candidate anew; without any it is no gate any more."""
+    """Return a gate with other judges, which judge the candidate anew; without judges the gate ends."""
     if gate.judges == judges:
         return gate
     production = gate.production.model_copy(update={"gate": judges})
@@ -108,7 +108,7 @@ def with_judges(gate: Gate, judges: Judges) -> Gate:
 def with_candidate(gate: Gate, newest: Playbook, production: Playbook, *, now_ms: int) -> Gate:
     """Return a gate whose candidate is the newest version, if none is being judged and agents would notice it.
 
-    ``production`` is the version that they read.
+    ``production`` is the version that agents read.
     """
     is_news = newest.version > gate.production.decided_through and content(newest) != content(production)
     if gate.candidate is not None or not is_news or newest.origin == "delete":
@@ -118,7 +118,7 @@ def with_candidate(gate: Gate, newest: Playbook, production: Playbook, *, now_ms
 
 
 def content(version: Playbook) -> tuple[object, ...]:
-    """Return what agents read of a version."""
+    """Return the part of a version that agents read."""
     entries = shown(version).entries
     said = tuple((entry.id, entry.section, entry.content) for entry in entries)
     return version.holds, said, section_order(version.sections, entries)
@@ -130,8 +130,8 @@ def content(version: Playbook) -> tuple[object, ...]:
 def judged(gate: Gate, verdict: Verdict) -> Gate | None:
     """Return the gate with a verdict; None if the verdict does not count.
 
-    It counts if it is about the candidate beside today's production version, and the first word of a judge that is
-    asked. A person may always reject, also after having approved.
+    It counts if it compares the candidate with today's production version, and is its judge's first. A person may
+    always reject, even after approving.
     """
     candidate, before = gate.candidate, gate.said.get(verdict.judge)
     if candidate is None:
@@ -162,7 +162,7 @@ def not_judged(gate: Gate, verdict: Verdict) -> str:
 
 
 def conclusion(gate: Gate) -> Conclusion | None:
-    """Return what follows from the verdicts: one rejection closes, all judges together open; None: not yet."""
+    """Return the conclusion: one rejection closes, all judges together open; None: not yet."""
     said = gate.said
     if any(not verdict.accepts for verdict in said.values()):
         return "rejected"
@@ -206,9 +206,9 @@ def decided(
 
 
 def moved(gate: Gate, label: Label, *, now_ms: int) -> tuple[Gate, Decision]:
-    """Return the gate after a person let ``production`` point elsewhere, past the judges.
+    """Return the gate after a person moved ``production`` without the judges.
 
-    A candidate that is not newer is judged no longer; a newer one is judged anew, beside what agents read then.
+    An older or equal candidate is dropped; a newer one is judged anew against the version that agents then read.
     """
     candidate = gate.candidate
     through = max(gate.production.decided_through, label.version)

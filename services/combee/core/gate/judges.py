@@ -1,4 +1,4 @@
-"""The judges that a gate may ask: one entry makes a judge."""
+"""The judges that a gate may ask; a registry entry makes a judge."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from combee_schemas.gate import Judge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeKind:
-    """Where the verdicts of a judge come from."""
+    """The origin of a judge's verdicts."""
 
     opened_by: str = ""
     """``MODULE:FUNCTION`` that opens it for the service ``evaluate``, as ``answerers:evaluation_judge`` does; empty:
@@ -17,9 +17,9 @@ class JudgeKind:
 JUDGES: dict[Judge, JudgeKind] = {
     # Answers to held-out questions.
     "evaluate": JudgeKind(opened_by="combee.assembly.answerers:evaluation_judge"),
-    # Outcomes of a share of the callers, which control counts.
+    # Outcomes of a share of the callers, counted by control.
     "canary": JudgeKind(),
-    # A person, who gives commands.
+    # A person's commands.
     "approve": JudgeKind(),
 }
-"""In the order in which they are listed."""
+"""Judges in the order in which they are listed."""

@@ -1,4 +1,4 @@
-"""Which judges a playbook's new versions need: the setting; pure."""
+"""The setting that names the judges of new versions; pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ def judges_in(text: str) -> Judges:
     Raises
     ------
     ValueError
-        If it names something else.
+        If the setting is invalid.
     """
     names = [name.strip() for name in text.split(",")]
     if names == [OFF]:
@@ -32,7 +32,7 @@ def judges_in(text: str) -> Judges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryPolicy:
-    """The terms of canaries that begin now; those under way keep theirs."""
+    """The terms of new canaries; running ones keep theirs."""
 
     share: float = 0.1
     margin: float = 0.05
@@ -63,13 +63,13 @@ class GatePolicy:
     """The judges of every playbook."""
 
     judges: Judges | None = None
-    """Of all playbooks that no pattern names. None: it is not said, gates stay as they are; empty: no gate."""
+    """Judges of all playbooks without a pattern. None: not configured, gates stay; empty: no gate."""
     by_pattern: Mapping[str, Judges] = field(default_factory=dict)
-    """Of those whose names match, such as ``support/*``; the longest pattern goes first."""
+    """Judges by name pattern, such as ``support/*``; the longest matching pattern wins."""
     canary: CanaryPolicy = field(default_factory=CanaryPolicy)
 
     def judges_of(self, line: str) -> Judges | None:
-        """Return the judges of a playbook, None if nothing is said; a branch has none: it is read on request only."""
+        """Return the judges of a playbook, None if not configured; branches have none (read on request only)."""
         if playbook_of(line) != line:
             return ()
         matching = (pattern for pattern in self.by_pattern if fnmatchcase(line, pattern))
@@ -78,7 +78,7 @@ class GatePolicy:
 
     @property
     def all_judges(self) -> frozenset[Judge]:
-        """Every judge that some playbook needs."""
+        """Every judge that any playbook needs."""
         return frozenset(
             judge for judges in (self.judges or (), *self.by_pattern.values()) for judge in judges
         )

@@ -1,21 +1,20 @@
-"""The fate of a reflection: its words and its rule, for the ledger, the tracker and the gateway; pure."""
+"""The fate of a reflection: its vocabulary and rule, for the ledger, the tracker and the gateway; pure."""
 
 from enum import IntEnum
 from typing import Literal
 
 Effect = Literal["new", "known", "dropped", "lost"]
-"""What an applied reflection did to its playbook.
+"""Effect of an applied reflection on its playbook.
 
-New: something rests on it now. Known: it counts for an entry that says it already, or echoes one. Dropped: the model
-left it out by name. Lost: none of these, which is the only effect to worry about.
-"""
+new: a change rests on it. known: it counts for an entry with the same content, or echoes one. dropped: the model left
+it out by name. lost: none of these, the only effect to worry about."""
 
 
 class Fate(IntEnum):
-    """Where a reflection is; of an id that was published several times, the highest counts."""
+    """The state of a reflection; of several records with one id, the highest counts."""
 
     LOST = 0
-    """It is nowhere: a promise is broken."""
+    """The reflection is nowhere: a promise is broken."""
     WAITING = 1
     """It waits in its window."""
     IN_BATCH = 2
@@ -23,11 +22,11 @@ class Fate(IntEnum):
     APPLIED = 3
     DEAD_LETTERED = 4
     DROPPED = 5
-    """An operator let its dead letter go."""
+    """An operator dropped its dead letter."""
 
     @property
     def is_pending(self) -> bool:
-        """Whether its service still works on it."""
+        """Whether a service still works on it."""
         return self in {Fate.WAITING, Fate.IN_BATCH}
 
     @property
@@ -44,11 +43,11 @@ def fate_of(
     answered: bool = True,
     passed: bool = False,
 ) -> Fate:
-    """Return where a reflection is, by its last attempt.
+    """Return the fate of a reflection's last attempt.
 
-    ``letter``: what its dead letter came to if an attempt after that of its batch failed; None: none did.
-    ``batched``: it is in a batch; ``applied``: that batch has a version; ``answered``: a copy of it got through.
-    ``passed``: its reader has read beyond it.
+    ``letter``: fate of the dead letter of an attempt after that of its batch; None: there is none. ``batched``: it is
+    in a batch; ``applied``: that batch has a version; ``answered``: a copy of it got through. ``passed``: its reader
+    has read beyond it.
     """
     if letter is not None:
         return letter
@@ -60,9 +59,9 @@ def fate_of(
 
 
 def fate_of_letter(decision: Literal["dropped", "retried"] | None, *, passed: bool = False) -> Fate:
-    """Return the fate of a record with a dead letter; ``passed``: its reader has read beyond where it stands again.
+    """Return the fate of a record with a dead letter; ``passed``: its reader has read beyond the resent record.
 
-    By then it would be in a batch: its reader took it for a repeat, or could not use it.
+    A passed record without a batch was a repeat, or was unusable.
     """
     if decision == "retried":
         return fate_of(passed=passed)

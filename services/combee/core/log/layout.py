@@ -1,4 +1,4 @@
-"""Topics as they should be on the broker, and what is wrong with those that are there."""
+"""The topics' required layout on the broker, and its comparison with the existing one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from combee_schemas.topics import FORMAT_MARK, REFLECTIONS, TIMES, TOPICS, AnyTopic
 
 CHECKED = ("cleanup.policy", "retention.ms", TIMES)
-"""Configuration whose wrong value loses data; the rest is the operator's to tune."""
+"""Settings whose wrong value loses data; all others are the operator's to tune."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One topic as it should be."""
+    """The required layout of one topic."""
 
     topic: AnyTopic
     partitions: int
@@ -19,22 +19,22 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Existing:
-    """One topic as it is."""
+    """The existing layout of one topic."""
 
     partitions: int
     config: Mapping[str, str]
 
 
 def wanted(partitions: int, scan_partitions: int) -> tuple[Wanted, ...]:
-    """Return every topic with its partition count: equal for all that are keyed by playbook."""
+    """Return every topic with its partition count, which is equal for all topics keyed by playbook."""
     counts = {"traces": scan_partitions, "scan": scan_partitions, "playbooks": partitions, "single": 1}
     return tuple(Wanted(topic=topic, partitions=counts[topic.spread]) for topic in TOPICS)
 
 
 def nested(prefix: str, names: Iterable[str]) -> list[str]:
-    """Return the prefixes of other deployments among the topics' whole names that lie within this one, or it in them.
+    """Return the prefixes of other deployments, found in the topics' full names, that contain this one or lie in it.
 
-    A right on all topics that begin with ``combee.`` is one on ``combee.b.reflections``, too.
+    A right on all topics beginning with ``combee.`` includes ``combee.b.reflections``.
     """
     ends = f".{REFLECTIONS.name}"
     others = {name.removesuffix(ends) for name in names if name.endswith(ends)} - {prefix}
@@ -44,7 +44,7 @@ def nested(prefix: str, names: Iterable[str]) -> list[str]:
 
 
 def half_restored(prefix: str) -> str:
-    """Return what is wrong with topics into which an archive has been read in part, or that are being deleted."""
+    """Return the problem with topics of a partial restore or an unfinished deletion."""
     return (
         f"an archive has been read into {prefix} in part only: run 'combee restore FILE --to {prefix}' again, with"
         " the same FILE; it goes on where it stopped. If it was 'combee forget' that stopped, run that again"
@@ -52,7 +52,7 @@ def half_restored(prefix: str) -> str:
 
 
 def other_format(prefix: str, have: Iterable[str]) -> str | None:
-    """Return what is wrong with a prefix whose topics (``have``, without prefix) another format was written to."""
+    """Return the problem with a prefix whose topics (``have``, without prefix) have another format."""
     names = frozenset(have)
     if FORMAT_MARK in names or names.isdisjoint(topic.name for topic in TOPICS):
         return None
@@ -63,7 +63,7 @@ def other_format(prefix: str, have: Iterable[str]) -> str | None:
 
 
 def problems(want: Sequence[Wanted], have: Mapping[str, Existing], prefix: str) -> list[str]:
-    """Return what is wrong, each with its remedy; empty if all is well. ``have`` has the mark of the format, too."""
+    """Return all problems, each with its remedy; ``have`` includes the format mark."""
     if (problem := other_format(prefix, have)) is not None:
         return [problem]
     wrong: list[str] = []
@@ -99,7 +99,7 @@ def _config(name: str, topic: AnyTopic, config: Mapping[str, str]) -> list[str]:
 
 
 def _sufficient(key: str, have: str | None, want: str) -> bool:
-    """Return whether a value is right; a longer retention than asked is."""
+    """Return whether a value is right; a longer retention than required is."""
     if key != "retention.ms" or have is None or not have.lstrip("-").isdigit():
         return have == want
     return int(have) == -1 or (int(want) != -1 and int(have) >= int(want))

@@ -1,4 +1,4 @@
-"""What each role may do on a cluster that denies by default: Kafka's ACLs, from the map of topics."""
+"""Rights of each role on a cluster that denies by default: Kafka's ACLs, derived from the map of topics."""
 
 import json
 import re
@@ -11,16 +11,16 @@ from combee_schemas.topics import TOPICS
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
 
 GROUPS = ("reflect", "shuffle", "scan", "publish", "control")
-"""Roles that are consumer groups of their name."""
+"""Roles that are consumer groups of the same name."""
 TRANSACTIONS = ("shuffle", "publish", "control")
-"""Roles that write in transactions; ``ROLE-PARTITION`` is the transactional id."""
+"""Roles that write in transactions; the transactional id is ``ROLE-PARTITION``."""
 ROLES = (*GROUPS, "evaluate", "gateway", "agents", "operators")
-"""Who gets a principal: the services, agents that use Kafka themselves, and people with the command line."""
+"""Roles with a principal: the services, agents that use Kafka directly, and operators of the command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """One operation, in Kafka's words, on one resource, or on all whose names begin so."""
+    """One of Kafka's operations on one resource, or on all resources with a name prefix."""
 
     operation: str
     resource: Resource
@@ -29,10 +29,10 @@ class Right:
 
 
 def rights(role: str, prefix: str) -> tuple[Right, ...]:
-    """Return all that a role needs under a topic prefix, and nothing else.
+    """Return exactly the rights that a role needs under a topic prefix.
 
-    Operators may do everything under the prefix. Topics that others read or write are named one by one, because a
-    right on all that begin with ``combee.`` is one on ``combee.b.reflections``, too.
+    Operators may do everything under the prefix. Topics of other roles are named one by one, because a right on all
+    topics beginning with ``combee.`` includes ``combee.b.reflections``.
     """
     everything = f"{prefix}."
     idempotent = Right(operation="IdempotentWrite", resource="cluster", name="kafka-cluster")
@@ -45,8 +45,8 @@ def rights(role: str, prefix: str) -> tuple[Right, ...]:
     names = {f"{prefix}.{topic.name}": topic for topic in TOPICS}
     read = [_on(name, "Read") for name, topic in names.items() if role in topic.read_by]
     written = [_on(name, "Write") for name, topic in names.items() if role in topic.written_by]
-    # Who may not describe a topic hears that it is unknown, not that a right is missing. Every service checks before
-    # it starts that all topics are there and as they should be.
+    # Without the right to describe a topic, the broker reports it as unknown instead of forbidden. Every service
+    # checks all topics before it starts.
     checks = ["Describe"] if role == "agents" else ["Describe", "DescribeConfigs"]
     looks = [Right(operation=check, resource="topic", name=everything, prefixed=True) for check in checks]
     group = [Right(operation="Read", resource="group", name=f"{prefix}.{role}")] if role in GROUPS else []
@@ -62,14 +62,14 @@ def _on(name: str, operation: str) -> Right:
     return Right(operation=operation, resource="topic", name=name)
 
 
-# ---- how they are written
+# ---- output
 
 Granted = Sequence[tuple[str, str, Right]]
 """Role, principal (``User:NAME``), right."""
 
 
 def granted(principals: Mapping[str, str], prefix: str) -> Granted:
-    """Return the rights of every role under its principal; by default ``User:combee-ROLE``."""
+    """Return the rights of every role under its principal, by default ``User:combee-ROLE``."""
     return [
         (role, principals.get(role, f"User:combee-{role}"), right)
         for role in ROLES
@@ -100,7 +100,7 @@ def as_json(rows: Granted) -> str:
 
 
 def as_strimzi(rows: Granted) -> str:
-    """Return a ``KafkaUser`` of Strimzi for each principal, as YAML (JSON is YAML, too).
+    """Return a ``KafkaUser`` of Strimzi for each principal, as YAML (every JSON text is YAML).
 
     Raises
     ------

@@ -1,17 +1,17 @@
-"""The low watermark of a partition: several records open at once, nothing lost, nothing done twice."""
+"""The low watermark of a partition, with several records open at once: nothing is lost or done twice."""
 
 
 class Watermark:
-    """Which offset may be committed: everything below it is finished."""
+    """Computes the offset that may be committed: everything below it is finished."""
 
     def __init__(self, start: int) -> None:
         self.next = start
-        """The first offset never seen; a rebalance delivers open records again, they are below it."""
+        """The first unread offset; after a rebalance open records below it are delivered again."""
         self._open: set[int] = set()
         self._lowest = start
 
     def begin(self, offset: int) -> bool:
-        """Open a record; False if it is open or finished already."""
+        """Open a record; return False if it is already open or finished."""
         if offset < self.next:
             return False
         self._open.add(offset)
@@ -19,7 +19,7 @@ class Watermark:
         return True
 
     def pass_to(self, offset: int) -> None:
-        """Take note that everything below ``offset`` has been returned (what is no record counts as done)."""
+        """Note that everything below ``offset`` has been returned (gaps without a record count as done)."""
         self.next = max(self.next, offset)
 
     def done(self, offset: int) -> None:
@@ -28,11 +28,11 @@ class Watermark:
 
     @property
     def low(self) -> int:
-        """The next offset to read after a crash; rises only."""
+        """The next offset to read after a crash; it only rises."""
         self._lowest = max(self._lowest, min(self._open, default=self.next))
         return self._lowest
 
     @property
     def open(self) -> int:
-        """How many records are open."""
+        """Number of open records."""
         return len(self._open)

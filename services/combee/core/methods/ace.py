@@ -1,8 +1,8 @@
 """The ACE method: entries and operations (ACE: arXiv 2510.04618; the combine step is the paper's).
 
-A curator's prompt begins with what all calls of a batch share (schema, instructions, playbook, budget); what a
-group's call or a combine is to do, and its items, come last. So a server reads the long part once. A call that is
-scoped to some entries has them beside its items.
+A curator's prompt begins with the part shared by all calls of a batch (schema, instructions, playbook, budget); the
+task of a group's call or a combine, and its items, come last. So a server reads the long part once. A call scoped to
+some entries has them next to its items.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,13 +30,13 @@ HOLDS: Holds = "entries"
 REBASES = True
 TAKES_SETTINGS = True
 MAX_FIELD_CHARS = 8_000
-"""A reflection's five texts together stay well below the record's cap."""
+"""Maximum characters of each text field: a reflection's five texts stay well below the record's cap."""
 MOST_TAGS = 20
-"""Of one reflection's tags so many are told to the curator."""
+"""Maximum number of bullet tags passed to the curator per reflection."""
 MOST_HARMFUL = 20
-"""Of mostly harmful entries so many are named to the curator."""
+"""Maximum number of mostly harmful entries named to the curator."""
 TOUCHED = 3
-"""So many entries a proposal touches that names none: the nearest is not always the one that says the same."""
+"""Number of entries affected by a proposal that names none: the nearest may not be the one with its content."""
 TAGS = frozenset({"helpful", "harmful", "neutral"})
 DATA_WARNING = FENCE_WARNING
 
@@ -53,7 +53,7 @@ get there, not what it was. Judge each playbook entry below: helpful, harmful or
 {REFLECTION_SHAPE}"""
 
 EXAMPLE = "For opened parcels subtract a restocking fee of 15 % from the price."
-"""The lesson of the worked examples; a model that says it back has learned nothing."""
+"""The lesson in the worked examples; a model that repeats it has learned nothing."""
 REFLECT_SMALL = f"""Read what one agent run left behind. Say what the next agent should do in tasks of this kind.
 Rules: be specific. State the rule, not this task's numbers. The right answer ("target") will not be available later:
 say how to get there. Tag each playbook entry below as helpful, harmful or neutral.
@@ -150,7 +150,7 @@ _KNOWN = {
 
 
 def _operations_schema(kinds: Sequence[str], **more: Any) -> dict[str, Any]:
-    """Return the schema of a curator's reply; ``more``: properties beside those of an ADD."""
+    """Return the schema of a curator's reply; ``more``: properties in addition to an ADD's."""
     kind = {"type": "string", "enum": list(kinds)}
     properties = {"type": kind, "section": _STRING, "content": _STRING, **more, "sources": _NUMBERS}
     operation = {
@@ -179,12 +179,12 @@ WORDING: Mapping[Prompts, tuple[str, str, str, dict[str, Any]]] = {
     "full": (REFLECT, CURATE, SCOPED, OPERATIONS_SCHEMA),
     "small": (REFLECT_SMALL, CURATE_SMALL, SCOPED_SMALL, _operations_schema(["ADD"])),
 }
-"""What the reflector is told, what the curator is told, also before the entries nearest to its items, and what the
-curator answers."""
+"""Instructions for the reflector, for the curator, and before the entries nearest to a curator's items; and the
+curator's schema."""
 
 
 def reflect_prompt(trace: Trace, shown: Sequence[Entry], /, *, settings: PlanSettings = DEFAULTS) -> Prompt:
-    """Ask the reflector about one trace and the entries of the playbook that its agent had."""
+    """Ask the reflector about one trace and the playbook entries of its agent."""
     instructions, *_ = WORDING[settings.prompts]
     fields = {"task", "trajectory", "answer", "feedback", "target"}
     run = {name: value for name, value in trace.model_dump(include=fields).items() if value}
@@ -200,12 +200,12 @@ def reflect_prompt(trace: Trace, shown: Sequence[Entry], /, *, settings: PlanSet
 def read_reflection(
     trace: Trace, shown: Sequence[Entry], body: Mapping[str, Any], /, *, settings: PlanSettings = DEFAULTS
 ) -> dict[str, Any]:
-    """Return the reflector's fields; tags of entries nobody showed are left out.
+    """Return the reflector's fields; tags of entries that were not shown are left out.
 
     Raises
     ------
     ValueError
-        If the reply holds no insight at all, or a small model said the worked example back.
+        If the reply holds no insight, or a small model repeated the worked example.
     """
     del trace
     texts = {name: _text(body.get(name)) for name in LESSON_FIELDS}
@@ -242,14 +242,14 @@ def aggregate_prompt(
 
 
 def _reflected(reflection: Reflection) -> Subject:
-    """Return what a reflection is about; an entry that it found harmful is to be corrected or removed."""
+    """Return the topic of a reflection; entries it found harmful are to be corrected or removed."""
     said = (reflection.key_insight, reflection.correct_approach, reflection.task_excerpt)
     texts = said if any(said) else reflection.side_info.values()
     return Subject("\n".join(texts), [tag.id for tag in reflection.bullet_tags if tag.tag == "harmful"])
 
 
 def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """Yield what a curator is told of a reflection; of another method's reflector: what that took along."""
+    """Yield a reflection's fields for a curator; another method's reflections have that method's fields."""
     said = {name: text for name in LESSON_FIELDS if (text := getattr(reflection, name))}
     if reflection.task_excerpt:
         yield "task", reflection.task_excerpt
@@ -274,7 +274,7 @@ def combine_prompt(
 
 
 def _proposed(operation: Operation, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """Yield what a curator is told of a proposal: no evidence, which is kept by code."""
+    """Yield a proposal's fields for a curator, without evidence, which code tracks."""
     yield "type", operation.kind.value
     if operation.section:
         yield "section", operation.section
@@ -296,7 +296,7 @@ def read(
 ) -> Answer:
     """Read a curator's reply; see `combee.core.playbook.operations.read_operations`.
 
-    ``base`` has the entries that the prompt showed: where those are not all, nothing is done to others.
+    ``base`` has the entries shown in the prompt: operations on other entries are ignored.
     """
     items = body.get("operations")
     if not isinstance(items, list):
@@ -310,7 +310,7 @@ def read(
 
 
 def _is_addition(item: object) -> bool:
-    """Return whether an operation is what a small model was asked for, and not the worked example said back."""
+    """Return whether a small model returned a requested operation, and not the worked example."""
     if not isinstance(item, dict):
         return False
     is_example = _is_example(str(item.get("content") or ""))
@@ -318,7 +318,7 @@ def _is_addition(item: object) -> bool:
 
 
 def _names_only(shown: set[str], item: object) -> bool:
-    """Return whether an operation touches no entry but these; an ADD names none."""
+    """Return whether an operation names only these entries; an ADD names none."""
     if not isinstance(item, dict) or str(item.get("type")).upper() == OperationKind.ADD:
         return True
     named = item.get("entry_ids")
@@ -330,13 +330,13 @@ def _is_example(text: str) -> bool:
 
 
 def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """Return the operations with repeats folded together: nothing else can be done without a model."""
+    """Return the operations with repeats merged; code can do no more without a model."""
     del base
     return ops.merge(operations)
 
 
 def _shown(base: Playbook, subjects: Iterable[Subject], scope: int) -> Playbook:
-    """Return what a call reads of a playbook: all of it, or the entries nearest to its items and all headers."""
+    """Return the part of a playbook that a call reads: all, or the entries nearest to its items and all headers."""
     if not 0 < scope < len(base.entries):
         return base
     entries = nearest_entries(base, list(subjects), scope)
@@ -368,7 +368,7 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
 
 
 def _beginning(base: Playbook, settings: PlanSettings) -> str:
-    """Return what all calls on a version begin with."""
+    """Return the common beginning of all calls on a version."""
     texts, shape = _beginnings(base), (settings.prompts, settings.playbook_tokens, settings.salt)
     if shape not in texts:
         _, instructions, *_ = WORDING[settings.prompts]
@@ -379,12 +379,12 @@ def _beginning(base: Playbook, settings: PlanSettings) -> str:
 
 @once_per_version
 def _beginnings(_base: Playbook) -> dict[tuple[Prompts, int, str], str]:
-    """Return the beginnings that were made of a version so far, by what shapes them."""
+    """Return the cached beginnings of a version, by the settings that shape them."""
     return {}
 
 
 def _playbook_text(part: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
-    """Yield a playbook, or a part of it, as a curator reads it."""
+    """Yield a playbook, or a part of it, in a curator's format."""
     active = probation.shown(part)
     yield fence("playbook", ace_lines_by_age(active), owner=owner)
     yield from _unsupported(part, prompts, owner)
@@ -400,9 +400,10 @@ says, ADD it again in the same words, with the item in "sources".""",
 
 
 def _unsupported(base: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
-    """Yield what a curator is told of entries that are only proposed; nothing where there are none.
+    """Yield a curator's description of proposed entries; nothing if there are none.
 
-    What rests on guesses alone is not worth its tokens: where it is true, it is said again, and code sees that.
+    Entries that rest on guesses alone are left out to save tokens: a true one will be repeated, which code
+    recognises.
     """
     proposed = tuple(entry for entry in filter(_is_read, base.entries) if not probation.is_active(entry))
     if proposed:
@@ -411,7 +412,7 @@ def _unsupported(base: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
 
 
 def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
-    """Yield which entries are proposed for removal; a small model only adds."""
+    """Yield the entries proposed for removal; a small model only adds."""
     ids = [ace_id(entry.id) for entry in playbook.entries if mostly_harmful(entry)][:MOST_HARMFUL]
     if ids and prompts == "full":
         listed = ", ".join(ids)
@@ -419,19 +420,19 @@ def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
 
 
 def _is_read(entry: Entry) -> bool:
-    """Return whether curators are told of an entry: it is active, or something supports it."""
+    """Return whether curators read an entry: it is active, or has support."""
     return probation.is_active(entry) or bool(entry.support)
 
 
 @once_per_version
 def _size(playbook: Playbook) -> tuple[int, int]:
-    """Return how many entries agents are shown, and about how many tokens these are."""
+    """Return the number of entries shown to agents, and their approximate tokens."""
     tokens = probation.shown_tokens(playbook)
     return len(tokens), sum(tokens.values())
 
 
 def _standing(base: Playbook, budget_tokens: int) -> str:
-    """Return a playbook's size and what is left of its budget, in words for the model."""
+    """Return a playbook's size and remaining budget in words for the model."""
     count, tokens = _size(base)
     size = f"The playbook has {count} entries of about {tokens} tokens together"
     if not budget_tokens:
@@ -454,7 +455,7 @@ ANSWER_SCHEMA: dict[str, Any] = {
 
 
 def answer_prompt(playbook: Playbook, question: str) -> Prompt:
-    """Ask an agent (ACE: generator) one question with the playbook before it."""
+    """Ask an agent (ACE: generator) one question with the playbook in the prompt."""
     lines = ace_lines(probation.shown(playbook), counters=False)
     return Prompt(
         system=f"{ANSWER}\n{fence('playbook', lines, owner=playbook.name)}",

@@ -1,4 +1,4 @@
-"""Asking the model about clusters of entries: which to merge, which to remove (ACE: grow and refine)."""
+"""Consolidation: asks the model which entries of clusters to merge or remove (ACE: grow and refine)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "MER
 
 
 def prompt(base: Playbook, asked: Sequence[Cluster]) -> Prompt:
-    """Ask what is to become of clusters of entries."""
+    """Ask what to do with clusters of entries."""
     lines = {entry.id: ace_entry(entry, counters=True) for entry in base.entries}
     items = (
         {
@@ -44,5 +44,5 @@ def prompt(base: Playbook, asked: Sequence[Cluster]) -> Prompt:
 
 
 def read(body: Mapping[str, Any]) -> tuple[Operation, ...]:
-    """Return the operations of a reply; they rest on no reflections, the entries keep theirs."""
+    """Return the operations of a reply; they have no evidence of their own, entries keep theirs."""
     return read_operations(body, ()).operations

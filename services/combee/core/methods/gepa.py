@@ -1,7 +1,7 @@
-"""The GEPA method: a playbook of components, whole texts that are written anew (GEPA: arXiv 2507.19457).
+"""The GEPA method: a playbook of components, whole texts that are rewritten (GEPA: arXiv 2507.19457).
 
-A group's call reads the current text and the group's records and writes a full new text; a combine reads the
-current text and the children's texts and writes one. So a text, not a lesson, is what wins or loses.
+A group's call reads the current text and the group's records and writes a full new text; a combine reads the current
+text and the children's texts and writes one. So texts compete rather than lessons.
 """
 
 import re
@@ -21,15 +21,15 @@ from combee_schemas.trace import Trace
 
 HOLDS: Holds = "components"
 REBASES = False
-"""A text written on one version knows nothing of the next one: applied to it, it would undo a whole batch."""
+"""A text written for one version lacks the next one's changes: applied to it, it would undo a whole batch."""
 COMPONENT = "instruction"
-"""The component of a playbook that has none yet."""
+"""Name of the component of a playbook without any."""
 MAX_FIELD_CHARS = 8_000
-"""A record's three texts together stay well below a reflection's cap of 256 KiB."""
+"""Maximum characters of each text: a record's three texts stay well below a reflection's cap of 256 KiB."""
 MAX_TEXT_CHARS = 96_000
-"""As much as the largest token budget; a longer text is refused, never cut."""
+"""Maximum characters of a new text, as many as the largest token budget; longer texts are refused, never cut."""
 CURR_PARAM, SIDE_INFO = "<curr_param>", "<side_info>"
-"""Where a template gets the current text and the data, as in GEPA's own templates."""
+"""Placeholders of the current text and the data, as in GEPA's own templates."""
 
 SHARED = f"""You improve a text that an assistant is given before each task, such as an instruction. You see the
 current text and what was learned where it was used, and you write one new text. Keep what the current text says and
@@ -41,7 +41,7 @@ outside the fences is kept, and the text replaces the current one as a whole.
 The current text:
 {CURR_PARAM}
 """
-"""The beginning of both prompts, so that a server reads it once for all calls of a batch."""
+"""The shared beginning of both prompts, so that a server reads it once for all calls of a batch."""
 
 REWRITE = f"""These are records of runs in which the current text was used: the inputs, what the assistant produced,
 and feedback on that. Write a better text. Find out from the records what the tasks are and how they are to be done,
@@ -83,7 +83,7 @@ _ECHO = re.compile(rf"^[^\S\n]*{_TAG}(?:[^\S\n]|[0-9a-f])*(?:>[^\S\n]*)?$", re.I
 
 
 def reflect_prompt(trace: Trace, shown: Sequence[Entry]) -> None:
-    """Ask nothing: a record is made by code, and the writers judge it themselves."""
+    """Ask nothing: code makes the record, and the writers judge it themselves."""
     del trace, shown
 
 
@@ -93,7 +93,7 @@ def read_reflection(trace: Trace, shown: Sequence[Entry], body: Mapping[str, Any
     Raises
     ------
     ValueError
-        If there is nothing on record.
+        If the record would be empty.
     """
     del shown, body
     is_known = trace.target is None or trace.target in trace.feedback
@@ -112,7 +112,7 @@ def _lines(*texts: str) -> str:
 
 
 def cut(text: str) -> str:
-    """Return a text without its middle, if it is too long: tasks begin and answers end."""
+    """Return a text without its middle if it is too long: the task is at the beginning, the answer at the end."""
     if len(text) <= MAX_FIELD_CHARS:
         return text
     half = MAX_FIELD_CHARS // 2
@@ -120,7 +120,7 @@ def cut(text: str) -> str:
 
 
 def _record(reflection: Reflection) -> dict[str, str]:
-    """Return a reflection's record; what another method's reflector said counts as feedback."""
+    """Return a reflection's record; text of another method's reflector counts as feedback."""
     said = (reflection.error_identification, reflection.root_cause_analysis, reflection.correct_approach)
     return reflection.side_info or {"Feedback": _lines(*said, reflection.key_insight)}
 
@@ -129,7 +129,7 @@ def _record(reflection: Reflection) -> dict[str, str]:
 
 
 def component(base: Playbook) -> tuple[str, Entry | None]:
-    """Return the component that the batch on this version is about: they take turns, as GEPA's do."""
+    """Return the component that the batch on this version rewrites: components take turns, as in GEPA."""
     if not base.entries:
         return COMPONENT, None
     entry = base.entries[base.batch_sequence % len(base.entries)]
@@ -142,12 +142,12 @@ def aggregate_prompt(base: Playbook, reflections: Sequence[Reflection]) -> Promp
 
 
 def combine_prompt(base: Playbook, proposals: Sequence[Operation]) -> Prompt:
-    """Ask for one full new text out of the children's."""
+    """Ask for one full new text from the children's texts."""
     return _write(COMBINE, base, (fence("version", [proposal.content]) for proposal in proposals))
 
 
 def _write(task: str, base: Playbook, data: Iterable[str]) -> Prompt:
-    """Fill the templates: up to what is to be done they are the same for all nodes of a batch."""
+    """Fill the templates: up to the task they are the same for all nodes of a batch."""
     _, entry = component(base)
     current = entry.content if entry else NOTHING_YET
     return Prompt(
@@ -160,7 +160,7 @@ def _write(task: str, base: Playbook, data: Iterable[str]) -> Prompt:
 
 
 def answer_prompt(playbook: Playbook, question: str) -> Prompt:
-    """Ask an agent one question with the playbook's components before it."""
+    """Ask an agent one question with the playbook's components in the prompt."""
     several = len(playbook.entries) > 1
     texts = (
         f"## {entry.section}\n{entry.content}\n" if several else entry.content for entry in playbook.entries
@@ -185,7 +185,7 @@ def problem(reply: str) -> str | None:
     if fences == 0:
         return "the new text must stand between ``` fences"
     if fences % 2:
-        # GEPA takes what follows. But it is the one sign of a text that was cut off that every server gives.
+        # GEPA accepts the text behind it. But an open fence is the one sign of truncation that every server gives.
         return "a ``` fence was not closed: the text seems to be cut off"
     text = _between(reply)
     if not any(character.isalnum() for character in text):
@@ -193,13 +193,13 @@ def problem(reply: str) -> str | None:
     if len(text) > MAX_TEXT_CHARS:
         return too_long
     if _OUR_TAGS.search(text) or _ECHO.search(reply):
-        # A current text may hold fences: said back with the prompt, what stands between them is no new text.
+        # A current text may hold fences: if the prompt is repeated, the text between them is not new.
         return "it repeated the data instead of writing a new text"
     return None
 
 
 def _between(reply: str) -> str:
-    """Return what stands between the first fence and the last, as GEPA does: a text may hold fences itself."""
+    """Return the text between the first fence and the last, as GEPA does: a text may hold fences itself."""
     marks = list(_FENCE.finditer(reply))
     inside = reply[marks[0].end() : marks[-1].start()]
     tag = _LANGUAGE.match(inside)
@@ -207,7 +207,7 @@ def _between(reply: str) -> str:
 
 
 def read(base: Playbook, body: Mapping[str, Any], sources: Sources) -> Answer:
-    """Return the new text as one operation that rests on everything read; a reply without one is unusable."""
+    """Return the new text as one operation that rests on everything read; a reply without a text is unusable."""
     reply = clean(str(body.get("text") or ""))
     if problem(reply) is not None:
         return Answer(operations=(), unusable=1)
@@ -223,10 +223,10 @@ def read(base: Playbook, body: Mapping[str, Any], sources: Sources) -> Answer:
 
 
 def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """Return one text per component: the one that rests on most reflections, of equals the last.
+    """Return one text per component: the one that rests on most reflections, among equals the last.
 
-    Texts cannot be put together by code: one after the other they would grow from batch to batch and say
-    everything twice. The winner's evidence is its own, so what the others had learned counts as lost.
+    Code cannot merge texts: joined, they would grow from batch to batch and repeat everything. The winner keeps only
+    its own evidence, so the other texts' lessons count as lost.
     """
     del base
     best: dict[str, Operation] = {}

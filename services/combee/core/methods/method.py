@@ -1,4 +1,4 @@
-"""The method: how prompts are written and replies are read. A method is a module (or object) with these names.
+"""The method: builds prompts and reads replies. A method is a module (or object) with these names.
 
 ``ace`` and ``gepa`` are built in; others are found by entry point (``combee.methods``), see docs/guide/own-method.md.
 """
@@ -22,23 +22,23 @@ Sources = Sequence[tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a curator's reply says about a prompt's items."""
+    """A curator's reply: operations, and statements about the prompt's items."""
 
     operations: tuple[Operation, ...]
     unusable: int = 0
-    """Operations that could not be read."""
+    """Number of operations that could not be read."""
     mentioned: frozenset[int] = frozenset()
     """Numbers of the items that an operation rests on or that the reply drops by name."""
     dropped: frozenset[int] = frozenset()
-    """Of those, what the reply drops by name."""
+    """Numbers of the items that the reply drops by name, part of ``mentioned``."""
     known: Mapping[int, str] = field(default_factory=dict)
-    """Item number → the entry that says it already, as the reply claims; code checks it before it counts."""
+    """Item number → the entry with the same content, as the reply claims; code checks it before it counts."""
     guessed: frozenset[str] = frozenset()
-    """Evidence of operations only because they named no item: kept as lineage, no proof that a lesson survived."""
+    """Evidence of operations that named no item: kept as lineage, no proof that a lesson survived."""
 
 
 class Method(Protocol):
-    """Prompts and replies of one way to learn; pure."""
+    """Prompts and replies of one way of learning; pure."""
 
     @property
     def HOLDS(self) -> Holds:  # noqa: N802 - a constant of a module
@@ -49,7 +49,7 @@ class Method(Protocol):
         """Whether an operation made on one version may be applied to a later one (batches may overlap)."""
 
     def reflect_prompt(self, trace: Trace, shown: Sequence[Entry], /) -> Prompt | None:
-        """Ask what can be learned from a run; None: this method needs no model for that."""
+        """Ask what can be learned from a run; None: the method needs no model for that."""
 
     def read_reflection(
         self, trace: Trace, shown: Sequence[Entry], body: Mapping[str, Any], /
@@ -59,7 +59,7 @@ class Method(Protocol):
         Raises
         ------
         ValueError
-            If there is nothing in it to learn from.
+            If there is nothing to learn from.
         """
 
     def aggregate_prompt(self, base: Playbook, reflections: Sequence[Reflection], /) -> Prompt:
@@ -72,19 +72,19 @@ class Method(Protocol):
         """Read the reply to either prompt."""
 
     def merge(self, base: Playbook, operations: Sequence[Operation], /) -> tuple[Operation, ...]:
-        """Combine operations by code, where no model could."""
+        """Merge operations by code after the model failed."""
 
     def answer_prompt(self, playbook: Playbook, question: str, /) -> Prompt:
-        """Ask an agent one question with the playbook before it."""
+        """Ask an agent one question with the playbook in the prompt."""
 
 
 DEFAULTS = PlanSettings()
 SHAPED = frozenset({"reflect_prompt", "read_reflection", "aggregate_prompt", "combine_prompt", "read"})
-"""What takes ``settings`` in a method that says ``TAKES_SETTINGS``."""
+"""Functions that take ``settings`` in a method with ``TAKES_SETTINGS``."""
 
 
 class _Shaped:
-    """A method whose prompts and replies follow from a batch's settings."""
+    """A method whose prompts and replies depend on a batch's settings."""
 
     def __init__(self, method: Method, settings: PlanSettings) -> None:
         self._method = method
@@ -96,7 +96,7 @@ class _Shaped:
 
 
 def shaped(method: Method, settings: PlanSettings) -> Method:
-    """Return a method as a batch's settings want it; one that takes no settings stays as it is."""
+    """Return a method bound to a batch's settings; a method without settings stays unchanged."""
     if not getattr(method, "TAKES_SETTINGS", False):
         return method
     return cast("Method", _Shaped(method, settings))

@@ -1,4 +1,4 @@
-"""The hash of a method's prompt templates: two workers with one hash write one prompt for one input."""
+"""The hash of a method's prompt templates: workers with equal hashes write equal prompts for equal input."""
 
 import json
 from hashlib import sha256
@@ -38,15 +38,15 @@ PROPOSALS = (
     Operation(kind=OperationKind.ADD, section="OTHERS", content="an addition", evidence=("r",)),
     Operation(kind=OperationKind.UPDATE, content="a change", entry_ids=(ENTRY.id,), evidence=("r",)),
 )
-"""Fixed for ever: another input would look like other templates."""
+"""Input of the hash, fixed for ever: another input would look like other templates."""
 
 
 def templates_hash(
     method: Method, prompts: Prompts = "full", *, is_scoped: bool = False, probation: bool = False
 ) -> str:
-    """Return the SHA-256 of the prompts that a method writes for the fixed input, worded for such models.
+    """Return the SHA-256 of the prompts that a method writes for the fixed input, in a model class's wording.
 
-    ``probation``: prompts may hold entries that are only proposed.
+    ``probation``: prompts may hold proposed entries.
     """
     whole = shaped(method, PlanSettings(prompts=prompts))
     method = shaped(method, PlanSettings(prompts=prompts, scope=int(is_scoped)))

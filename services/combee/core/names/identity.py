@@ -1,9 +1,9 @@
-"""Deterministic names: every id is a hash of what it names, so a repeat has the same id.
+"""Deterministic names: every id is a hash of its subject, so a repeat has the same id.
 
-Ids of traces, reflections and commands are their producers' own: each means something only within its playbook.
+Ids of traces, reflections and commands are their producers' own, and unique within their playbook only.
 
-A reflection's *identity* is the id that it was sent under and the source that is proven: two sources may use one id,
-and neither takes the other's. It is worked out where a record enters; from there on it is the reflection's id.
+A reflection's *identity* combines the id under which it was sent with its proven source: two sources may use one id
+without a conflict. It is computed where a record enters; from there on it is the reflection's id.
 """
 
 import json
@@ -17,23 +17,23 @@ from combee_schemas.records import IDENTITY_HEADER, PROOF_HEADER, Headers, heade
 from combee_schemas.reflection import Reflection
 
 MARK = "~by~"
-"""Between an id and whose it is; what is sent under an id with this mark is marked once more."""
+"""Separator between an id and its owner; an id sent with this mark is marked once more."""
 MAX_ID, MAX_OWNER = 200, 100
 
 
 def owner_of(source: Source | None) -> str:
-    """Return whose an id is that came from a source as it was verified; empty: it is everybody's without a proof.
+    """Return the owner of an id from a verified source; empty: without a proof the id is everybody's.
 
-    Where one source alone may write, nothing is unproven, and ids are its own as they stand.
+    If one source alone may write, nothing is unproven, and its ids stand as they are.
     """
     return source.name if source is not None and source.proven not in {"", "prefix"} else ""
 
 
 def identity_of(sent_id: str, owner: str) -> str:
-    """Return the identity of what an owner (empty: nobody proves it) sends under an id; no two come to the same."""
+    """Return the identity of an owner's id (empty owner: unproven); identities are unique."""
     if not owner and MARK not in sent_id:
         return sent_id
-    # No name has the mark in it: what stands behind the last mark is all of the owner.
+    # No name contains the mark: the text behind the last mark is the whole owner.
     name = owner.replace("%", "%25").replace("~", "%7E") or UNPROVEN
     identity = f"{sent_id}{MARK}{name}"
     if len(identity) <= MAX_ID:
@@ -47,7 +47,7 @@ def _short(sent_id: str) -> str:
 
 
 def is_sent_as(identity: str, sent_id: str) -> bool:
-    """Return whether who asks for an id means this identity: by the id as it was sent, or by all of its name."""
+    """Return whether a requested id means this identity: the id as it was sent, or its full name."""
     stem, mark, _ = identity.rpartition(MARK)
     if mark and stem in {sent_id, _short(sent_id)}:
         return True
@@ -55,19 +55,19 @@ def is_sent_as(identity: str, sent_id: str) -> bool:
 
 
 def full_name(identity: str) -> str:
-    """Return the name by which an identity alone is meant, where several were sent under one id."""
+    """Return the name that means this identity alone, if several were sent under one id."""
     return identity if MARK in identity else f"{identity}{MARK}{UNPROVEN}"
 
 
 def meant_by(sent_id: str, identities: Iterable[str]) -> list[str]:
-    """Return those that somebody means who asks for an id; of one that is named in full, that alone."""
+    """Return the identities meant by a requested id; a full name means only its own."""
     matches = [identity for identity in dict.fromkeys(identities) if is_sent_as(identity, sent_id)]
     exact = [identity for identity in matches if full_name(identity) == sent_id]
     return exact or matches
 
 
 def claimed_identities(sent_id: str, source: Source | None, headers: Headers) -> tuple[str, ...]:
-    """Return the identities that a record may have, by what it shows without the secrets; the likeliest first."""
+    """Return the identities that a record may have, judged without the secrets; the likeliest first."""
     plain = (identity_of(sent_id, ""), sent_id) if MARK in sent_id else (sent_id,)
     if header(headers, PROOF_HEADER) is not None and source is not None:
         return (identity_of(sent_id, source.name), *plain)
@@ -75,7 +75,7 @@ def claimed_identities(sent_id: str, source: Source | None, headers: Headers) ->
 
 
 def given_identity(headers: Headers) -> str:
-    """Return the identity under which a copied reflection counted where it comes from; empty: none is given."""
+    """Return the identity under which a copied reflection counted at its origin; empty: none is given."""
     return (header(headers, IDENTITY_HEADER) or b"").decode(errors="replace")[:MAX_ID]
 
 
@@ -90,21 +90,21 @@ def node_id(batch: str, level: int, index: int) -> str:
 
 
 def reflection_id(playbook: str, trace_id: str, owner: str = "") -> str:
-    """Return the id of the reflection that ``reflect`` derives from a playbook's trace, which is its owner's."""
+    """Return the id of the reflection that ``reflect`` derives from an owner's trace."""
     return "r-" + digest("reflection", playbook, trace_id, *([owner] if owner else ())).hex()
 
 
 def derived_ids(playbook: str, trace_id: str, owner: str = "") -> tuple[str, ...]:
-    """Return the identities under which a playbook may hold the reflection of a trace.
+    """Return the identities that the reflection of a trace may have in a playbook.
 
-    A proven trace has two, with and without its owner: *reflect* may not vouch for what it writes.
+    A proven trace has two, with and without its owner: *reflect* may not vouch for its results.
     """
     own_id = reflection_id(playbook, trace_id, owner)
     return (identity_of(own_id, owner), own_id) if owner else (own_id,)
 
 
 def is_derived(reflection: Reflection) -> bool:
-    """Return whether *reflect* made a reflection of its trace, as its id shows."""
+    """Return whether *reflect* derived a reflection from its trace, judged by its id."""
     if reflection.trace_id is None:
         return False
     owners = {"", reflection.source.name} if reflection.source else {""}
@@ -119,33 +119,33 @@ CIRCUMSTANCE: Mapping[str, bool | set[str]] = {
     "shown": {"digests"},
     "source": {"proven"},
 }
-"""Fields in which two sendings of one content may differ."""
+"""Fields in which two copies of one content may differ."""
 
 
 def similar_name(text: str) -> str:
-    """Return the name a playbook may have that is most like a text."""
+    """Return the valid playbook name that is most similar to a text."""
     parts = (re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-._") for part in text.split("/"))
     return "/".join(filter(None, parts))[:MOST_NAME].rstrip("/") or "default"
 
 
 def fingerprint(message: Message) -> str:
-    """Return what two messages of one content have in common; empty where it is unknown.
+    """Return a value equal for two messages with the same content; empty if it is unknown.
 
-    A reflection derived from a trace has that trace's: asked a second time, a model uses other words.
+    A reflection derived from a trace has that trace's fingerprint: asked again, a model uses other words.
     """
     if isinstance(message, Reflection) and is_derived(message):
         return message.trace_digest
-    # Without defaults, so that a field that is added later changes no fingerprint.
+    # Defaults are left out, so that a field added later changes no fingerprint.
     body = message.model_dump(mode="json", exclude=CIRCUMSTANCE, exclude_defaults=True)
     return digest(message.type, json.dumps(body, sort_keys=True)).hex()
 
 
 def content_id(kind: str, *parts: str) -> str:
-    """Return an id for input that came without one: the same content has the same id."""
+    """Return an id for input without one: the same content has the same id."""
     return f"{kind}-" + digest(kind, *parts).hex()
 
 
 def batch_seed(playbook: str, sequence: int, member_ids: tuple[str, ...], salt: str = "") -> int:
-    """Return the seed that shuffles a batch: 63 bits, fixed by its content (and a salt, if there is one)."""
+    """Return the seed that shuffles a batch: 63 bits, fixed by its content (and a salt, if configured)."""
     salted = ("salt", salt) if salt else ()
     return int.from_bytes(digest("seed", playbook, sequence, *member_ids, *salted)[:8], "big") >> 1

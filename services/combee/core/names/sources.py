@@ -1,8 +1,8 @@
-"""Sources: who taught something, which names count, and what proves one; pure.
+"""Sources: who taught something, which names count, and how a name is proven; pure.
 
 A producer declares a name in the record and may prove it in a header: a signature of topic, name and the record's
-bytes. Kafka tells consumers nothing about who wrote a record, so a name without a proof is a claim. All that proves
-nothing shares one source.
+bytes. Kafka does not tell consumers who wrote a record, so a name without a proof is a claim. All records without a
+proof share one source.
 """
 
 import base64
@@ -19,25 +19,25 @@ from combee_schemas.scan import Seen
 from combee_schemas.topics import Published, outgoing
 
 UNPROVEN = "unproven"
-"""The source of all that proves none, and of all that names none."""
+"""Source of all records without a proof or a name."""
 GATEWAY_KEY = "key:"
-"""Before the name of a gateway's key; no declared name begins so."""
+"""Prefix of the name of a gateway's key; no declared name begins with it."""
 SECRET, KEY, SERVICES = "hmac-sha256", "ed25519", "services"
-"""How a header was made: with a source's secret or private key, or with the secret of the services."""
+"""Schemes of the proof header: a source's secret, its private key, or the services' secret."""
 MAX_NAME = 80
 
 Header = tuple[str, bytes]
 Check = Callable[[bytes, bytes], bool]
-"""Returns whether a signature, the second argument, is one of a message."""
+"""Returns whether a signature, the second argument, belongs to a message."""
 
 
 def signed_bytes(topic: str, name: str, value: bytes) -> bytes:
-    """Return what a proof signs: the topic without its prefix, the source's name, and the record's bytes."""
+    """Return the signed bytes of a proof: the topic without its prefix, the source's name, and the record's bytes."""
     return b"\0".join((b"combee-source", topic.encode(), name.encode(), value))
 
 
 def with_secret(secret: bytes) -> Check:
-    """Return what checks signatures that were made with a shared secret."""
+    """Return a check of signatures made with a shared secret."""
     return lambda message, signature: hmac.compare_digest(hmac.digest(secret, message, "sha256"), signature)
 
 
@@ -53,31 +53,31 @@ def secret_proof(secret: bytes, topic: str, name: str, value: bytes, *, scheme: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The source of a record as it counts from now on."""
+    """The effective source of a record."""
 
     source: Source | None
     is_forged: bool = False
-    """It has a proof, and that proves nothing."""
+    """Whether its proof is invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSources:
-    """What proves sources in a deployment."""
+    """The checks that prove sources in a deployment."""
 
     checks: Mapping[str, tuple[ProvenBy, Check]] = field(default_factory=lambda: MappingProxyType({}))
-    """By name."""
+    """Check per source name."""
     services: Check | None = None
-    """Of the secret with which gateway and reflect vouch for what they verified."""
+    """Check of the secret with which gateway and reflect vouch for verified records."""
     prefix_owner: str = ""
-    """The source that alone may write to this deployment's topics; empty: there is no such one."""
+    """The only source with the right to write to this deployment's topics; empty: there are several."""
 
     @property
     def can_prove(self) -> bool:
-        """Whether anything here proves a source; else all is one source's."""
+        """Whether any source can be proven; otherwise all records are one source's."""
         return bool(self.checks or self.services is not None or self.prefix_owner)
 
     def verdict(self, topic: str, value: bytes, headers: Headers, source: Source | None) -> Verdict:
-        """Return whose a record is; a claim keeps its name, and proves nothing."""
+        """Return the effective source of a record; a claim keeps its name, and proves nothing."""
         shown = header(headers, PROOF_HEADER)
         if shown is None:
             return Verdict(source=self._unsigned(source))
@@ -116,7 +116,7 @@ def _read(shown: bytes) -> tuple[str, bytes]:
 
 
 def gateway_source(key: str, *, proven: bool) -> Source:
-    """Return the source of what comes with a gateway's key, whatever its sender claims."""
+    """Return the source of a request with a gateway's key, whatever its sender claims."""
     return Source(name=f"{GATEWAY_KEY}{key}"[:MAX_NAME], proven="gateway" if proven else "")
 
 
@@ -131,11 +131,11 @@ class Signer:
     secret: bytes | None = field(default=None, repr=False)
 
     def owner_of(self, source: Source | None) -> str:
-        """Return who owns the ids of what is signed with this secret; empty: it is not signed."""
+        """Return the owner of the ids of signed messages; empty: they are not signed."""
         return self.name if self.secret is not None and (source is None or source.name == self.name) else ""
 
     def declared(self, message: Sourced) -> Sourced:
-        """Return a message that says who it is from, unless it does already."""
+        """Return a message with its source, unless it names one already."""
         source = Source(name=self.name)
         # A copy has the class of its message.
         return message if message.source else message.model_copy(update={"source": source})  # type: ignore[return-value]
@@ -149,7 +149,7 @@ class Signer:
 
 
 def declared(message: Published, signer: Signer | None) -> Outgoing:
-    """Return the record of what a producer publishes: with the source that it declares, and the proof of it."""
+    """Return the record of a producer's message, with its declared source and the proof."""
     if signer is None:
         return outgoing(message)
     message = signer.declared(message)
@@ -160,32 +160,32 @@ def declared(message: Published, signer: Signer | None) -> Outgoing:
 
 
 def source_name(source: Source | None, names: SourceNames) -> str:
-    """Return the name under which something counts; empty: it declares none, where declared names count."""
+    """Return the name under which a record counts; empty: none is declared, if declared names count."""
     if names == "declared":
         return source.name if source else ""
     return source.name if source and source.proven else UNPROVEN
 
 
 def counted_name(source: Source | None, names: SourceNames) -> str:
-    """Return the name under which something is counted and revoked; what has none is unproven."""
+    """Return the name under which a record is counted and revoked; ``unproven`` if it has none."""
     return source_name(source, names) or UNPROVEN
 
 
 def names_of(seen: Iterable[Seen], names: SourceNames) -> dict[str, str]:
-    """Return the names under which reflections count, by their ids, as far as they have one."""
+    """Return the counting names of reflections by their ids, for those with a name."""
     named = ((reflection.reflection_id, source_name(reflection.source, names)) for reflection in seen)
     return {reflection_id: name for reflection_id, name in named if name}
 
 
 def sources_text(counts: Mapping[str, int]) -> str:
-    """Return how many reflections each source taught, for people; empty where nobody says who."""
+    """Return the number of reflections per source in words; empty if no source is known."""
     if not counts.keys() - {UNPROVEN}:
         return ""
     return ", ".join(f"{count} of {name}" for name, count in counts.items())
 
 
 def source_text(source: Source | None) -> str:
-    """Return a source for people."""
+    """Return a source in words."""
     if source is None:
         return UNPROVEN
     return f"{source.name} (proven by {source.proven})" if source.proven else f"{source.name} ({UNPROVEN})"

@@ -1,6 +1,6 @@
 """Tenants of one deployment: name spaces of playbooks with limits of their own; time is an argument.
 
-A tenant is what stands before the first ``/`` of its playbooks' names.
+A tenant is the part of its playbooks' names before the first ``/``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,10 +11,10 @@ from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.playbook import Playbook, Spend
 
 EVERY = "*"
-"""Stands for all tenants that have no limits of their own; each has these for itself."""
+"""Placeholder for tenants without limits of their own; each has these limits for itself."""
 AT_THE_DOOR_S, IN_BATCHES_S = 1.0, 600.0
-"""So much of its rate a tenant may have at once: where reflections come in, and where batches are cut of them, for
-whoever keeps to the rate has windows that fill for a while and close together."""
+"""Seconds of a tenant's rate that may arrive at once: at intake, and when batches are cut, because a tenant within
+its rate has windows that fill for a while and close together."""
 
 
 def tenant_of(line: str) -> str:
@@ -24,7 +24,7 @@ def tenant_of(line: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one tenant may have; None: no limit."""
+    """The limits of one tenant; None: no limit."""
 
     reflections_per_second: float | None = None
     daily_tokens: int | None = None
@@ -37,19 +37,19 @@ NO_LIMITS: Mapping[str, Limits] = {}
 
 @dataclass(slots=True)
 class _Use:
-    """What one tenant has used."""
+    """The usage of one tenant."""
 
     day: int = 0
     spent: dict[str, Spend] = field(default_factory=dict)
-    """Today's, by line."""
+    """Today's spend by line."""
     tokens: int = 0
     cost: float = 0.0
     due_s: float = float("-inf")
-    """When what was admitted is through at the tenant's rate."""
+    """Time at which the admitted reflections are through at the tenant's rate."""
 
 
 class Tenants:
-    """What tenants use, beside what they may."""
+    """The usage and limits of tenants."""
 
     def __init__(self, limits: Mapping[str, Limits], *, burst_s: float = AT_THE_DOOR_S) -> None:
         self._limits = limits
@@ -58,7 +58,7 @@ class Tenants:
 
     @classmethod
     def of(cls, limits: Mapping[str, Limits], playbooks: Iterable[Playbook]) -> "Tenants":
-        """Return what the tenants of these playbooks and branches use."""
+        """Return the usage of these playbooks' and branches' tenants."""
         tenants = cls(limits)
         for playbook in playbooks:
             tenants.spent(playbook)
@@ -70,11 +70,11 @@ class Tenants:
         return bool(self._limits)
 
     def limits(self, tenant: str) -> Limits:
-        """Return what a tenant may have."""
+        """Return a tenant's limits."""
         return self._limits.get(tenant) or self._limits.get(EVERY, UNLIMITED)
 
     def spent(self, playbook: Playbook) -> None:
-        """Take note of what a playbook or branch had spent by its newest version."""
+        """Note the spend recorded in a playbook's or branch's newest version."""
         use = self._uses.setdefault(tenant_of(playbook.name), _Use())
         spend = playbook.spend
         if spend.day > use.day:
@@ -99,12 +99,12 @@ class Tenants:
         return None
 
     def wait_s(self, tenant: str, now_s: float) -> float:
-        """Return for how long a tenant's rate admits nothing; 0: it does now, however much comes at once."""
+        """Return the seconds for which a tenant's rate admits nothing; 0: it admits now, any number at once."""
         use = self._uses.get(tenant)
         return max(0.0, use.due_s - now_s - self._burst_s) if use else 0.0
 
     def admit(self, tenant: str, reflections: int, now_s: float) -> None:
-        """Count reflections that came in; what follows waits until they are through at the tenant's rate."""
+        """Count admitted reflections; later ones wait until they are through at the tenant's rate."""
         rate = self.limits(tenant).reflections_per_second
         if rate is not None:
             use = self._uses.setdefault(tenant, _Use())

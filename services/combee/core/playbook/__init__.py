@@ -1,1 +1,1 @@
-"""What a playbook becomes: operations, versions, what entries rest on, what they cost."""
+"""The playbook: operations, versions, evidence of entries, and costs."""

@@ -20,16 +20,16 @@ from combee_schemas.scan import NodeResult, Operation, Update
 Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 """The draft with its changes, and the sections and entries of the next version."""
 NO_BUDGET = 10**9
-"""Tokens that no playbook has: entries that were evicted are taken from the version's changes instead."""
+"""A budget that no playbook reaches: evicted entries are removed by the version's recorded changes instead."""
 
 
 def holds_after(base: Playbook, holds: Holds) -> Holds:
-    """Return what a playbook holds after an update by a method that ``holds`` this: what it holds already stays."""
+    """Return what a playbook holds after an update by a method that ``holds`` this kind: existing content decides."""
     return base.holds if base.entries else holds
 
 
 def misfit(playbook: Playbook, holds: Holds, method: str) -> str | None:
-    """Return why a method that ``holds`` this must not go on with a playbook, and the remedy; None: it may."""
+    """Return why a method that ``holds`` this kind must not continue a playbook, and the remedy; None: it may."""
     if not playbook.entries or playbook.holds == holds:
         return None
     expected = "gepa" if playbook.holds == "components" else "ace"
@@ -41,7 +41,7 @@ def misfit(playbook: Playbook, holds: Holds, method: str) -> str | None:
 
 
 def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
-    """Return the reflections that never count: those that were revoked, and of a batch those of a revoked source."""
+    """Return the reflections that never count: revoked ones, and the batch's reflections of revoked sources."""
     sources = barred_sources(playbook)
     later = (
         seen.reflection_id
@@ -52,14 +52,14 @@ def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
 
 
 def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: int) -> Changed:
-    """Apply what a person does: all of it counts, and is active at once."""
+    """Apply a person's operations, which all count and are active at once."""
     result = NodeResult(status="ok", operations=tuple(operations))
     draft = _drafted(base, result, OPEN, base.holds, base.revoked, budget_tokens=budget_tokens)
     return _finished(base, draft, base.holds, budget_tokens)
 
 
 def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
-    """Apply the operations of a batch; those made for another kind of playbook are dropped, and recorded."""
+    """Apply the operations of a batch; operations for another kind of playbook are dropped, and recorded."""
     settings, policy = update.plan.settings, _policy(update.plan)
     kind, gone = holds_after(base, settings.holds), barred(base, update)
     screen = _screen(base, update, kind, gone)
@@ -85,10 +85,10 @@ def drafted(
     ids: Mapping[str, str] = NO_IDS,
     free_from: int = 0,
 ) -> Draft:
-    """Return what a batch makes of a version without ``gone`` reflections, before probation and evictions.
+    """Return the result of a batch on a version without ``gone`` reflections, before probation and evictions.
 
-    ``kind`` is what the playbook holds then. ``ids``: under which ids entries are added, by their content.
-    ``free_from``: the number from which ids were free when the batch was applied first; 0: those of ``base``.
+    ``kind`` is what the playbook holds then. ``ids``: ids of added entries by their content. ``free_from``: the first
+    free id number when the batch was first applied; 0: that of ``base``.
     """
     screen = _screen(base, update, kind, gone)
     return _batch_drafted(
@@ -97,12 +97,12 @@ def drafted(
 
 
 def _policy(plan: Plan) -> Probation | None:
-    """Return the probation of a batch; a consolidation brings no reflections, so no entry waits longer for it."""
+    """Return the probation of a batch; a consolidation has no reflections, so no entry waits longer because of it."""
     return None if plan.reason == "consolidate" else plan.settings.probation or probation.OFF
 
 
 def _screen(base: Playbook, update: Update, kind: Holds, gone: Sequence[str]) -> Screen:
-    """Return the rules of a batch; components are never on probation, and all that is said of them counts."""
+    """Return the rules of a batch; components are never on probation, and all their evidence counts."""
     return Screen.of(base, update.result.seen, update.plan.settings if kind == "entries" else None, gone)
 
 
@@ -152,7 +152,7 @@ def _finished(base: Playbook, draft: Draft, kind: Holds, budget_tokens: int) -> 
 def _review(
     base: Playbook, draft: Draft, names: Mapping[str, str], policy: Probation, screen: Screen
 ) -> None:
-    """Let a draft take over what becomes of proposed entries."""
+    """Apply the review of proposed entries to a draft."""
     after = tuple(draft.entries.values())
     supported = draft.support.by_entry()
     found = probation.review(base.entries, after, supported, names, policy, screen)

@@ -1,4 +1,4 @@
-"""Between a playbook and its branches: what is revoked on one is on all; a branch's content is adopted; pure."""
+"""A playbook and its branches share revocations; a branch's content can be adopted; pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from combee_schemas.playbook import Adopted, Change, Entry, Playbook
 
 
 def learns(line: Playbook) -> bool:
-    """Return whether a line learns; a branch that was deleted and came back does not."""
+    """Return whether a line learns; a branch that was deleted and created again does not."""
     return not branch_in(line.name) or line.branch is not None
 
 
 def with_revocations_of(playbook: Playbook, other: Playbook) -> Playbook:
-    """Return a line with what is revoked on another line of its playbook, too.
+    """Return a line with the revocations of another line of its playbook added.
 
-    Both name all of it. Its next version names what is new here, and says by which rules.
+    Both lines then record all revocations. The line's next version names its new ones, with their rules.
     """
     rules, others, made = playbook.revocations, other.revocations, playbook.version + 1
     known, gone = {revocation.rule for revocation in rules}, frozenset(playbook.revoked)
@@ -29,7 +29,7 @@ def with_revocations_of(playbook: Playbook, other: Playbook) -> Playbook:
     )
     news = [reflection_id for reflection_id in other.revoked if reflection_id not in gone]
     if news and not new:
-        # A rule of the same words meant more there.
+        # A rule of the same words selected more there.
         retained_from = max((revocation.retained_from for revocation in others), default=0)
         new = rules_for((), news, version=made, retained_from=retained_from)
     return playbook.model_copy(
@@ -39,15 +39,15 @@ def with_revocations_of(playbook: Playbook, other: Playbook) -> Playbook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """A version of a branch that is to become its playbook's next one, and what decides about it."""
+    """A branch's version to be adopted by its playbook, and the facts that decide about it."""
 
     line: Playbook
-    """The branch's newest version: what is revoked there is revoked for good."""
+    """The branch's newest version, whose revocations hold for ever."""
     target: Playbook
     forked: Playbook | None
-    """The playbook's version that the branch began with; None: it learns no more."""
+    """The playbook's version that the branch began with; None: the branch no longer learns."""
     unread: int
-    """Reflections in the playbook's version that the branch's has not read."""
+    """Number of reflections in the playbook's version that the branch's has not read."""
 
     def refusal(self) -> str | None:
         """Return why the version must not be adopted, and the remedy; None: it may."""
@@ -61,15 +61,15 @@ class Adoption:
         return None
 
     def prepared(self, current: Playbook) -> Playbook:
-        """Return the playbook as it takes the content over: what the branch revoked is revoked, next ids are free."""
+        """Return the playbook prepared for the adoption, with the branch's revocations and free next ids."""
         next_id = max(current.next_id, self.line.next_id)
         return with_revocations_of(current, self.line).model_copy(update={"next_id": next_id})
 
     def ids(self, current: Playbook, entries: Sequence[Entry], next_id: int) -> dict[str, str]:
-        """Return the ids of a branch's entries in the playbook: ids there → ids here, new ones from ``next_id`` on.
+        """Return the playbook's id of each of a branch's entries; new ids begin at ``next_id``.
 
-        What says the same here keeps the id that it has here, what the branch began with its own. What the branch has
-        learned since keeps its id if the playbook never gave it: an id must not come to mean another entry.
+        An entry with the same content as one of the playbook gets its id; an entry from before the fork keeps its
+        own. A newer entry keeps its id if the playbook never assigned it: an id must not come to mean another entry.
         """
         same = {(entry.section, entry.content): entry.id for entry in reversed(current.entries)}
         began = {entry.id for entry in self.forked.entries} if self.forked else set[str]()
@@ -95,9 +95,9 @@ class Adoption:
 
 
 def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Playbook:
-    """Return ``content``, what is left of a branch's version, as its playbook's next one.
+    """Return ``content``, the remaining content of a branch's version, as its playbook's next version.
 
-    What is to be asked about again is the branch's, but for what the playbook's next batches ask about anyway.
+    The reflections to ask about again are the branch's, except those that the playbook's next batches contain anyway.
     """
     ids = adoption.ids(current, content.entries, content.next_id)
     version, target = current.version + 1, adoption.target

@@ -1,4 +1,4 @@
-"""What models propose, and people write, import and decide, as it is stored and shown."""
+"""Cleaning of texts that models propose, and people write, import or decide on."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation
 
 UNNAMED = "unnamed"
-"""The id of an entry whose own has no character that can be seen."""
+"""Id of an entry whose own has no visible character."""
 
 
 def clean_command(command: Command) -> Command:
-    """Return a command with clean texts; one that has them already is the same."""
+    """Return a command with clean texts; the same object if they were clean."""
     return command.model_copy(
         update={
             "entries": _entries(command.entries),
@@ -35,7 +35,7 @@ def clean_operations(operations: Iterable[Operation]) -> tuple[Operation, ...]:
 
 
 def clean_playbook(playbook: Playbook) -> Playbook:
-    """Return a playbook that somebody wrote with clean texts."""
+    """Return a user's playbook with clean texts."""
     return playbook.model_copy(
         update={"entries": _entries(playbook.entries), "sections": _sections(playbook.sections)}
     )

@@ -1,4 +1,4 @@
-"""What differs between two versions of a playbook, or of two of its lines, entry by entry; pure."""
+"""Comparison of two versions of a playbook, or of two of its lines, entry by entry; pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -24,12 +24,12 @@ CHANGE_WORDS: Mapping[str, str] = {
     "adopt": "adopted",
     "delete": "deleted",
 }
-"""What a change of each kind is called wherever people read of it; other kinds are called by their names."""
+"""Words for kinds of changes in all views; other kinds go by their own names."""
 LEAVING: tuple[ChangeKind, ...] = ("remove", "evict", "merge")
 
 
 class Said(Value):
-    """An entry's place and words."""
+    """An entry's section and content."""
 
     id: str
     section: str
@@ -37,18 +37,18 @@ class Said(Value):
 
 
 class Gone(Said):
-    """An entry that is no longer there; ``how`` is the kind of the change that took it, where that was looked up."""
+    """An entry that left; ``how`` is the kind of the change that removed it, if known."""
 
     how: ChangeKind | None = None
 
     @property
     def word(self) -> str:
-        """How it left, for people."""
+        """The kind of removal in words."""
         return CHANGE_WORDS[self.how or "remove"]
 
 
 class Reworded(Value):
-    """An entry that says something else, or stands elsewhere."""
+    """An entry with another content or section."""
 
     id: str
     section: str
@@ -58,7 +58,7 @@ class Reworded(Value):
 
 
 class Counted(Value):
-    """An entry that says the same, with other counts; the numbers are differences."""
+    """An entry with the same content and other counts; the numbers are differences."""
 
     id: str
     helpful: int
@@ -67,33 +67,33 @@ class Counted(Value):
 
 
 class Comparison(Value):
-    """Two versions of one playbook; entries that are alike in both are only counted."""
+    """Comparison of two versions of one playbook; unchanged entries are only counted."""
 
     name: str
     name_before: str = ""
-    """The line that ``before`` is a version of; empty: the same."""
+    """The line of ``before``; empty: the same line."""
     before: int
     after: int
     added: tuple[Said, ...] = ()
     removed: tuple[Gone, ...] = ()
-    """Those that left, however."""
+    """Entries that left, for any reason."""
     changed: tuple[Reworded, ...] = ()
     counted: tuple[Counted, ...] = ()
     unchanged: int = 0
     sections: tuple[str, ...] = ()
-    """Those of either version, in order."""
+    """Sections of either version, in order."""
     sections_added: tuple[str, ...] = ()
-    """The headers that agents are shown now, and were not before."""
+    """Headers that agents are shown now, and were not before."""
     sections_removed: tuple[str, ...] = ()
 
     @property
     def entry_ids(self) -> tuple[str, ...]:
-        """The entries that agents would notice: added, changed or gone."""
+        """Ids of entries that agents would notice: added, changed or gone."""
         said: tuple[Said | Reworded, ...] = (*self.added, *self.changed, *self.removed)
         return tuple(entry.id for entry in said)
 
     def counts(self) -> dict[str, int]:
-        """Return how many entries differ in each way, in the words of ``CHANGE_WORDS``."""
+        """Return the number of differing entries by kind, in the words of ``CHANGE_WORDS``."""
         left = Counter(entry.word for entry in self.removed)
         leaving = {CHANGE_WORDS[how]: left[CHANGE_WORDS[how]] for how in LEAVING}
         counts = {
@@ -112,12 +112,12 @@ def compare(
     *,
     shared: Collection[str] | None = None,
 ) -> Comparison:
-    """Return what ``after`` tells agents otherwise than ``before``; entries are told apart by their ids.
+    """Return how ``after`` differs from ``before`` for agents; entries are matched by id.
 
-    What is only proposed agents are not shown: once promoted, it is added.
+    Proposed entries are invisible to agents: a promoted one counts as added.
 
-    The versions ``between`` the two say how entries left that ``after`` itself did not take. Of two lines only the
-    ``shared`` ids, those from before the fork, mean the same entry on both; others are told apart by what they say.
+    The versions ``between`` the two tell how entries left that ``after`` itself did not remove. On two lines only the
+    ``shared`` ids, those from before the fork, mean the same entry; others are matched by content.
     """
     before, after = shown(before), shown(after)
     versions = (*between, after) if after.version > before.version else ()

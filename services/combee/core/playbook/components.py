@@ -1,7 +1,7 @@
 """Apply operations to a playbook of components, within its token budget.
 
-A component is a section with one text (GEPA). Its text changes as a whole or not at all: no code evicts a component
-or makes two into one.
+A component is a section with one text (GEPA). Its text changes as a whole or not at all: no code evicts or merges
+components.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,19 +25,19 @@ def apply_operations(
     known: Iterable[Known] = (),
     ids: Mapping[str, str] = NO_IDS,
 ) -> Draft:
-    """Return ``base`` with tags counted and operations applied in order, as far as the budget has room."""
+    """Return ``base`` with tags counted and operations applied in order, up to the budget."""
     apply = partial(_apply, budget_tokens=budget_tokens)
     return drafted(base, operations, seen, apply, revoked=revoked, echoes=echoes, known=known, ids=ids)
 
 
 def finish(draft: Draft) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
-    """Return sections and components: a section is there as long as it has a text."""
+    """Return sections and components; a section exists while it has a text."""
     components = tuple(draft.entries.values())
     return section_order((), components), components
 
 
 def clash(entries: Iterable[Entry]) -> str | None:
-    """Return why entries are no components, because a section has two texts; None: they are."""
+    """Return why entries cannot be components, because a section has two texts; None: they can."""
     sections = [entry.section for entry in entries]
     twice = sorted({section for section in sections if sections.count(section) > 1})
     return f"components have one text each, and there are several for {', '.join(twice)}" if twice else None
@@ -65,7 +65,7 @@ def _new(draft: Draft, section: str, content: str) -> Entry:
 
 
 def _write(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int) -> None:
-    """Give a component its new text, unless the playbook would grow beyond its budget: no part of a text can go."""
+    """Replace a component's text, unless the playbook would exceed its budget: no part of a text can be removed."""
     written = rest_on(
         entry.model_copy(update={"content": operation.content}), operation.evidence, draft.version
     )

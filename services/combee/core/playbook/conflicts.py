@@ -1,4 +1,4 @@
-"""Operations of one batch that contradict each other: the one of most sources wins, of equals the newest."""
+"""Conflicting operations of one batch: the one with most sources wins, among equals the newest."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loser:
-    """An operation that is not applied, and the entry it was about."""
+    """An operation that is not applied, and its entry."""
 
     operation: Operation
     entry_id: str
     is_repeat: bool
-    """Whether the winner does the same, and rests on this one's evidence as well."""
+    """Whether the winner has the same effect, and rests on this operation's evidence as well."""
 
 
 def contest(
@@ -28,12 +28,12 @@ def contest(
     offsets: Mapping[str, int],
     names: Mapping[str, str] = NO_NAMES,
 ) -> tuple[list[Operation], list[Loser]]:
-    """Return the operations to apply, in their order, at most one for each ``live`` entry; and the losers.
+    """Return the operations to apply in order, at most one for each ``live`` entry; and the losers.
 
-    What most sources surely say wins, then what has the newest evidence: one source's last word does not undo what
-    several agree on. ``offsets`` are those of the reflections, and ``names`` those of their sources; reflections
-    without a name are of one source. Between equals the later operation wins. Operations that rest on nothing are
-    people's, who meant all of them.
+    The operation with most certain sources wins, then the one with the newest evidence: one source's last word does
+    not undo what several agree on. ``offsets`` are those of the reflections, and ``names`` those of their sources;
+    reflections without a name count as one source. Between equals the later operation wins. Operations without
+    evidence are people's, and all apply.
     """
     kept = dict(enumerate(operations))
     losers: list[Loser] = []

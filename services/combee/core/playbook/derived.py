@@ -1,7 +1,7 @@
-"""What follows from a version alone, worked out once for all calls that are made on it.
+"""Results derived from a version alone, computed once for all calls on it.
 
-A batch asks about one version many times: for every group, and for every combine. Rendering it, and finding out what
-its entries say, costs by the size of the playbook, so that must not happen in each call.
+A batch uses one version many times: for every group, and for every combine. Rendering it, and indexing its entries,
+costs in proportion to the playbook's size, so it must not happen in each call.
 """
 
 from collections import OrderedDict
@@ -14,16 +14,16 @@ from combee_schemas.playbook import Entry, Playbook
 T = TypeVar("T")
 
 VERSIONS_KEPT = 24
-"""Of so many versions, those asked about last; each is some megabytes where playbooks are full."""
+"""Cache size: versions, last used first; each takes some megabytes if playbooks are full."""
 
 
 def once_per_version(
     work: Callable[[Playbook], T], after: Callable[[Playbook, T, Playbook], T | None] | None = None
 ) -> Callable[[Playbook], T]:
-    """Return ``work`` with a memory; its result belongs to all who ask, so nobody may change it.
+    """Return a cached ``work``; its result is shared by all callers and must not be changed.
 
-    A version is known by its object: to compare versions would cost by their size, too. ``after`` may work out the
-    same from an earlier version, and from what that one's result was.
+    The cache key is the version object, because comparing versions would also cost in proportion to their size.
+    ``after`` may compute the result from an earlier version and its result.
     """
     known: OrderedDict[int, tuple[Playbook, T]] = OrderedDict()
 
@@ -35,7 +35,7 @@ def once_per_version(
 
     @wraps(work)
     def remembered(playbook: Playbook) -> T:
-        # As long as it is remembered it lives, so no other object has its id.
+        # The cache keeps the object alive, so no other object has its id.
         key = id(playbook)
         if key not in known:
             known[key] = playbook, worked_out(playbook)
@@ -48,7 +48,7 @@ def once_per_version(
 
 
 def difference(before: Sequence[Entry], after: Sequence[Entry]) -> tuple[list[Entry], Sequence[Entry]] | None:
-    """Return which entries left and which were added at the end; None if that is not all that their words tell."""
+    """Return which entries left and which were added at the end; None if the versions differ otherwise."""
     gone: list[Entry] = []
     at = 0
     for entry in before:

@@ -1,4 +1,4 @@
-"""Echoes: what agents were shown and say back is no news; and what left the playbook does not return that way."""
+"""Echoes: agents' repetitions of what they were shown are no news, and do not bring removed entries back."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,8 +17,8 @@ def without_echoes(
 ) -> tuple[tuple[Operation, ...], tuple[Echo, ...]]:
     """Return a group's operations without those that only repeat what their agents were shown.
 
-    An operation that also rests on reflections that were not shown the entry keeps those. A correction is
-    no echo: it says something else.
+    An operation that also rests on reflections that were not shown the entry keeps those. A correction has another
+    content and is no echo.
     """
     shown = {reflection.reflection_id: reflection.shown for reflection in reflections if reflection.shown}
     if not shown:
@@ -48,12 +48,12 @@ def _known_by(base: Playbook) -> "_Known":
 
 
 def was_shown(entry_id: str, since: int, shown: Shown | None) -> bool:
-    """Return whether an agent was shown an entry that is there ``since`` a version; version 0 is an unknown one."""
+    """Return whether an agent was shown an entry present ``since`` a version; version 0 means unknown."""
     return shown is not None and entry_id in shown.entry_ids and not 0 < shown.version < since
 
 
 class _Known:
-    """What a playbook says or said, and since when."""
+    """Present and former contents of a playbook, with the version since which each is there."""
 
     def __init__(self, base: Playbook) -> None:
         self._index = Index()
@@ -64,7 +64,7 @@ class _Known:
             self._index.put(entry.id, entry.content)
 
     def saying(self, operation: Operation) -> tuple[str, ...]:
-        """Return the entries that an operation would say again: for an UPDATE, its own."""
+        """Return the entries with an operation's content; for an UPDATE, its own entry."""
         if operation.kind == OperationKind.ADD:
             return self._index.saying(operation.content)
         if operation.kind == OperationKind.UPDATE:
@@ -74,6 +74,6 @@ class _Known:
         return ()
 
     def shown(self, saying: Sequence[str], shown: Shown | None) -> str:
-        """Return the entry among those that an agent was shown, or nothing."""
+        """Return the entry among these that an agent was shown, or nothing."""
         echoed = (entry_id for entry_id in saying if was_shown(entry_id, self._since.get(entry_id, 0), shown))
         return next(echoed, "")

@@ -13,7 +13,7 @@ COUNTING = frozenset({"new", "known"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionEffect:
-    """The effect of one reflection on a version; ``why``: the reason if it has none."""
+    """The effect of one reflection on a version; ``why``: the reason for a missing effect."""
 
     effect: Effect
     why: str = ""

@@ -1,6 +1,6 @@
-"""All that entries rest on, and what is revoked: snapshots keep a part, ``history`` and ``updates`` the rest; pure.
+"""Complete evidence of entries, and revocations; snapshots keep a part, ``history`` and ``updates`` the rest; pure.
 
-Of each entry a snapshot keeps the last 20 ids, of what was revoked the rules.
+A snapshot keeps the last 20 evidence ids per entry, and the rules of revocations.
 """
 
 import re
@@ -12,28 +12,28 @@ from combee_schemas.playbook import Entry, Playbook, Revocation
 from combee_schemas.scan import Update
 
 RESTORED = "to version {version}"
-"""What a rollback says of itself as a change."""
+"""Detail of a rollback's change."""
 Place = tuple[str, int]
-"""A line and the number of a version of it."""
+"""A line and the number of one of its versions."""
 IDS_NAMED = 20
-"""Of one revocation; more ids that somebody gave are one rule in a snapshot, however many they are."""
+"""Maximum number of ids that a snapshot names for one revocation; more ids become one rule."""
 _RESTORED = re.compile(RESTORED.format(version=r"(\d+)"))
 
 
 def is_whole(version: Playbook) -> bool:
-    """Return whether a snapshot names everything that its entries rest on."""
+    """Return whether a snapshot names the complete evidence of its entries."""
     return all(map(_has_all, version.entries))
 
 
 def place(version: Playbook) -> Place:
-    """Return which version it is, among those of all lines of its playbook."""
+    """Return the place of a version among those of all its playbook's lines."""
     return version.name, version.version
 
 
 def began_with(version: Playbook) -> Place:
     """Return the version whose entries this one began with.
 
-    The one before, or what a rollback went back to; of another line, what was forked or adopted.
+    It is the version before, a rollback's target, or the forked or adopted version of another line.
     """
     if version.adopted is not None:
         return version.adopted.line, version.adopted.version
@@ -46,12 +46,12 @@ def began_with(version: Playbook) -> Place:
 
 
 def ids_here(version: Playbook) -> dict[str, str]:
-    """Return the other ids that entries have in a version which took them over: ids there → here."""
+    """Return the changed ids of entries in an adopting version: old id → id here."""
     return {old: new for new, old in version.adopted.renamed.items()} if version.adopted else {}
 
 
 def here(entries: Iterable[Entry], version: Playbook) -> tuple[Entry, ...]:
-    """Return entries that a version began with as they are on its line, if it took them over from another one."""
+    """Return the entries that a version began with, under their ids on its line."""
     forked = version.batch is not None and version.batch.plan.branch is not None
     if version.adopted is None and not forked:
         return tuple(entries)
@@ -71,7 +71,8 @@ def here(entries: Iterable[Entry], version: Playbook) -> tuple[Entry, ...]:
 def ancestry(newest: Place, before: Mapping[Place, Place], whole: Collection[Place] = ()) -> list[Place]:
     """Return the versions from which the evidence of ``newest`` follows, oldest first.
 
-    ``before`` says what each retained version began with. The first one is whole, version 0, or the oldest there is.
+    ``before`` gives the version that each retained version began with. The first one is whole, version 0, or the
+    oldest.
     """
     path = [newest]
     while path[-1] not in whole and (earlier := before.get(path[-1])):
@@ -82,9 +83,10 @@ def ancestry(newest: Place, before: Mapping[Place, Place], whole: Collection[Pla
 
 
 def followed(before: Playbook, version: Playbook, update: Update | None) -> Playbook:
-    """Return ``version`` with all of its evidence, given that of ``before``, and ``update`` where it is a batch's.
+    """Return ``version`` with its complete evidence, given that of ``before``, and its batch's ``update`` if any.
 
-    What was revoked is still among it. Where the log says too little, an entry keeps its count beside what is known.
+    Revoked evidence is still included. If the log knows too little, an entry keeps its count next to the known
+    evidence.
     """
     touched = {entry.id for entry in version.entries if entry.updated_version == version.version}
     known = {entry.id: entry for entry in here(before.entries, version)}
@@ -93,10 +95,10 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     if update is not None and any(merged or not _shows_news(entry, known.get(entry.id)) for entry in hiding):
         kind = holds_after(before, update.plan.settings.holds)
         draft = drafted(before, update, kind, barred(before, update))
-        # An entry that this version did not change has not got what was refused for size.
+        # Evidence refused for size is missing in an entry that this version did not change.
         known |= {entry_id: entry for entry_id, entry in draft.entries.items() if entry_id in touched}
     elif version.origin == "reject":
-        # What bore out the rejected words does not bear out those that are back.
+        # Evidence of the rejected content does not support the restored one.
         taught = {rejected.entry_id: rejected.evidence for rejected in version.rejected}
         known |= {
             entry_id: without(known[entry_id], taught[entry_id])
@@ -116,7 +118,7 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
 def rules_for(
     rules: Sequence[str], ids: Iterable[str], *, version: int, retained_from: int = 0
 ) -> tuple[Revocation, ...]:
-    """Return the rules of one revocation as snapshots keep them; without any, its ids are its rules."""
+    """Return the rules of one revocation as snapshots keep them; without rules, its ids become rules."""
     rules = rules or [f"id:{reflection_id}" for reflection_id in ids]
     given = [rule for rule in rules if rule.startswith("id:")]
     if len(given) > IDS_NAMED:
@@ -125,15 +127,15 @@ def rules_for(
 
 
 def resting_on(entries: Iterable[Entry], revoked: Collection[str]) -> list[Entry]:
-    """Return the entries that rest on nothing but ``revoked``; what rests on nothing at all is none."""
+    """Return the entries that rest on nothing but ``revoked``; entries without evidence are not included."""
     left = ((entry, without(entry, revoked)) for entry in entries if entry.evidence)
     return [entry for entry, rest in left if not rest.evidence and not rest.evidence_count]
 
 
 def without(entry: Entry, revoked: Collection[str], sources: Collection[str] = ()) -> Entry:
-    """Return an entry without ``revoked`` evidence, and without the names of the ``sources`` that are revoked.
+    """Return an entry without ``revoked`` evidence, and without the names of the revoked ``sources``.
 
-    What is left without evidence names no source.
+    An entry left without evidence names no source.
     """
     left = tuple(reflection_id for reflection_id in entry.evidence if reflection_id not in revoked)
     lost = len(entry.evidence) - len(left)
@@ -159,17 +161,17 @@ def _has_all(entry: Entry) -> bool:
 
 
 def _shows_news(entry: Entry, known: Entry | None) -> bool:
-    """Return whether a snapshot names all that came: ids come in order, so what follows a known one is all there."""
+    """Return whether a snapshot names all new evidence: ids are in order, so all after a known one are included."""
     return known is not None and entry.evidence[:1] != () and entry.evidence[0] in known.evidence
 
 
 def _is_same(known: Entry | None, entry: Entry) -> bool:
-    """Return whether an import took an entry over."""
+    """Return whether an import kept an entry."""
     return known is not None and known.content == entry.content and set(entry.evidence) <= set(known.evidence)
 
 
 def _completed(entry: Entry, known: Entry | None, *, is_all: bool) -> Entry:
-    """Return an entry of a snapshot with what is known of it; ``is_all``: it rests on nothing else."""
+    """Return a snapshot's entry with the known evidence added; ``is_all``: it has no other."""
     if known is None or _has_all(entry):
         return entry
     evidence = union(known.evidence, entry.evidence)

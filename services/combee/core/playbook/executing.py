@@ -1,4 +1,4 @@
-"""What a command makes of a playbook: its next version, the first one of a branch, or a label; pure."""
+"""Commands: the next version of a playbook, the first one of a branch, or a label; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,11 +21,11 @@ from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, Playbook
 from combee_schemas.scan import Operation, Update
 
 CONTENT = ("entries", "sections", "counters", "holds", "counted_offset", "again")
-"""What a version says, which reflections its tags are from, and which it lacks; the rest is bookkeeping."""
+"""A version's content, the extent of its tags, and the reflections it lacks; all other fields are bookkeeping."""
 
 
 def is_executed(current: Playbook | Label, command: Command, offset: int) -> bool:
-    """Return whether a command had its effect already: a repeat, by place or by id."""
+    """Return whether a command was already executed: it is a repeat, by place or by id."""
     return offset <= current.command_offset or command.command_id in current.commands
 
 
@@ -42,14 +42,14 @@ def after_command(
 ) -> Playbook:
     """Return the version that ``command`` makes of ``current``.
 
-    ``target`` is a rollback's old version, or the one that an edit was made on if that is not ``current``.
-    ``recomputed`` is what a revocation leaves of ``current``, and a rollback of ``target``, or an adoption of its, if
-    something is revoked; None: nothing is known of what made it.
+    ``target`` is a rollback's old version, or an edit's base version if that is not ``current``. ``recomputed`` is
+    the recomputed content if something is revoked: for a revocation that of ``current``, for a rollback of
+    ``target``, for an adoption of the adopted version; None: the updates behind it are unknown.
 
     Raises
     ------
     InapplicableError
-        If the command does not make a version or lacks what it needs.
+        If the command makes no version, or lacks an input.
     """
     command = clean_command(command)
     match command.kind:
@@ -108,7 +108,7 @@ def _imported(current: Playbook, command: Command) -> Playbook:
 
 
 def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Playbook | None) -> None:
-    """Raise InapplicableError if an entry that an edit names is not as it was in ``base``; None: nothing changed."""
+    """Raise InapplicableError if an entry in an edit differs from ``base``; None: nothing changed."""
     if base is None:
         return
     then, now = (
@@ -128,7 +128,7 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
     theirs = {entry.id: probation.activated(entry) for entry in touched}
     was = {entry.id: entry for entry in current.entries if entry.id in theirs}
     says = {entry_id: e.content for entry_id, e in was.items() if e.content == theirs[entry_id].content}
-    # That it says what it said is no change; that a person stands behind it is one.
+    # An unchanged text is no change, but a person's confirmation of it is one.
     done = (change for change in draft.changes if says.get(change.entry_id) != change.detail)
     kept = (
         entry_id
@@ -151,7 +151,7 @@ def _is_kept(before: Entry, after: Entry) -> bool:
 
 
 def _deleted(current: Playbook) -> Playbook:
-    """Return what remains: the bookkeeping, and what keeps poison and echoes out if the name lives again."""
+    """Return the remaining bookkeeping, which keeps poison and echoes out if the name is used again."""
     bare = {"entries": (), "sections": empty(current.name).sections, "counters": True, "holds": "entries"}
     change = Change(kind="delete", detail=f"{len(current.entries)} entries")
     return current.model_copy(
@@ -178,7 +178,7 @@ def after_rejection(
     budget_tokens: int,
     now_ms: int,
 ) -> Playbook:
-    """Return the version without what a person rejected of entries of ``candidate``; see ``without_entries``."""
+    """Return the version without a person's rejected entries of ``candidate``; see ``without_entries``."""
     changed = without_entries(
         current, candidate, production, behind, between=between, budget_tokens=budget_tokens
     )
@@ -197,14 +197,15 @@ def after_fork(
     now_ms: int,
     recomputed: Recomputed | None = None,
 ) -> Playbook:
-    """Return the version with which a branch begins: what ``forked``, a version of its playbook, says.
+    """Return the first version of a branch, with the content of ``forked``, a version of its playbook.
 
-    ``playbook`` is the newest one: what is revoked there does not come along. ``recomputed`` is what that leaves.
+    ``playbook`` is its newest version, whose revocations apply. ``recomputed`` is the content without revoked
+    reflections.
 
     Raises
     ------
     InapplicableError
-        If it is no branch of that playbook.
+        If the branch is not one of that playbook.
     """
     plan, branch = update.plan, update.plan.branch
     if branch is None or forked.name != branch.of or not is_branch_of(plan.playbook, branch.of):
@@ -226,7 +227,7 @@ def after_fork(
             "taught_by": forked.taught_by,
             "retention_recent": (),
             "lost_recent": (),
-            # What a batch takes is known; what was spent is its playbook's.
+            # The cost of a batch is known from the playbook; its past spend stays there.
             "spend": current.spend.model_copy(
                 update={"tokens_each": forked.spend.tokens_each, "cost_each": forked.spend.cost_each}
             ),
@@ -238,7 +239,7 @@ def after_fork(
 
 
 def after_promotion(label: Label | None, command: Command, offset: int, *, now_ms: int) -> Label:
-    """Return the label that ``command`` moves, given what it was.
+    """Return the label that ``command`` moves, given its state before.
 
     Raises
     ------
@@ -259,13 +260,13 @@ def after_promotion(label: Label | None, command: Command, offset: int, *, now_m
         raise InapplicableError(f"{command.label[:80]!r} cannot be a label") from error
 
 
-# ---- what is revoked
+# ---- revocations
 
 
 def with_revocation(current: Playbook, command: Command) -> Playbook:
-    """Return the playbook with what a revocation takes back and its rules.
+    """Return the playbook with a revocation's reflections and rules.
 
-    A rule that was given before is given anew: by now it may mean more.
+    A repeated rule replaces the earlier one, because it may select more by now.
     """
     new = evidence.rules_for(
         command.rules,
@@ -282,12 +283,12 @@ def with_revocation(current: Playbook, command: Command) -> Playbook:
 
 
 def retained_from(playbook: Playbook) -> int:
-    """Return the first reflection that calls could read again when something was last revoked."""
+    """Return the first reflection still retained for calls at the last revocation."""
     return max((revocation.retained_from for revocation in playbook.revocations), default=0)
 
 
 def _recomputed(playbook: Playbook, recomputed: Recomputed | None, budget_tokens: int) -> Playbook:
-    """Return the playbook as it is recomputed."""
+    """Return the playbook with its recomputed content."""
     recomputed = recomputed or Recomputation(playbook, playbook).result(budget_tokens=budget_tokens)
     changed = {change.entry_id for change in recomputed.changes}
     entries = tuple(
@@ -313,6 +314,6 @@ def _with_content_of(
     *,
     rejected_by: Playbook,
 ) -> Playbook:
-    """Return a playbook with the content of another version, without what is revoked or was rejected since."""
+    """Return a playbook with the content of another version, without revoked reflections and later rejections."""
     content = current.model_copy(update={name: getattr(target, name) for name in CONTENT})
     return without_rejected(_recomputed(content, recomputed, budget_tokens), rejected_by)

@@ -1,7 +1,7 @@
-"""What the playbook says already: evidence for the entry that says it; pure.
+"""Known reflections: evidence for an entry that has the same content already; pure.
 
-The model may say so in whatever words, and code checks it; what a reflection says word for word, code sees itself. In
-other words it is a guess: the entry may say more than the reflection. So it supports no entry that is only proposed.
+The model may claim it in other words, and code checks the claim; code itself recognises an identical wording. A claim
+in other words is a guess, since the entry may say more than the reflection. It therefore supports no proposed entry.
 """
 
 from collections import defaultdict
@@ -17,23 +17,22 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Echo, Known, Operation, Seen
 
 PLAUSIBLE = 0.25
-"""How much of an item or of the entry, whichever is lighter, the other must say too.
+"""Share of the lighter of the two texts, item and entry, that the other must contain.
 
 Of 16 paraphrases of entries that a real model learned on AppWorld (318 of them) 15 reach it, and 2 % of the claims
 that name another entry do; of claims that name another one of 50 Formula lessons 7 %, of 64 built-in ones 2 %
-(`benchmarks/similarity.py`).
-"""
+(`benchmarks/similarity.py`)."""
 CLAIMED_TEXTS = ("key_insight", "correct_approach")
-"""What a reflection would have an agent do; the rest is about its run."""
+"""Fields with a reflection's advice; the other fields are about its run."""
 
 Claims = Mapping[int, str]
-"""Item number → the entry that says it already."""
+"""Item number → the entry with the same content."""
 
 
 def plausible(base: Playbook, claims: Claims, texts: Sequence[Sequence[str]]) -> dict[int, str]:
-    """Return the claims that may be true: there is such an entry, and the item has much to do with it.
+    """Return the plausible claims: the entry exists, and the item's text overlaps with it.
 
-    An entry that is only proposed must be said by the item, and no more. ``texts[n - 1]`` are those of item n.
+    A claim about a proposed entry must be the same lesson. ``texts[n - 1]`` are the texts of item n.
     """
     if not claims:
         return {}
@@ -58,7 +57,7 @@ def _overlap_of(base: Playbook) -> Overlap:
 
 
 def word_for_word(base: Playbook, reflections: Sequence[Reflection]) -> dict[int, str]:
-    """Return which reflections have the insight of an entry, by the strict rule, and of which."""
+    """Return the reflections whose insight is an entry's content by the strict rule, with the entries."""
     if base.holds != "entries":
         return {}
     index = index_of(base)
@@ -71,14 +70,14 @@ def word_for_word(base: Playbook, reflections: Sequence[Reflection]) -> dict[int
 
 
 def texts_of(reflection: Reflection) -> tuple[str, ...]:
-    """Return the texts of a reflection by which a claim about it is checked."""
+    """Return the texts of a reflection against which a claim about it is checked."""
     return tuple(getattr(reflection, name) for name in CLAIMED_TEXTS)
 
 
 def of_group(
     base: Playbook, claims: Claims, reflections: Sequence[Reflection]
 ) -> tuple[tuple[Known, ...], tuple[Echo, ...]]:
-    """Return what a group's claims are evidence for, and those that only echo what an agent was shown."""
+    """Return a group's claims as evidence for entries, and those that only echo what an agent was shown."""
     if not claims:
         return (), ()
     entries = {entry.id: entry for entry in base.entries}
@@ -97,12 +96,12 @@ def of_group(
 def of_combine(
     base: Playbook, claims: Claims, proposals: Sequence[Operation], seen: Iterable[Seen], level: int
 ) -> tuple[tuple[Known, ...], tuple[Echo, ...]]:
-    """Return what a combine's claims are evidence for, and what may be echoes.
+    """Return a combine's claims as evidence for entries, and possible echoes.
 
-    Only the group knows which entries an agent was shown, here only the version is known. So a reflection whose
-    agent had a version with the entry is no evidence for it, unless the entry is only proposed, which no agent is
-    shown. Neither is one that a proposal named only by a guess. What is a guess by its words, of a proposal or of the
-    entry, is marked.
+    Only the group knows which entries an agent was shown; here only its version is known. So a reflection whose agent
+    had a version with the entry is no evidence for it, unless the entry is only proposed, which agents are not shown.
+    A reflection that a proposal named only by a guess is no evidence either. Evidence that is a guess by the wording
+    of a proposal or of the entry is marked.
     """
     if not claims:
         return (), ()
@@ -131,7 +130,7 @@ def of_combine(
 
 
 def _counted(said: Iterable[tuple[str, str, bool, bool]]) -> tuple[tuple[Known, ...], tuple[Echo, ...]]:
-    """Return evidence and echoes by entry; ``said``: entry, reflection, whether it is an echo, whether a guess."""
+    """Return evidence and echoes by entry, from tuples: entry, reflection, is it an echo, is it a guess."""
     known: dict[str, dict[str, bool]] = defaultdict(dict)
     echoes: dict[str, dict[str, bool]] = defaultdict(dict)
     for entry_id, reflection_id, is_echo, is_guess in said:

@@ -1,4 +1,4 @@
-"""What an agent was shown on one line, as another line of the playbook sees it; pure."""
+"""What an agent was shown on one line, translated to another line of the playbook; pure."""
 
 from functools import lru_cache
 
@@ -8,11 +8,11 @@ from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
 
 DIGEST_CHARS = 8
-"""Digests stand in every record of a run, one per entry, and are compared under one id only."""
+"""Length of digests: every record of a run has one per entry, and only digests of one id are compared."""
 
 
 def shown_to(playbook: Playbook, entries: tuple[Entry, ...]) -> Shown:
-    """Return what says that an agent had these entries before it, and what they said."""
+    """Return the record of an agent's shown entries and their contents."""
     return Shown(
         version=playbook.version,
         entry_ids=tuple(entry.id for entry in entries),
@@ -22,7 +22,7 @@ def shown_to(playbook: Playbook, entries: tuple[Entry, ...]) -> Shown:
 
 
 def with_digests(shown: Shown, newest: Playbook) -> Shown:
-    """Return what an agent says that it was shown, with digests if it gives none, as far as the newest version tells.
+    """Return an agent's shown entries with digests, computed from the newest version if it gives none.
 
     An entry that has changed since the agent's version gets none.
     """
@@ -34,7 +34,7 @@ def with_digests(shown: Shown, newest: Playbook) -> Shown:
 
 
 def only(shown: Shown, entry_ids: frozenset[str]) -> Shown:
-    """Return what says that an agent had only these of the entries before it."""
+    """Return the record of shown entries reduced to these."""
     kept = [at for at, entry_id in enumerate(shown.entry_ids) if entry_id in entry_ids]
     return shown.model_copy(
         update={
@@ -45,7 +45,7 @@ def only(shown: Shown, entry_ids: frozenset[str]) -> Shown:
 
 
 def content_digest(entry: Entry) -> str:
-    """Return what two entries of one content have in common."""
+    """Return a digest that is equal for entries with the same content."""
     return _digest(entry.section, entry.content)
 
 
@@ -55,10 +55,10 @@ def _digest(section: str, content: str) -> str:
 
 
 def needless_bytes(reflection: Reflection, line: str) -> int:
-    """Return how much of a reflection's record are digests that a call on ``line`` does not need.
+    """Return the bytes of a reflection's record that are digests not needed by a call on ``line``.
 
-    Digests tell lines apart: of an agent that read this very line there is nothing to tell, and no prompt has them.
-    Of four hundred entries they are as large as a reflection, and a batch would get more groups for them.
+    Digests tell lines apart; they are not needed for an agent that read this line, and no prompt has them. For four
+    hundred entries they are as large as a reflection, and a batch would get more groups because of them.
     """
     shown = reflection.shown
     if shown is None or not shown.digests or (shown.line or reflection.playbook) != line:
@@ -67,7 +67,7 @@ def needless_bytes(reflection: Reflection, line: str) -> int:
 
 
 def without_needless(reflection: Reflection, line: str) -> Reflection:
-    """Return a reflection without digests that a call on ``line`` does not need."""
+    """Return a reflection without the digests that a call on ``line`` does not need."""
     if reflection.shown is None or not needless_bytes(reflection, line):
         return reflection
     return reflection.model_copy(update={"shown": reflection.shown.model_copy(update={"digests": ()})})
@@ -76,7 +76,8 @@ def without_needless(reflection: Reflection, line: str) -> Reflection:
 def as_seen_on(base: Playbook, reflection: Reflection) -> Reflection:
     """Return a reflection with the tags and shown entries that count on the line of ``base``.
 
-    Each line gives ids by itself, so of an agent that read another line only what says the same on both counts.
+    Each line assigns ids independently, so for an agent that read another line only entries with the same content
+    count.
     """
     shown = reflection.shown
     if ((shown.line if shown else "") or reflection.playbook) == base.name:
@@ -89,7 +90,7 @@ def as_seen_on(base: Playbook, reflection: Reflection) -> Reflection:
     return reflection.model_copy(
         update={
             "bullet_tags": tuple(tag for tag in reflection.bullet_tags if tag.id in same),
-            # They are in this version as they were read.
+            # They have the same content in this version.
             "shown": Shown(version=base.version, entry_ids=kept) if shown else None,
         }
     )

@@ -1,4 +1,4 @@
-"""Operations as values: read from a model's reply, merged by code, their evidence kept by code."""
+"""Operations as values: read from a model's reply, merged by code, their evidence tracked by code."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from combee_schemas.scan import Operation, OperationKind, Seen
 MAX_CONTENT_CHARS = 8_000
 MAX_ID_CHARS = 200
 MAX_OPERATIONS = 2_000
-"""Operations of one reply: as many as the largest batch has reflections."""
+"""Maximum operations in one reply: as many as the largest batch has reflections."""
 MAX_REPLY_CHARS = 250_000
-"""Contents of one reply together: one babbling node must not crowd the others out of the result."""
+"""Maximum characters of contents in one reply: a verbose node must not crowd out the others."""
 TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 1, OperationKind.MERGE: 2}
-"""How many entries an operation must name at least."""
+"""Minimum number of entries that an operation must name."""
 KINDS = {kind.value: kind for kind in OperationKind}
 
 
 def normalise(content: str) -> tuple[str, ...]:
-    """Return what two contents have in common that are the same lesson, slips of the pen aside."""
+    """Return a form that is equal for contents with the same lesson, typing errors aside."""
     return wording(content).words
 
 
@@ -34,11 +34,11 @@ def union(*ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
-    """Return the usable operations of a curator's reply, within bounds, and which items they mention.
+    """Return the usable operations of a curator's reply, within bounds, and the items they mention.
 
-    Numbers that no item has are ignored. An operation that names none rests on all items: too wide is honest,
-    empty would lose lineage, and it is said that this is a guess. Where it names nothing at all, as weak models
-    do, it mentions them all too; where it names what does not exist, it is no witness and mentions none.
+    Unknown item numbers are ignored. An operation without numbers rests on all items, marked as a guess: wide
+    evidence is honest, while empty evidence would lose the lineage. Such an operation, typical of weak models, also
+    mentions all items; an operation with only unknown numbers mentions none.
     """
     items = body.get("operations")
     if not isinstance(items, list):
@@ -114,14 +114,14 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _numbers(value: object, sources: Sources) -> tuple[int, ...]:
-    """Return the item numbers in a reply's list, once each, without those that no item has."""
+    """Return the item numbers in a reply's list, once each, without unknown ones."""
     numbers = value if isinstance(value, list) else []
     whole = dict.fromkeys(n for n in numbers if isinstance(n, int) and not isinstance(n, bool))
     return tuple(n for n in whole if 1 <= n <= len(sources))
 
 
 def _claims(value: object, sources: Sources) -> dict[int, str]:
-    """Return the first entry that is said to say each item already."""
+    """Return, per item, the first entry that the reply claims has the same content."""
     claims: dict[int, str] = {}
     for claim in value if isinstance(value, list) else ():
         given = claim if isinstance(claim, dict) else {}
@@ -132,7 +132,7 @@ def _claims(value: object, sources: Sources) -> dict[int, str]:
 
 
 def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
-    """Return the operations with exact repeats folded together, evidence united."""
+    """Return the operations with exact repeats merged, and their evidence united."""
     merged: dict[tuple[object, ...], Operation] = {}
     for operation in operations:
         same = (operation.kind, operation.entry_ids, normalise(operation.content))
@@ -144,7 +144,7 @@ def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
 
 
 def resting_together(first: Operation, second: Operation) -> Operation:
-    """Return ``first``, resting on what both do; what one of them names is no guess."""
+    """Return ``first`` with the evidence of both; evidence named by either is no guess."""
     evidence = union(first.evidence, second.evidence)
     sure = {*first.evidence}.difference(first.guessed) | {*second.evidence}.difference(second.guessed)
     guessed = tuple(reflection_id for reflection_id in evidence if reflection_id not in sure)
@@ -157,14 +157,14 @@ def rests(operations: Iterable[Operation]) -> frozenset[str]:
 
 
 def surely_rests(operations: Iterable[Operation]) -> frozenset[str]:
-    """Return the same without evidence that is a guess in each of them."""
+    """Return the reflections that at least one of the operations surely rests on, i.e. not by a guess."""
     return frozenset().union(
         *(frozenset(operation.evidence).difference(operation.guessed) for operation in operations)
     )
 
 
 def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:
-    """Return the operations with ``kept`` ids each, and all those that no operation before has."""
+    """Return the operations with ``kept`` ids each, plus all ids that no earlier operation has."""
     cut: list[Operation] = []
     named: set[str] = set()
     for operation in operations:
@@ -178,7 +178,7 @@ def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation,
 
 
 def merge_seen(parts: Iterable[Iterable[Seen]]) -> tuple[Seen, ...]:
-    """Return each reflection once: got through, or on, as far as the best of its copies; tags count once."""
+    """Return each reflection once, with the best result among its copies; tags count once."""
     merged: dict[str, Seen] = {}
     for part in parts:
         for seen in part:

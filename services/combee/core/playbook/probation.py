@@ -1,7 +1,7 @@
 """Probation: a learned entry is *proposed*, and not shown to agents, until enough reflections support it; pure.
 
-A reflection supports an entry if a model named it for what the entry says. Evidence that is a guess does not count:
-an operation that names no item rests on all that its call read. What a person writes is active at once.
+A reflection supports an entry if a model named it for the entry's content. A guess does not count: an operation that
+names no item rests on all that its call read. A person's entry is active at once.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ OFF = Probation(reflections=1)
 
 
 def is_off(policy: Probation) -> bool:
-    """Return whether one reflection suffices: then nothing is ever only proposed."""
+    """Return whether one reflection suffices, so that no entry is only proposed."""
     return policy.reflections == policy.sources == 1
 
 
@@ -29,7 +29,7 @@ def is_active(entry: Entry) -> bool:
 
 
 def shown(playbook: Playbook) -> Playbook:
-    """Return a playbook as agents are shown it: without entries that are only proposed."""
+    """Return a playbook as agents are shown it, without proposed entries."""
     if all(map(is_active, playbook.entries)):
         return playbook
     return playbook.model_copy(update={"entries": tuple(filter(is_active, playbook.entries))})
@@ -41,36 +41,36 @@ def shown_tokens(playbook: Playbook) -> dict[str, int]:
 
 
 class Counts(TypedDict):
-    """How many entries of a playbook agents are shown, and how many are only proposed."""
+    """Numbers of shown and of proposed entries."""
 
     entries: int
     proposed: int
 
 
 def counts(playbook: Playbook) -> Counts:
-    """Return how many entries a playbook has, for lists."""
+    """Return a playbook's numbers of entries, for lists."""
     active = sum(map(is_active, playbook.entries))
     return {"entries": active, "proposed": len(playbook.entries) - active}
 
 
 def counts_text(entries: int, proposed: int) -> str:
-    """Return such counts for people, for a column of entries."""
+    """Return such numbers in words, for a column of entries."""
     return f"{entries} (+{proposed} proposed)" if proposed else str(entries)
 
 
 def activated(entry: Entry) -> Entry:
-    """Return an entry as agents are shown it from now on."""
+    """Return an entry in its active state."""
     return entry.model_copy(update={"state": "active", "support": (), "unsupported_batches": 0})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """What a batch means for entries that are new or were proposed."""
+    """Effects of a batch on new and proposed entries."""
 
     entries: tuple[Entry, ...] = ()
-    """Those of which something is another now."""
+    """Entries that changed."""
     changes: tuple[Change, ...] = ()
-    """Promotions, and those that leave."""
+    """Promotions and removals."""
 
 
 def review(
@@ -81,10 +81,10 @@ def review(
     policy: Probation,
     screen: Screen = OPEN,
 ) -> Review:
-    """Return what becomes of proposed entries after a batch, given those before it and those its operations left.
+    """Return the effects of a batch on proposed entries, given those before it and those its operations left.
 
-    ``supported`` are the reflections of the batch that support an entry, by its id; ``names`` the sources of
-    reflections that have one. Where probation is off everything becomes active, but what the ``screen`` doubts.
+    ``supported`` are the batch's supporting reflections by entry id; ``names`` the sources of reflections with one.
+    Where probation is off, all entries become active except those the ``screen`` doubts.
     """
     pending = [entry for entry in after if entry.state == PROPOSED]
     if is_off(policy) and not screen.proposes:
@@ -99,7 +99,7 @@ def review(
 
 @dataclass(slots=True, kw_only=True)
 class _Candidate:
-    """An entry that is new or proposed, and what supports it."""
+    """A new or proposed entry, and its support."""
 
     entry: Entry
     is_new: bool
@@ -108,7 +108,7 @@ class _Candidate:
     gained: bool
     """Whether this batch supports it."""
     doubt: str
-    """Why it waits however many reflections support it; empty: it need not."""
+    """Reason to wait whatever the support; empty: none."""
     promoted: bool = False
 
     @classmethod
@@ -155,7 +155,7 @@ class _Reviewer:
     def _suffices(self, candidate: _Candidate) -> bool:
         if is_off(self.policy):
             return True
-        # All reflections without a source are one.
+        # All reflections without a source count as one source.
         sources = max(1, len(candidate.sources))
         return len(candidate.support) >= self.policy.reflections and sources >= self.policy.sources
 
@@ -180,7 +180,7 @@ class _Reviewer:
         return f"{len(candidate.support)} of {self.policy.reflections} reflections support it"
 
     def _promoted(self, candidate: _Candidate) -> tuple[Entry, Change | None]:
-        """Return the entry, active; one that is new and has all support that it needs is just added."""
+        """Return the entry, active; a new one with full support is simply added."""
         entry = activated(candidate.entry)
         if candidate.is_new:
             return entry, None

@@ -1,4 +1,4 @@
-"""The retention audit: the effects of a batch's reflections, level by level and in the playbook; pure."""
+"""The retention audit: effects of a batch's reflections, per level and in the playbook; pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -12,25 +12,26 @@ from combee_schemas.playbook import AppliedBatch, Change, LevelAudit, Playbook
 from combee_schemas.scan import Echo, Known, NodeResult, Seen
 
 How = Literal["change", "repeat", "claim"]
-"""How evidence came to an entry: with a change of it, as a repeat that code recognised, by a claim or an echo."""
+"""Origin of an entry's evidence: a change of the entry, a repeat recognised by code, or a claim or echo."""
 RECENT_KEPT = 20
 MOST_LOST = 0.5
-"""A larger share lost is a warning."""
+"""Lost share above which a warning is raised."""
 RISEN_BY = 0.2
-"""So is one that exceeds the median of those before it by more."""
+"""Excess over the median of earlier shares that also raises a warning."""
 RISING_FROM = 3
-"""Shares before the newest that it takes to judge a rise."""
+"""Minimum number of earlier shares to judge a rise."""
 LEAST_LOST = 5
-"""So many reflections have to be lost for a warning: if half are, five of five are lost once in 32 by chance."""
+"""Minimum number of lost reflections for a warning: at a rate of one half, five of five are lost once in 32 by
+chance."""
 NO_EFFECT = frozenset({"dropped", "superseded"})
 
 
 def surviving(
     seen: Iterable[Seen], level: int, kept: Collection[str], dropped: Collection[str] = ()
 ) -> tuple[Seen, ...]:
-    """Return what a node of ``level`` saw after it has answered: those in ``kept`` got through one level more.
+    """Return a node's reflections after its reply: those in ``kept`` survive one level more.
 
-    Only what got through all levels below can get through this one, or be dropped by name here.
+    Only a reflection that survived all lower levels can survive this one, or be dropped by name here.
     """
     return tuple(
         _after(reflection, level, kept, dropped) if reflection.survived == level else reflection
@@ -48,14 +49,14 @@ def _after(reflection: Seen, level: int, kept: Collection[str], dropped: Collect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """The reflections that count in a version, by how."""
+    """The reflections that count in a version, by origin."""
 
     changed: frozenset[str]
-    """What the version changed rests on them."""
+    """A change of the version rests on them."""
     repeated: frozenset[str]
-    """They say what stood there before, word for word."""
+    """They repeat an existing entry word for word."""
     claimed: frozenset[str]
-    """They say it by the model's word, or are echoes."""
+    """They are known by the model's claim, or are echoes."""
 
 
 def effect(reflection: Seen, levels: int, landed: Landed) -> Effect:
@@ -77,7 +78,7 @@ def _effect_at(reflection: Seen, level: int, claimed: Collection[str]) -> Effect
 
 
 def audit(result: NodeResult, levels: int, landed: Landed) -> tuple[LevelAudit, ...]:
-    """Return what became of a batch's reflections at each level, and at last in the playbook."""
+    """Return the effects of a batch's reflections at each level, and finally in the playbook."""
     got_through = [reflection for reflection in result.seen if reflection.ok]
     claims: tuple[Known | Echo, ...] = (*result.known, *result.echoes)
     claimed = {reflection_id for claim in claims for reflection_id in claim.evidence}
@@ -96,30 +97,30 @@ def shares(levels: Iterable[LevelAudit], count: int) -> tuple[float, ...]:
 
 
 def in_playbook(batch: AppliedBatch | None) -> LevelAudit | None:
-    """Return what became of a batch's reflections in the end; None: no batch, or one without reflections."""
+    """Return the effects of a batch's reflections in the playbook; None: no batch, or one without reflections."""
     return batch.audit[-1] if batch and batch.audit else None
 
 
 def lost_share(levels: Sequence[LevelAudit]) -> float | None:
-    """Return which share of a batch's reflections was lost in the end; None: there was none, or all failed."""
+    """Return the finally lost share of a batch's reflections; None: there was none, or all failed."""
     *_, last = levels or (LevelAudit(),)
     count = last.new + last.known + last.dropped + last.lost
     return round(last.lost / count, 4) if count else None
 
 
 def recent(before: Sequence[float], newest: float | None) -> tuple[float, ...]:
-    """Return a share of each of the last batches, the newest included."""
+    """Return the shares of the last batches, the newest included."""
     return (*before, *(() if newest is None else (newest,)))[-RECENT_KEPT:]
 
 
 def last_shares(playbook: Playbook) -> dict[str, float | None]:
-    """Return the shares of the last batch's reflections that were retained and lost; None: there was no batch."""
+    """Return the retained and the lost share of the last batch's reflections; None: there was no batch."""
     by_name = {"retention": playbook.retention_recent, "lost": playbook.lost_recent}
     return {name: shares[-1] if shares else None for name, shares in by_name.items()}
 
 
 def recent_shares(current: Playbook, kept: Sequence[float], levels: Sequence[LevelAudit]) -> dict[str, Any]:
-    """Return what a playbook says of its last batches after one more; one without reflections changes nothing."""
+    """Return a playbook's recent shares after another batch; one without reflections changes nothing."""
     news: dict[str, Any] = {"retention_recent": recent(current.retention_recent, kept[-1] if kept else None)}
     share = lost_share(levels)
     if share is not None:
@@ -128,10 +129,10 @@ def recent_shares(current: Playbook, kept: Sequence[float], levels: Sequence[Lev
 
 
 def is_losing(playbook: Playbook) -> bool:
-    """Return whether the last batch lost too much, or much more than those before it.
+    """Return whether the last batch lost too much, or much more than earlier ones.
 
-    Of a few reflections, a share says little: it takes `LEAST_LOST`. Batches directly before that lost too much as
-    well count as one each, so that a playbook learned in small batches is judged, too.
+    A share of few reflections means little, so at least `LEAST_LOST` must be lost. Directly preceding batches that
+    also lost too much are added, so that playbooks with small batches are judged as well.
     """
     *before, newest = playbook.lost_recent or (0.0,)
     rose = len(before) >= RISING_FROM and newest > median(before) + RISEN_BY
@@ -140,12 +141,12 @@ def is_losing(playbook: Playbook) -> bool:
 
 
 def percent(share: float | None) -> str:
-    """Return a share for people; empty where there is none."""
+    """Return a share in words; empty if there is none."""
     return "" if share is None else f"{100 * share:.0f} %"
 
 
 def warning(playbook: Playbook) -> str | None:
-    """Return what to say where reflections are lost, in the words of every view; None while few are."""
+    """Return the warning about lost reflections, in the same words for every view; None while few are lost."""
     return losing(playbook.lost_recent[-1]) if is_losing(playbook) else None
 
 
@@ -158,23 +159,23 @@ def losing(lost: float) -> str:
 
 
 def effects_text(level: LevelAudit) -> str:
-    """Return what became of reflections, in words."""
+    """Return the effects of reflections in words."""
     return f"{level.new} new, {level.known} known, {level.dropped} dropped by name, {level.lost} lost"
 
 
 @dataclass(slots=True)
 class Landing:
-    """Where the evidence of applied operations came to rest: entry id → reflections, and how they came there."""
+    """Final places of applied operations' evidence: entry id → reflections, and their origin."""
 
     _on: dict[str, set[tuple[str, How]]] = field(default_factory=dict)
     _removals: set[str] = field(default_factory=set)
 
     def claim(self, entry_id: str, evidence: Iterable[str]) -> None:
-        """Note reflections that an entry said already."""
+        """Note reflections that an entry already contains."""
         self._put(entry_id, evidence, "claim")
 
     def take(self, changes: Iterable[Change], evidence: Iterable[str]) -> None:
-        """Note what one operation did: nothing, or changes that its evidence is behind."""
+        """Note the effects of one operation: none, or changes based on its evidence."""
         effects = [change for change in changes if change.kind not in NO_EFFECT]
         how: How = "repeat" if all(change.kind == "duplicate" for change in effects) else "change"
         evidence = tuple(evidence)
@@ -194,21 +195,21 @@ class Landing:
         self._on.setdefault(entry_id, set()).update((reflection_id, how) for reflection_id in evidence)
 
     def evict(self, entry_id: str) -> None:
-        """Note that an entry had to go."""
+        """Note an evicted entry."""
         self._on.pop(entry_id, None)
 
     def on(self, entry_id: str) -> tuple[str, ...]:
-        """Return the reflections that came to rest on an entry, in order of their ids."""
+        """Return an entry's reflections, in order of their ids."""
         return tuple(sorted({reflection_id for reflection_id, _ in self._on.get(entry_id, ())}))
 
     def by_entry(self) -> dict[str, tuple[str, ...]]:
-        """Return the reflections that came to rest on each entry."""
+        """Return the reflections of each entry."""
         return {entry_id: self.on(entry_id) for entry_id in self._on}
 
     def landed(self, reworded: Collection[str]) -> Landed:
-        """Return what the version rests on now; ``reworded`` entries are new or say something new.
+        """Return the reflections that the version now rests on; ``reworded`` entries are new or have a new content.
 
-        A removal is an effect too. A repeat of what stood there before was known, one of what is new is new.
+        A removal is an effect as well. A repeat of an old content is known, of a new one it is new.
         """
         learned: dict[How, set[str]] = {"change": set(self._removals), "repeat": set(), "claim": set()}
         for entry_id, reflections in self._on.items():

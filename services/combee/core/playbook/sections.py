@@ -1,4 +1,4 @@
-"""When two headers name the same section. A section keeps the name it was given first."""
+"""When two headers name the same section; the first spelling is kept."""
 
 import re
 from collections.abc import Iterable
@@ -15,13 +15,13 @@ _JOINTS = re.compile(r"[^\w+#]+|_+")
 
 @lru_cache(4_096)
 def section_key(name: str) -> str:
-    """Return what two spellings of one section have in common: words without punctuation."""
+    """Return a form that is equal for two spellings of one section: words without punctuation."""
     words = _JOINTS.sub(" ", comparable(name.lstrip("# ").replace("&", " and "))).split()
     return " ".join(words) or comparable(name)
 
 
 def same_section(name: str, known: Iterable[str]) -> str:
-    """Return the known section that ``name`` means, as it is spelt; ``name`` itself where there is none."""
+    """Return the known section that ``name`` means, in its spelling; ``name`` itself if there is none."""
     known = tuple(known)
     if name in known:
         return name

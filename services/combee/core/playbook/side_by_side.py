@@ -1,4 +1,4 @@
-"""A playbook and its branches side by side: their order, what each does in its own way, what they may spend; pure."""
+"""A playbook and its branches side by side: order, differing settings, and spend; pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from combee_schemas.playbook import Playbook, Spend
 
 
 def place(line: str) -> tuple[str, str]:
-    """Return what lines are sorted by: a playbook, then its branches, then the next playbook."""
+    """Return the sort key of lines: a playbook, then its branches, then the next playbook."""
     return playbook_of(line), line
 
 
 def in_order(lines: Iterable[str]) -> list[str]:
-    """Return lines so that branches follow their playbook."""
+    """Return lines sorted so that branches follow their playbook."""
     return sorted(lines, key=place)
 
 
 def batch_size_of(playbook: Playbook, decided: int | None, default: int) -> int:
-    """Return how many reflections make a batch of a line; ``decided`` by the controller."""
+    """Return the batch size of a line; ``decided`` by the controller."""
     own = playbook.branch.settings.batch_size if playbook.branch else None
     return own or decided or default
 
 
 def _instead_of(branch: Branch, playbook: Playbook | None) -> dict[str, Any]:
-    """Return how a playbook's last batch did what a branch does in its own way; None: that is not known."""
+    """Return the playbook's last settings where a branch differs; None: unknown."""
     plan = playbook.batch.plan if playbook and playbook.batch else None
     if plan is None:
         return dict.fromkeys(branch.settings.own())
@@ -40,7 +40,7 @@ def _instead_of(branch: Branch, playbook: Playbook | None) -> dict[str, Any]:
 
 
 def branch_row(branch: Branch | None, playbook: Playbook | None = None) -> dict[str, Any] | None:
-    """Return where a line was forked, and what it does otherwise than its playbook did last; None: no branch."""
+    """Return a branch's origin, and its differences from its playbook's last batch; None: no branch."""
     if branch is None:
         return None
     return {
@@ -52,7 +52,7 @@ def branch_row(branch: Branch | None, playbook: Playbook | None = None) -> dict[
 
 
 def branch_text(row: Mapping[str, Any] | None) -> str:
-    """Return in words what ``branch_row`` says; empty: it is no branch."""
+    """Return a ``branch_row`` in words; empty: it is no branch."""
     if row is None:
         return ""
     parts = [
@@ -68,23 +68,23 @@ def _value(value: Any) -> str:
 
 
 Lines = Mapping[str, OtherLine]
-"""What the lines of one playbook spent and have in flight, ended branches too: they have one cap."""
+"""Spend and batches in flight of one playbook's lines, ended branches included: they share one cap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Today:
-    """What a line spent today, what it may spend, and why its next batch waits."""
+    """A line's spend today, its limit, and why its next batch waits."""
 
     own: OtherLine
     spend: Spend
     together: Spend | None
-    """Of all lines under the cap, in ``tokens`` and ``cost``; None: it is the only one."""
+    """``tokens`` and ``cost`` of all lines under the cap; None: it is the only line."""
     cap: SpendPolicy
     paused: Pause | None
 
 
 def today_of(line: str, lines: Lines, policy: SpendPolicy, tenants: Tenants, now_ms: int) -> Today:
-    """Return what a line spent today; ``lines`` share its cap, which is recorded with them if the policy has none."""
+    """Return a line's spend today; ``lines`` share its cap, which comes from them if the policy has none."""
     own, others = lines[line], [other for name, other in lines.items() if name != line]
     for known in (own, *others):
         policy = policy.or_recorded(known.spend)
@@ -103,20 +103,20 @@ def today_of(line: str, lines: Lines, policy: SpendPolicy, tenants: Tenants, now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What some versions of a line were learned from, and what that took."""
+    """Input and cost of some versions of a line."""
 
     versions: int = 0
     batches: int = 0
     reflections: int = 0
     usage: Usage = NOTHING_SPENT
-    """Of the batches' calls; what reflecting took counts on the playbook alone."""
+    """Usage of the batches' calls; reflecting is counted on the playbook alone."""
     retention: float | None = None
     """Share of the reflections that were new or known; None: there were none."""
     lost: float | None = None
 
 
 def learned(versions: Iterable[Playbook]) -> Learned:
-    """Return what versions were learned from; what is asked about again was learned from before."""
+    """Return the input and cost of versions; reflections asked about again were counted before."""
     made = list(versions)
     batches = [
         version

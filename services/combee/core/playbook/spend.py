@@ -1,4 +1,4 @@
-"""What a playbook spends per day (UTC), and when its cap pauses aggregation; pure."""
+"""Daily spend of a playbook (UTC), and the cap that pauses aggregation; pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from combee_schemas.playbook import Spend
 
 MILLION = 1_000_000
 MOST = 10**15
-"""What a sum holds at most, so that it fits a message."""
+"""Maximum of a sum, so that it fits a message."""
 
 
 class Tokens(Protocol):
@@ -17,44 +17,44 @@ class Tokens(Protocol):
 
     @property
     def tokens_in(self) -> int:
-        """Read."""
+        """Input tokens."""
 
     @property
     def cached_tokens(self) -> int:
-        """Of those read: from the server's prompt cache."""
+        """Part of the input tokens from the server's prompt cache."""
 
     @property
     def tokens_out(self) -> int:
-        """Written."""
+        """Output tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendPolicy:
-    """What a million tokens cost, and how much one playbook may spend per day; None: no cap."""
+    """Prices per million tokens, and one playbook's limits per day; None: no cap."""
 
     price_in: float = 0.0
     price_out: float = 0.0
     price_cached_in: float | None = None
-    """Of tokens that the server had in its prompt cache; None: as much as others."""
+    """Price of input tokens from the server's prompt cache; None: the usual price."""
     daily_tokens: int | None = None
     daily_cost: float | None = None
     reflection_tokens: int = 100_000
-    """Most that one reflection's own calls count for: its producer states their usage."""
+    """Maximum tokens counted for one reflection's own calls, whose usage its producer states."""
 
     @property
     def is_capped(self) -> bool:
-        """Whether anything is capped."""
+        """Whether any cap is set."""
         return self.daily_tokens is not None or self.daily_cost is not None
 
     def cost(self, used: Tokens) -> float:
-        """Return what tokens cost."""
+        """Return the cost of tokens."""
         cached_in = self.price_in if self.price_cached_in is None else self.price_cached_in
         cached = min(used.cached_tokens, used.tokens_in)
         read = (used.tokens_in - cached) * self.price_in + cached * cached_in
         return (read + used.tokens_out * self.price_out) / MILLION
 
     def or_recorded(self, spend: Spend) -> "SpendPolicy":
-        """Return this policy, or without a cap of its own the one that a snapshot was measured against."""
+        """Return this policy; without a cap of its own, with the last cap recorded in a snapshot."""
         if self.is_capped:
             return self
         return replace(self, daily_tokens=spend.cap_tokens, daily_cost=spend.cap_cost)
@@ -72,14 +72,14 @@ class Pause:
 
 
 def bounded(usage: Usage, most: int) -> Usage:
-    """Return what a reflection says that its calls took, every figure between 0 and ``most``."""
+    """Return the usage stated by a reflection, every figure between 0 and ``most``."""
     if all(0 <= figure <= most for figure in vars(usage).values()):
         return usage
     return Usage(**{name: min(max(getattr(usage, name), 0), most) for name in Usage.model_fields})
 
 
 def total(usages: Iterable[Usage]) -> Usage:
-    """Return a sum that always fits a message, whatever its parts claim."""
+    """Return a sum that always fits a message, whatever its parts."""
     sums = dict.fromkeys(Usage.model_fields, 0)
     for usage in usages:
         for name, figure in vars(usage).items():
@@ -89,7 +89,7 @@ def total(usages: Iterable[Usage]) -> Usage:
 
 
 def today(spend: Spend, now_ms: int) -> Spend:
-    """Return the spend of the current day; a clock that steps back does not bring yesterday back."""
+    """Return the spend of the current day; a clock that steps back does not return to yesterday."""
     day = max(spend.day, now_ms // DAY_MS)
     return spend if spend.day == day else spend.model_copy(update={"day": day, "tokens": 0, "cost": 0.0})
 
@@ -97,7 +97,7 @@ def today(spend: Spend, now_ms: int) -> Spend:
 def after_batch(
     spend: Spend, usages: Iterable[Usage], *, reflections: int, now_ms: int, policy: SpendPolicy
 ) -> Spend:
-    """Return the spend once a batch is published: it counts on the day its version is written."""
+    """Return the spend after a batch was published; it counts on the day of its version."""
     before, used = today(spend, now_ms), total(usages)
     tokens = used.tokens_in + used.tokens_out
     cost = policy.cost(used)
@@ -110,20 +110,20 @@ def after_batch(
             "cost": before.cost + cost,
             "cap_tokens": policy.daily_tokens,
             "cap_cost": policy.daily_cost,
-            # A batch without an answer says nothing about the next one.
+            # A batch without a reply predicts nothing about the next one.
             **(per_reflection if tokens else {}),
         }
     )
 
 
 def at_once(spend: Spend, policy: SpendPolicy, limit: int) -> int:
-    """Return how many batches may be in flight: under a cap one, until it is known what a batch takes."""
+    """Return how many batches may be in flight: one under a cap, until the cost of a batch is known."""
     return 1 if policy.is_capped and not spend.tokens_each else limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherLine:
-    """What another line under the same cap spent, and what it has in flight."""
+    """Spend and batches in flight of another line under the same cap."""
 
     spend: Spend
     in_flight: int
@@ -139,11 +139,11 @@ def pause(
     now_ms: int,
     others: Sequence[OtherLine] = (),
 ) -> Pause | None:
-    """Return why the next batch must wait for the next day; None if it may go.
+    """Return why the next batch must wait for the next day; None if it may start.
 
-    Batches in flight and the next one are counted in advance, each as a full batch at what the last one
-    took per reflection. The first batch of a day always goes: nothing would ever, were the cap below one.
-    A playbook and its branches (``others``) have one cap.
+    Batches in flight and the next one are counted in advance, as full batches at the last one's tokens per
+    reflection. The first batch of a day always starts; otherwise a cap below one batch would stop everything. A
+    playbook and its branches (``others``) share one cap.
     """
     now_ms = max(now_ms, *(known.day * DAY_MS for known in (spend, *(other.spend for other in others))))
     spent = [today(spend, now_ms), *(today(other.spend, now_ms) for other in others)]

@@ -8,7 +8,7 @@ from combee_schemas.playbook import Playbook
 
 
 def version_row(playbook: Playbook) -> dict[str, Any]:
-    """Return where a version came from, what it changed, and what its batch came to.
+    """Return a version's origin, its changes, and its batch's results.
 
     A version that a command made is based on the version before it.
     """

@@ -1,4 +1,4 @@
-"""The next version of a playbook: what every version says of what made it, and what a batch makes; pure."""
+"""The next version of a playbook: common bookkeeping, and the result of a batch; pure."""
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
@@ -31,23 +31,23 @@ COMMANDS_REMEMBERED = 50
 PART_BYTES = 256 << 10
 """Maximum bytes of the ids that one command revokes, or that one version names: the rest of it must fit, too."""
 WITHOUT_EFFECT: frozenset[ChangeKind] = frozenset({"dropped", "superseded", "echo", "duplicate", "conflict"})
-"""Changes that no entry came, left or was reworded by."""
+"""Kinds of changes that add, remove or reword no entry."""
 
 
 class InapplicableError(ValueError):
-    """An update or a command that cannot be applied to the playbook as it is; the message says why."""
+    """An update or a command that cannot be applied to the playbook; the message says why."""
 
 
 @lru_cache(1_024)
 def empty(name: str) -> Playbook:
-    """Return version 0, which every playbook starts from and nobody writes: of each one object, as of any version."""
+    """Return version 0, which every playbook starts from and nobody writes; one shared object per name."""
     return Playbook(name=name, version=0, sections=ACE_SECTIONS)
 
 
 def next_version(
     current: Playbook, changed: Playbook, made_by: AppliedBatch | Command, *, offset: int, now_ms: int
 ) -> Playbook:
-    """Return the version after ``current``: what ``changed`` says, and what made it.
+    """Return the version after ``current`` with the fields in ``changed`` and its origin.
 
     ``offset`` is the place of the command, or of the batch's manifest. Only content may differ between the two.
     """
@@ -82,12 +82,12 @@ def next_version(
 
 
 def remembered(commands: tuple[str, ...], command_id: str) -> tuple[str, ...]:
-    """Return the ids of the last commands executed, this one included."""
+    """Return the ids of the last executed commands, this one included."""
     return (*commands, command_id)[-COMMANDS_REMEMBERED:]
 
 
 def _kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return entries as a snapshot keeps them: with the last ids."""
+    """Return entries as a snapshot keeps them, with their last evidence ids."""
     return tuple(
         entry.model_copy(update={"evidence": entry.evidence[-EVIDENCE_KEPT:]})
         if len(entry.evidence) > EVIDENCE_KEPT
@@ -99,10 +99,11 @@ def _kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 def _retired(
     earlier: Iterable[Retired], before: Iterable[Entry], entries: Iterable[Entry]
 ) -> tuple[Retired, ...]:
-    """Return the last entries that left, when ``entries`` follow those ``before``; ``earlier``: what left before.
+    """Return the last entries that left between ``before`` and ``entries``; ``earlier``: those that left before.
 
-    However they left: removed, merged away, evicted, revoked, rolled back or replaced by an import. What is
-    in the playbook, because a rollback brought it back, say, is not retired; nor is what agents were never shown.
+    Every kind of removal counts: removed, merged, evicted, revoked, rolled back or replaced by an import. Entries
+    that are in the playbook again, after a rollback for example, are not included; nor are those that agents were
+    never shown.
     """
     live = {entry.id for entry in entries}
     still = (entry for entry in earlier if entry.entry_id not in live)
@@ -111,7 +112,7 @@ def _retired(
     return (*still, *now)[-RETIRED_KEPT:]
 
 
-# ---- what a batch makes
+# ---- batches
 
 
 def after_update(
@@ -122,14 +123,14 @@ def after_update(
     now_ms: int,
     spending: SpendPolicy = UNCAPPED,
 ) -> Playbook:
-    """Return the version that ``update`` makes of ``current``; it rises by one even if nothing changes.
+    """Return the version that ``update`` makes of ``current``; the number rises even if nothing changes.
 
-    ``budget_tokens`` is the token budget where the batch's manifest does not say it.
+    ``budget_tokens`` is the token budget if the batch's manifest does not state it.
 
     Raises
     ------
     InapplicableError
-        If it is of a batch without reflections.
+        If its batch has no reflections.
     """
     plan, result = update.plan, update.result
     if plan.reflections < 1 and plan.reason != "consolidate":
@@ -178,7 +179,7 @@ def after_update(
 
 
 def _unasked(current: Playbook, update: Update) -> tuple[Asked, ...]:
-    """Return what is still to be asked about again after a batch."""
+    """Return the reflections still to be asked about again after a batch."""
     if update.plan.reason != "revoke":
         return current.again
     seen = {reflection.offset for reflection in update.result.seen}
@@ -186,7 +187,7 @@ def _unasked(current: Playbook, update: Update) -> tuple[Asked, ...]:
 
 
 def made_by(playbook: Playbook) -> str:
-    """Return what made a version, in words: a batch, a consolidation, a fork, or what somebody did."""
+    """Return the origin of a version in words: a batch, a consolidation, a fork, or a person's command."""
     plan = playbook.batch.plan if playbook.batch else None
     if plan is not None and plan.branch is not None:
         return "fork"
@@ -197,7 +198,7 @@ def made_by(playbook: Playbook) -> str:
     return "automatic consolidation" if plan.automatic else "consolidation"
 
 
-# ---- what fits a record
+# ---- size of a record
 
 
 def parted(ids: Iterable[str]) -> list[tuple[str, ...]]:
@@ -240,7 +241,7 @@ def naming_news(version: Playbook, before: Collection[str]) -> list[Playbook]:
 
 
 def fitted(version: Playbook) -> Playbook:
-    """Return the version so that it fits a record: the first of ever smaller ones that does.
+    """Return the version shortened until it fits a record.
 
     Entries, counters and evidence counts stay; the full lineage is in ``updates`` anyway.
     """

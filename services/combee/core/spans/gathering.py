@@ -1,4 +1,4 @@
-"""Spans come in pieces, children first: they wait until the span that they all are below has come."""
+"""Gathering of spans, which come in pieces, children first: they wait until their topmost span has come."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -11,9 +11,9 @@ from combee_schemas.trace_context import TRACEPARENT, TraceContext, trace_contex
 Owner = TypeVar("Owner", bound=Hashable)
 
 MOST_SPANS = 10_000
-"""Of one trace that wait at a time."""
+"""Maximum number of waiting spans per trace."""
 MOST_ABOVE = 100
-"""Spans around an agent that are looked at: each agent has its own way up."""
+"""Maximum number of enclosing spans examined per agent: each agent has its own way up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,33 +21,33 @@ class SpanRun:
     """The spans of one run of an agent."""
 
     root: Span | None
-    """The agent's own; None: there is none, and these are the calls that were made."""
+    """The agent's own span; None: there is none, and the run consists of the calls."""
     above: tuple[Span, ...]
-    """The nearest spans around it, from the inside out."""
+    """The nearest enclosing spans, from the inside out."""
     spans: tuple[Span, ...]
-    """The root and all below, in the order in which they began."""
+    """The root and its descendants, in the order in which they began."""
     id: str
-    """Made of the trace and the span; the same run has the same id."""
+    """Hash of the trace and the span; the same run has the same id."""
 
     @property
     def context(self) -> TraceContext | None:
-        """The span that what is made of the run comes from."""
+        """The parent span of results derived from the run."""
         span = self.root or self.spans[0]
         return trace_context(((TRACEPARENT, f"00-{span.trace_id}-{span.span_id}-01".encode()),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group(Generic[Owner]):
-    """Spans that nothing is missing of, or that have waited long enough."""
+    """Spans that are complete, or that have waited long enough."""
 
     owner: Owner
     trace_id: str
     spans: tuple[Span, ...]
     above: tuple[Span, ...] = ()
-    """The nearest spans around them, from the inside out, as far as these wait, too."""
+    """The nearest enclosing spans, from the inside out, as far as they also wait."""
 
     def runs(self) -> list[SpanRun]:
-        """Return the runs in it: that of each outermost agent, else one of all its calls."""
+        """Return the runs in the group: one per outermost agent, otherwise one of all its calls."""
         below, known = _children(self.spans), {span.span_id: span for span in self.spans}
         tops = sorted((span for span in self.spans if span.parent_id not in known), key=_began)
         roots = sorted((agent for top in tops for agent in _agents(top, below)), key=_began)
@@ -81,7 +81,7 @@ def _children(spans: Iterable[Span]) -> Mapping[str, Sequence[Span]]:
 
 
 def _descent(root: Span, below: Mapping[str, Sequence[Span]]) -> Iterator[Span]:
-    """Yield a span and all below it, once each: parents may name each other in a circle."""
+    """Yield a span and its descendants, once each: parents may form a circle."""
     waiting, seen = [root], {root.span_id}
     while waiting:
         span = waiting.pop()
@@ -92,7 +92,7 @@ def _descent(root: Span, below: Mapping[str, Sequence[Span]]) -> Iterator[Span]:
 
 
 def _agents(top: Span, below: Mapping[str, Sequence[Span]]) -> Iterator[Span]:
-    """Yield the outermost agents at or below a span that has nothing above it."""
+    """Yield the outermost agents at or below a topmost span."""
     waiting = [top]
     while waiting:
         span = waiting.pop()
@@ -103,7 +103,7 @@ def _agents(top: Span, below: Mapping[str, Sequence[Span]]) -> Iterator[Span]:
 
 
 def _above(root: Span, known: Mapping[str, Span]) -> tuple[Span, ...]:
-    """Return the spans around one, the nearest first: so many that a circle of parents ends."""
+    """Return the enclosing spans, the nearest first, with a limit that ends a circle of parents."""
     above: list[Span] = []
     span = known.get(root.parent_id)
     while span is not None and len(above) < MOST_ABOVE:
@@ -114,19 +114,19 @@ def _above(root: Span, known: Mapping[str, Span]) -> tuple[Span, ...]:
 
 @dataclass(slots=True)
 class _Waiting:
-    """What has come of one trace."""
+    """The waiting spans of one trace."""
 
     spans: dict[str, Span] = field(default_factory=dict)
     last_ms: int = 0
     entries: int = 0
-    """How many of them begin the trace, or its part in a process."""
+    """Number of spans that begin the trace, or its part in a process."""
 
 
 _NOTHING = _Waiting()
 
 
 class Gathering(Generic[Owner]):
-    """The spans of all traces that are not complete, by whoever sent them; no sender adds to another's."""
+    """The spans of all incomplete traces by sender; no sender adds to another's traces."""
 
     def __init__(self, *, most_bytes: int, wait_ms: int) -> None:
         self._most_bytes = most_bytes
@@ -138,7 +138,7 @@ class Gathering(Generic[Owner]):
         return sum(len(waiting.spans) for waiting in self._traces.values())
 
     def fitting(self, owner: Owner, spans: Iterable[Span]) -> list[Span]:
-        """Return the spans that their traces have room for; for what completes a trace there is twice the room."""
+        """Return the spans that their traces have room for; spans that complete a trace have twice the room."""
         new: defaultdict[str, set[str]] = defaultdict(set)
         fitting = []
         for span in spans:
@@ -153,10 +153,10 @@ class Gathering(Generic[Owner]):
         return fitting
 
     def add(self, owner: Owner, spans: Sequence[Span], now_ms: int) -> bool:
-        """Take spans in, a repeated one once; False: there is no room for all, and none was taken.
+        """Add spans, repeated ones once; return False if there is no room for all, and none was added.
 
-        Whoever waits with nothing always gets room: what one request may hold is bounded elsewhere. For what
-        completes a trace there is twice the room: it makes some.
+        A sender without waiting spans always gets room, since the size of a request is limited elsewhere. Spans that
+        complete a trace have twice the room, because they free some.
         """
         size = sum(span.bytes for span in spans)
         most_bytes = self._most_bytes * (2 if any(span.is_entry for span in spans) else 1)
@@ -172,7 +172,7 @@ class Gathering(Generic[Owner]):
         return True
 
     def complete(self, owner: Owner, trace_ids: Iterable[str]) -> list[Group[Owner]]:
-        """Return what is complete of these traces: each entry that has come, with all below it up to the next one."""
+        """Return the complete parts of these traces: each entry span with its descendants up to the next entry."""
         groups = []
         for trace_id in dict.fromkeys(trace_ids):
             waiting = self._traces.get((owner, trace_id), _NOTHING)
@@ -192,7 +192,7 @@ class Gathering(Generic[Owner]):
         return groups
 
     def expired(self, now_ms: int) -> list[Group[Owner]]:
-        """Return the traces of which nothing has come for long; what is missing will not come."""
+        """Return traces without news for long; their missing spans will not come."""
         return [
             Group(owner=owner, trace_id=trace_id, spans=tuple(waiting.spans.values()))
             for (owner, trace_id), waiting in self._traces.items()
@@ -200,7 +200,7 @@ class Gathering(Generic[Owner]):
         ]
 
     def forget(self, group: Group[Owner]) -> None:
-        """Drop what was made a run of, or never will be."""
+        """Drop spans that became a run, or never will."""
         waiting = self._traces.get((group.owner, group.trace_id), _NOTHING)
         for span in group.spans:
             if waiting.spans.pop(span.span_id, None) is not None:

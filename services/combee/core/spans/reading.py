@@ -1,7 +1,7 @@
-"""A run's spans read as a trajectory: what was asked, said, called and answered, what failed, how it was judged.
+"""A run's spans read as a trajectory: questions, messages, calls, results, failures and judgements.
 
 Messages are those of the GenAI conventions: ``{"role", "parts": [{"type", …}]}``, as attributes (JSON, or structured)
-of a span, or of its event ``gen_ai.client.inference.operation.details``. What does not look like one is left out.
+of a span, or of its event ``gen_ai.client.inference.operation.details``. Malformed messages are left out.
 """
 
 import json
@@ -28,20 +28,20 @@ TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens")
 LARGEST_SCORE, LONGEST_SCORE_NAME = 1e15, 40
 NS_PER_MS = 1_000_000
 AROUND_CHARS = 2_000
-"""Of a text that a span around an agent has: every agent below it gets it."""
+"""Maximum characters of an enclosing span's text, which every agent below it gets."""
 AROUND_EVENTS = 100
-"""Of spans around an agent: every agent below them looks at these."""
+"""Maximum number of events examined in enclosing spans, because every agent below them reads these."""
 
 
 def playbook_named(run: SpanRun) -> str:
-    """Return the playbook that the agent's span names, or the nearest one around it; empty: none does."""
+    """Return the playbook named by the agent's span, or by the nearest enclosing one; empty: none names it."""
     named = (span.attributes.get(PLAYBOOK) for span in (*([run.root] if run.root else ()), *run.above))
     inside = (span.attributes.get(PLAYBOOK) for span in (run.spans if run.root is None else ()))
     return next((str(name) for name in (*named, *inside) if name), "")
 
 
 def trace_from(run: SpanRun, playbook: str) -> Trace | None:
-    """Return a run as a trace; None: its spans say nothing, since they hold no texts."""
+    """Return a run as a trace; None: its spans hold no texts."""
     trajectory = trajectory_of(run)
     if not (trajectory.task or trajectory.steps or trajectory.answer):
         return None
@@ -59,7 +59,7 @@ def trace_from(run: SpanRun, playbook: str) -> Trace | None:
 
 
 def trajectory_of(run: SpanRun) -> Trajectory:
-    """Return what a run's spans say."""
+    """Return a run's trajectory."""
     conversation = _Conversation(run)
     steps = tuple(conversation.steps())
     root = run.root
@@ -81,7 +81,7 @@ def trajectory_of(run: SpanRun) -> Trajectory:
 
 
 def _told(run: SpanRun, name: str) -> Any:
-    """Return what the agent's span says of how the run went, or the nearest one around it; None: none does."""
+    """Return an attribute about the run's result from the agent's span, or the nearest enclosing one; None: none."""
     if run.root and name in run.root.attributes:
         return run.root.attributes[name]
     told = next((span.attributes[name] for span in run.above if name in span.attributes), None)
@@ -89,7 +89,7 @@ def _told(run: SpanRun, name: str) -> Any:
 
 
 class _Conversation:
-    """What the calls of a run say, each message once: every call begins with all that was said before."""
+    """The messages of a run's calls, each once: every call repeats all earlier ones."""
 
     def __init__(self, run: SpanRun) -> None:
         self._run = run
@@ -119,7 +119,7 @@ class _Conversation:
             yield from self._messages(root, OUTPUT, repeated, is_new=True)
 
     def said_in(self, span: Span, name: str, role: str) -> list[str]:
-        """Return what one role says in a span's messages."""
+        """Return one role's text in a span's messages."""
         return [text for who, text, is_plain in self._said(span, name) if who == role and is_plain and text]
 
     def _messages(
@@ -140,7 +140,7 @@ class _Conversation:
         repeated.update(new)
 
     def _said(self, span: Span, name: str) -> Iterator[tuple[str, str, bool]]:
-        """Yield role, text, and whether somebody said it.
+        """Yield role, text, and whether the text was spoken.
 
         System messages are left out: an agent's instructions and its playbook are no news.
         """
@@ -183,13 +183,13 @@ def _speaks(span: Span) -> bool:
 
 
 def _value(span: Span, name: str) -> Any:
-    """Return an attribute of a span, or of the event that holds its details."""
+    """Return an attribute of a span, or of its event with the details."""
     details = (event.attributes for event in span.events if event.name == DETAILS)
     return next((held[name] for held in (span.attributes, *details) if held.get(name)), None)
 
 
 def _parsed(value: Any) -> Any:
-    """Return what a text holds as JSON; other texts as they are."""
+    """Return the JSON value in a text; other texts unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -206,7 +206,7 @@ def _listed(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _evaluations(run: SpanRun) -> tuple[dict[str, float], list[str]]:
-    """Return the scores that events say, and in words what they found."""
+    """Return the scores in events, and their explanations in words."""
     scores: dict[str, float] = {}
     words = []
     for event, most_chars in _judgements(run):
@@ -222,7 +222,7 @@ def _evaluations(run: SpanRun) -> tuple[dict[str, float], list[str]]:
 
 
 def _judgements(run: SpanRun) -> Iterator[tuple[Event, int | None]]:
-    """Yield the events that judge a run, each with how much of its words counts; None: all."""
+    """Yield the events that judge a run, each with the maximum length of its words; None: no maximum."""
     inside = (event for span in run.spans for event in span.events)
     yield from ((event, None) for event in inside if event.name == EVALUATION)
     around = islice((event for span in run.above for event in span.events), AROUND_EVENTS)
@@ -231,14 +231,14 @@ def _judgements(run: SpanRun) -> Iterator[tuple[Event, int | None]]:
 
 
 def _score(value: Any) -> float | None:
-    """Return a value that a score may have."""
+    """Return a valid score."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and abs(value) <= LARGEST_SCORE else None
 
 
 def _metadata(run: SpanRun) -> dict[str, str]:
-    """Return what is known of the run's calls, by OpenTelemetry's names."""
+    """Return metadata about the run's calls, by OpenTelemetry's names."""
     calls = [span.attributes for span in run.spans if span.operation in CALLS]
     models = dict.fromkeys(str(call[MODEL]) for call in calls if call.get(MODEL))
     metadata = {"otel.trace_id": run.spans[0].trace_id}

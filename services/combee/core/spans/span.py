@@ -1,4 +1,4 @@
-"""One span, as far as it says something of an agent's run."""
+"""One span, reduced to its information about an agent's run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ TOOL = "execute_tool"
 EVALUATION = "gen_ai.evaluation.result"
 PLAYBOOK, SUCCESS, FEEDBACK = "combee.playbook", "combee.success", "combee.feedback"
 OWN = frozenset({PLAYBOOK, SUCCESS, FEEDBACK})
-"""Our attributes: which playbook a run is of, and how it went."""
+"""Combee's attributes: the playbook of a run, and its result."""
 LINK_BYTES = 200
-"""What a span takes that only says who is whose parent."""
+"""Estimated bytes of a span that only links a child to its parent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that a span says happened in it."""
+    """An event of a span."""
 
     name: str
     attributes: Mapping[str, Any]
@@ -29,7 +29,7 @@ class Span:
     """One operation of a trace."""
 
     trace_id: str
-    """Hexadecimal, as ``span_id`` and ``parent_id``."""
+    """Hexadecimal, like ``span_id`` and ``parent_id``."""
     span_id: str
     parent_id: str = ""
     is_entry: bool = False
@@ -40,12 +40,12 @@ class Span:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     error: str | None = None
-    """Why it failed; None: it did not."""
+    """Reason for its failure; None: it did not fail."""
     bytes: int = LINK_BYTES
 
     @property
     def operation(self) -> str:
-        """What it is of an agent's run; empty: nothing."""
+        """Its GenAI operation in an agent's run; empty: none."""
         return str(self.attributes.get(OPERATION, ""))
 
     @property
@@ -54,7 +54,7 @@ class Span:
         return self.operation in AGENTS | CALLS | {TOOL}
 
     def only_link(self) -> "Span":
-        """Return a span of something else: it says who is whose parent, what is ours, and how a run was judged."""
+        """Return a foreign span reduced to its parent link, Combee's attributes, and judgements of the run."""
         attributes = {name: value for name, value in self.attributes.items() if name in OWN}
         events = tuple(event for event in self.events if event.name == EVALUATION)
         return Span(

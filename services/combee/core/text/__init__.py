@@ -1,1 +1,1 @@
-"""Text: its forms for comparing and for showing, lengths, secrets, prompts, how alike two are; pure."""
+"""Text: forms for comparing and for showing, lengths, secrets, prompts, similarity; pure."""

@@ -1,4 +1,4 @@
-"""A long run condensed to a budget: what failed stays, with what led to it, and how the run began and ended."""
+"""Condensing a long run to a budget: failures and the steps before them stay, and the run's beginning and end."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,38 +8,38 @@ from functools import cached_property
 from combee.core.text.shortening import ROOM, cut, size
 
 SHARE = 4
-"""A step gets at most this fraction of the budget: one huge output must not push out all others."""
+"""Divisor of the budget that limits one step: one huge output must not crowd out all others."""
 LINE_BYTES = 160
-"""Of a step that is not kept so much is shown, on one line."""
+"""Maximum bytes shown, on one line, of a step that is not kept."""
 GAP_BYTES = 48
-"""What the note about steps that are left out takes at most, with the space around it."""
+"""Maximum bytes of the note about omitted steps, with the space around it."""
 FAILURE = re.compile(
     r"Traceback \(most recent call last\)|\b(?:[A-Z]\w*)?(?:Error|Exception)\b(?=[:(\s]|$)|\berror:|\bFAILED\b"
     r"|\b(?:fatal|panic|Segmentation fault|command not found|No such file or directory|Permission denied)\b"
     r"|\bexit(?:ed with)? (?:code|status):? [1-9]|\breturned non-zero exit status\b"
 )
-"""How programs say that something went wrong."""
+"""Matches typical error messages of programs."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that somebody did in a run: the agent, a tool, the user."""
+    """One step of a run, by the agent, a tool or the user."""
 
     who: str
     text: str
     has_failed: bool = False
-    """Whether the format says so; what the text says counts, too."""
+    """Whether the format marks a failure; an error message in the text also counts."""
 
     @cached_property
     def failure(self) -> int | None:
-        """Where the text last says that something went wrong; what people and agents say of errors is no failure."""
+        """Place of the last error message; errors mentioned by people and agents are no failure."""
         is_said = self.who in ("user", "system", "assistant")
         starts = [] if is_said else [match.start() for match in FAILURE.finditer(self.text)]
         return starts[-1] if starts else 0 if self.has_failed else None
 
     @property
     def line(self) -> str:
-        """Its beginning, on one line."""
+        """The beginning of the step on one line."""
         return f"{self.who}: {cut_end(' '.join(self.text.split()), LINE_BYTES)}"
 
 
@@ -49,10 +49,10 @@ def trajectory_text(steps: Sequence[Step]) -> str:
 
 
 def condensed(steps: Sequence[Step], most_bytes: int) -> str:
-    """Return a run as text of at most ``most_bytes`` (UTF-8); what is left out is said where it is missing.
+    """Return a run as text of at most ``most_bytes`` (UTF-8), with notes where steps are omitted.
 
-    Kept first are the last step, failures with the step before each (the latest first), and the first step; then
-    steps from the end backwards. Of the others one line is shown while there is room, else their number.
+    The last step, failures with the step before each (the latest first), and the first step are kept first; then
+    steps from the end backwards. Other steps get one line while there is room; the rest are counted.
     """
     whole = trajectory_text(steps)
     if size(whole) <= most_bytes:
@@ -73,7 +73,7 @@ def condensed(steps: Sequence[Step], most_bytes: int) -> str:
 
 
 def _by_weight(steps: Sequence[Step]) -> Iterator[int]:
-    """Yield the steps' places, the most telling first; each once."""
+    """Yield the steps' places, the most informative first; each once."""
     last = len(steps) - 1
     failures = [at for at in range(last, -1, -1) if steps[at].failure is not None]
     order = [last, *(place for at in failures for place in (at, at - 1)), 0, *range(last, -1, -1)]
@@ -91,14 +91,14 @@ def _with_gaps(shown: dict[int, str], count: int) -> Iterator[str]:
 
 
 def excerpt(step: Step, most_bytes: int) -> str:
-    """Return a step of at most ``most_bytes``: its beginning, what failed, and its end."""
+    """Return a step of at most ``most_bytes``: its beginning, its failure, and its end."""
     text = f"{step.who}: {step.text}"
     if size(text) <= most_bytes:
         return text
     if step.failure is None:
         return cut(text, most_bytes)
     third = (most_bytes - 2 * ROOM) // 3
-    # Bytes, since that is what is counted; what is broken at an edge is left out.
+    # Sizes are counted in bytes; a character broken at an edge is left out.
     raw = text.encode(errors="replace")
     at = size(text[: len(step.who) + 2 + step.failure])
     begin = at - third // 4

@@ -1,7 +1,7 @@
-"""Texts that an agent, or a model that reads them, may take for more than a lesson; pure.
+"""Flags for texts that an agent or a reading model may take for more than a lesson; pure.
 
-A flag is a hint, no verdict: the rules are patterns, an attacker can word around them, and honest lessons are
-flagged, too. So a flag never removes a text; it only asks for a person before agents are shown it.
+A flag is a hint, no verdict: the rules are patterns, an attacker can word around them, and honest lessons are flagged
+as well. So a flag never removes a text; it only requires a person before agents are shown it.
 """
 
 import re
@@ -46,7 +46,7 @@ _PATTERNS: Mapping[Flag, re.Pattern[str]] = {
 
 
 def flags(text: str) -> frozenset[Flag]:
-    """Return what is noteworthy about a text that agents may be shown."""
+    """Return the flags of a text that agents may be shown."""
     shown = clean(text)
     readings = (shown, comparable(text))
     flags: set[Flag] = {flag for flag, pattern in _PATTERNS.items() if any(map(pattern.search, readings))}

@@ -1,9 +1,9 @@
-"""Text at the one place where it enters: ``comparable`` for comparing, ``clean`` for what is stored and shown.
+"""Forms of text: ``comparable`` for comparing, ``clean`` for storing and showing.
 
-The log keeps the bytes that agents sent. What models propose, people write or import, and prompts tell goes through
-``clean``; what is looked for, or taken as the same, goes through ``comparable``. The property of code points that
-are not displayed (Default_Ignorable_Code_Point) is not in Python's ``unicodedata``; agents load this module with the
-SDK, so its few ranges stand here instead of another compiled library.
+The log keeps the bytes that agents sent. Texts from models, from people and imports, and in prompts go through
+``clean``; searches and comparisons use ``comparable``. Python's ``unicodedata`` lacks the property of undisplayed
+code points (Default_Ignorable_Code_Point); agents load this module with the SDK, so its few ranges are listed here to
+avoid another compiled library.
 """
 
 import re
@@ -15,8 +15,8 @@ IGNORABLE = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Unicode's Default_Ignorable_Code_Point, as the inside of a character class. Unicode has reserved all of them: a new
-version assigns characters within these ranges, it adds no others."""
+"""Unicode's Default_Ignorable_Code_Point, as the inside of a character class. Unicode has reserved these ranges: a
+new version assigns characters within them, and adds no others."""
 _IGNORABLE = re.compile(f"[{IGNORABLE}]+")
 _RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2071\u2074-\u207f]+")
 _SMALL = "\u00bc-\u00be\u2080-\u2089\u2150-\u215e\u2189"
@@ -52,7 +52,7 @@ _CHAT_TOKEN = re.compile(
     re.VERBOSE,
 )
 MOST_MARKS = 30
-"""Combining characters in a row, as in UAX #15's Stream-Safe Text Format: to order more takes quadratic time."""
+"""Maximum combining characters in a row, as in UAX #15's Stream-Safe Text Format: ordering more takes quadratic time."""
 _MARKS_BY_NORMALISING = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")
 """Characters that are combining once they are decomposed."""
 ZWNJ, ZWJ = "\u200c", "\u200d"
@@ -61,20 +61,20 @@ _REGIONS = tuple(
     "".join(chr(0xE0000 + ord(char)) for char in region) + "\U000e007f"
     for region in ("gbeng", "gbsct", "gbwls")
 )
-"""What makes a black flag that of England, Scotland or Wales: no other tag sequences are recommended for general
+"""Tag sequences that make a black flag that of England, Scotland or Wales: no others are recommended for general
 interchange (UTS #51), and tags could hide a text."""
 _SELECTORS_OF_IDEOGRAPHS = range(0xE0100, 0xE01F0)
 _JOINED = frozenset({"Lo", "Mn", "Mc", "So", "Sk"})
-"""Categories of what joiners stand between: letters without case and their signs, pictures and their skin tones."""
+"""Categories of characters that joiners connect: letters without case and their signs, pictures and skin tones."""
 _VIRAMA = 9
-"""The combining class of signs that take a letter's vowel: a joiner after one says how the letters are drawn."""
+"""Combining class of signs that remove a letter's vowel: a joiner after one changes how the letters are drawn."""
 
 
 def comparable(text: str, *, cased: bool = False) -> str:
-    """Return what spellings of one text have in common: neither form, case, spacing nor unseen characters matter.
+    """Return a form equal for all spellings of a text: form, case, spacing and invisible characters vanish.
 
-    ``cased`` keeps what can be another word or number: the case, and where digits are raised, lowered or in a
-    fraction. 10² is 10^2 then, not 102.
+    ``cased`` keeps what can change a word or number: case, and raised, lowered or fractional digits. 10² is then
+    10^2, not 102.
     """
     if not text.isascii():
         text = _folded(text, cased=cased)
@@ -105,10 +105,10 @@ def _with_few_marks(text: str) -> str:
 
 
 def comparable_spans(needle: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield where a text has what compares equal to ``needle``, from its first character to behind its last."""
+    """Yield the ranges of a text that compare equal to ``needle``, with the end after the last character."""
     wanted = comparable(needle)
     starts: list[int] = []
-    """The place of each character of the comparable text in ``text``."""
+    """Place in ``text`` of each character of the comparable text."""
     ends: list[int] = []
     said = ""
     for start, end in pairwise((*_starts(text), len(text))):
@@ -126,7 +126,7 @@ def comparable_spans(needle: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _starts(text: str) -> Iterator[int]:
-    """Yield where a character begins, with all that is drawn on it or not at all."""
+    """Yield where a character begins, with all combining and invisible characters after it."""
     for at, char in enumerate(text):
         follows = (
             unicodedata.category(char).startswith("M")
@@ -139,11 +139,11 @@ def _starts(text: str) -> Iterator[int]:
 
 
 def clean(text: str) -> str:
-    """Return a text as it is stored and shown, such that UTF-8 can hold it; cleaned again it stays as it is.
+    """Return a text in its stored and shown form, valid in UTF-8; cleaning it again changes nothing.
 
-    It is in NFC, its lines end with a newline, and it has no control, bidirectional, tag or other unseen characters;
-    joiners and variation selectors stay where scripts and emoji need them. The tokens of chat templates stay
-    readable, and no tokenizer takes them for its own: a space stands in them.
+    It is in NFC, its lines end with a newline, and it has no control, bidirectional, tag or other invisible
+    characters; joiners and variation selectors stay where scripts and emoji need them. A space is inserted into the
+    tokens of chat templates: they stay readable, and no tokenizer treats them as its own.
     """
     while (cleaned := _cleaned(text)) != text:
         text = cleaned
@@ -169,7 +169,7 @@ def _defused(token: re.Match[str]) -> str:
 
 
 def _needed(unseen: re.Match[str]) -> str:
-    """Return what is left of characters that are not displayed: the tags of a flag, or a selector and a joiner."""
+    """Return the needed part of undisplayed characters: the tags of a flag, or a selector and a joiner."""
     text = unseen.string
     before, after = text[unseen.start() - 1 : unseen.start()], text[unseen.end() : unseen.end() + 1]
     kept = ""
@@ -182,7 +182,7 @@ def _needed(unseen: re.Match[str]) -> str:
 
 
 def _selects(before: str, selector: str, after: str) -> bool:
-    """Return whether a variation selector says how the character before it is drawn."""
+    """Return whether a variation selector changes how the character before it is drawn."""
     category = unicodedata.category(before)
     if selector in "\ufe0e\ufe0f":
         is_keycap = before in "0123456789#*" and after == "\u20e3"
@@ -199,7 +199,7 @@ def _is_ideograph(char: str) -> bool:
 
 
 def _joins(before: str, after: str) -> bool:
-    """Return whether a joiner does something here: after a virama, or between what can be joined."""
+    """Return whether a joiner has an effect: after a virama, or between characters that can be joined."""
     if unicodedata.combining(before) == _VIRAMA:
         return True
     is_last = not after or unicodedata.category(after) not in _JOINED

@@ -1,11 +1,11 @@
-"""Secrets that slipped into data: shown as ``***``."""
+"""Redaction: secrets in data are replaced by ``***``."""
 
 import re
 
 HIDDEN = "***"
 BEGIN = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
-"""Where a key may begin: not within a word, but after an escaped line end or tab, or a percent-encoded byte."""
-# From where its word begins: a word that says eyJ again and again is read through once.
+"""Where a key may begin: outside a word, or after an escaped line end or tab, or a percent-encoded byte."""
+# The pattern starts at the beginning of a word, so that a word with many eyJ is read once.
 JWT = r"(?<![A-Za-z0-9_-])(?>[A-Za-z0-9_-]*?eyJ)[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"
 """A JSON web token."""
 SHAPES = (
@@ -18,7 +18,7 @@ SHAPES = (
     r"AIza[A-Za-z0-9_-]{30,}",
     r"(?:AKIA|ASIA)[A-Z0-9]{12,}",
 )
-"""Keys that are known by how they begin."""
+"""Keys with known prefixes."""
 
 KEY = re.compile(rf"{JWT}|{BEGIN}(?:{'|'.join(SHAPES)})")
 BEARER = re.compile(r"(?i)(bearer\s+|authorization[\"']?\s*[:=]\s*[\"']?basic\s+)[A-Za-z0-9._~+/=-]{8,}")
@@ -27,8 +27,8 @@ NAMED = re.compile(
     r"[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"',;}&]{6,}"
 )
 SECRET_NAME = re.compile(r"(?i)(?:^|[_-])(?:api_?key|apikey|token|secret|password|passwd|authorization)$")
-# A password may have slashes if nothing before the first of them ends it, and if it is no port.
-# It ends before the next address, so that a text of addresses is read once.
+# A password may contain slashes unless the part before the first one ends it, or is a port. It ends before the next
+# address, so that a text of addresses is read once.
 AUTHORITY = re.compile(
     r"(:\\?/\\?/[^\s/:@\"<>\[]*:)"
     r"(?:[^\s/\"<>]+|(?![0-9]{1,5}\\?/)(?:[^\s:\"<>]|:(?!\\?/\\?/))+)@"
@@ -45,11 +45,11 @@ SECRETS: tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...] = (
     (NAMED, rf"\1{HIDDEN}", ("key", "secret", "token", "passw")),
     (AUTHORITY, rf"\1{HIDDEN}@", ("://", ":\\/\\/")),
 )
-"""How each kind of secret looks, what takes its place, and what a text in small letters must hold to have any."""
+"""Per kind of secret: its pattern, its replacement, and lower-case strings one of which every match contains."""
 
 
 def redacted(text: str) -> str:
-    """Return the text with everything that looks like an API key, token or password hidden."""
+    """Return the text with all probable API keys, tokens and passwords hidden."""
     small = text.lower()
     for pattern, instead, hints in SECRETS:
         if any(hint in small for hint in hints):

@@ -1,4 +1,4 @@
-"""What is too long loses its middle: where a run began and how it ended says most."""
+"""Shortening: a long text loses its middle, because the beginning and end of a run say most."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,24 +9,24 @@ from combee_schemas.trace import Trace
 TRACE_TEXTS = ("trajectory", "task", "answer", "feedback", "target")
 
 LONGEST_WORD = 300
-"""Characters at a cut in which its word must end, if it is to be left out whole."""
+"""Maximum characters at a cut within which a broken word is left out completely."""
 
 EXCERPT_BYTES = 400
 
 ROOM = 100
-"""Bytes for the note about what is gone."""
+"""Bytes reserved for the note about the removed part."""
 
 LEAST_BYTES = 1_000
-"""Nothing can be learned from less, so a prompt is not made shorter than that."""
+"""Minimum bytes of a prompt's input: nothing can be learned from less."""
 
 
 def size(text: str | None) -> int:
-    """Return a text's bytes as UTF-8."""
+    """Return a text's size in UTF-8 bytes."""
     return len((text or "").encode(errors="replace"))
 
 
 def cut(text: str, most_bytes: int) -> str:
-    """Return a text of at most ``most_bytes`` (UTF-8) without its middle, and a note of how much is gone."""
+    """Return a text of at most ``most_bytes`` (UTF-8) without its middle, with a note of the removed size."""
     raw = text.encode(errors="replace")
     if len(raw) <= most_bytes:
         return text
@@ -38,7 +38,7 @@ def cut(text: str, most_bytes: int) -> str:
 
 
 def _whole_words(text: str) -> str:
-    """Return a text without the last, perhaps broken word: half a key would not be known for one."""
+    """Return a text without its last, perhaps broken word: half a key would not be recognised as one."""
     at = max(text.rfind(" ", -LONGEST_WORD), text.rfind("\n", -LONGEST_WORD))
     return text if at < 0 else text[: at + 1]
 
@@ -60,13 +60,13 @@ def _level(sizes: Sequence[int], room: int) -> int:
 
 
 def within(trace: Trace, room: int) -> Trace:
-    """Return a trace whose texts together have about ``room`` bytes at most; what is cut says so."""
+    """Return a trace with texts of about ``room`` bytes together; cut texts have a note."""
     texts = {name: text for name in TRACE_TEXTS if (text := getattr(trace, name))}
     return trace.model_copy(update=cut_all(texts, room)) if sum(map(size, texts.values())) > room else trace
 
 
 def task_excerpt(trace: Trace) -> str:
-    """Return what of a task goes with its reflection, for the curator, on one line."""
+    """Return a one-line excerpt of a task, which its reflection carries for the curator."""
     return " ".join(cut(trace.task, EXCERPT_BYTES).split())
 
 
@@ -97,8 +97,8 @@ def shorter(
 ) -> Iterator[tuple[dict[str, str], Sequence[Entry]]]:
     """Yield ever shorter inputs of one prompt, each with half the room of the one before.
 
-    No tokenizer is asked: what a model's window holds is found out by asking again. Texts lose their middle
-    first, until they have half of the room; then entries are left out, the longest first, so that most of them stay.
+    No tokenizer is used: asking again finds out how much fits a model's window. Texts lose their middle first, until
+    they have half of the room; then entries are left out, the longest first, so that most of them stay.
     """
     weights = {entry.id: size(entry.content) for entry in entries}
     room = sum(map(size, texts.values())) + sum(weights.values())

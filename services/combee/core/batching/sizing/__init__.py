@@ -1,1 +1,1 @@
-"""How large a playbook's batches are: the paper's plateau, and keeping up with arrivals; pure."""
+"""The size of a playbook's batches: the paper's plateau, and keeping up with arrivals; pure."""

@@ -1,4 +1,4 @@
-"""The controller as a fold: what stands, and a version → what stands next. The decision is all the state."""
+"""The controller as a fold: current decision and new version → next decision. The decision is the whole state."""
 
 from collections.abc import Callable
 
@@ -25,13 +25,13 @@ from combee.core.batching.sizing.policy import Iteration, SizingPolicy
 from combee_schemas.control import BatchSize
 
 FILLS = 2
-"""A candidate that did not fill is tried again once so many of its batches wait."""
+"""A candidate that was given up because it did not fill is retried once this many of its batches wait."""
 
 
 def decide(standing: BatchSize | None, seen: Iteration, policy: SizingPolicy) -> BatchSize:
-    """Return the decision after a version; the same value if the version changes nothing.
+    """Return the decision after a version; the same object if the version changes nothing.
 
-    Versions may be skipped, never reordered; one that was taken into account already is passed over.
+    Versions may be skipped, never reordered; a version already taken into account is ignored.
     """
     if policy.kind == "configured":
         return _configured(standing, seen, policy)
@@ -68,9 +68,9 @@ def _begin(standing: BatchSize | None, seen: Iteration, policy: SizingPolicy) ->
 
 
 def _profile(state: BatchSize, seen: Iteration, policy: SizingPolicy) -> BatchSize:
-    """Take one candidate after the other, smallest first; give up on one that does not fill.
+    """Profile the candidates in turn, smallest first; give up on a candidate that does not fill.
 
-    Keep-up leaves out candidates that are larger than one that was measured to keep up.
+    Keep-up skips candidates larger than one measured to keep up.
     """
     candidate, observations = state.batch_size, observed(state, seen)
     is_missed = seen.asked == candidate and observations == state.observations
@@ -103,7 +103,7 @@ def _settle(state: BatchSize, policy: SizingPolicy) -> BatchSize:
 
 
 def _watch(state: BatchSize, seen: Iteration, policy: SizingPolicy) -> BatchSize:
-    """Look after a choice: profile what was out of reach, or all again when delays have drifted."""
+    """Watch after a choice: profile candidates that were out of reach, or all of them after delays have drifted."""
     fit = fitted(state)
     slowness = slowness_after(state.slowness, fit, seen)
     state = state.model_copy(update={"settled_for": state.settled_for + 1, "slowness": slowness})

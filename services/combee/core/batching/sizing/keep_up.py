@@ -8,20 +8,20 @@ from combee.core.batching.sizing.policy import Iteration, SizingPolicy
 from combee_schemas.control import BatchSize
 
 HEADROOM = 1.5
-"""Times the arrival rate that batches should manage: arrivals that come by half faster need no other size."""
+"""Target throughput as a multiple of the arrival rate: arrivals may grow by half without a new size."""
 DRAIN = 5
-"""Iterations within which a backlog should be gone."""
+"""Number of iterations within which a backlog should be gone."""
 FEW = 2
-"""Batches that may wait without being a backlog."""
+"""Number of waiting batches that do not yet count as a backlog."""
 SLACK = 2.0
-"""Smaller only where this many times what is needed could be managed."""
+"""The size shrinks only if the pipeline could manage this multiple of the needed rate."""
 CALM = 5
-"""Smaller only after so many batches in a row for which much less would have done."""
+"""The size shrinks only after this many consecutive batches for which much less would have sufficed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What the pipeline manages."""
+    """The pipeline's measured capacity."""
 
     fit: PowerLaw
     slowness: float
@@ -45,28 +45,28 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What arrives, and what waits already."""
+    """Arrivals and backlog."""
 
     arrivals_per_s: float
     drain_per_s: float
 
     @property
     def needed_per_s(self) -> float:
-        """What the pipeline should manage, head-room included."""
+        """The rate that the pipeline should manage, with headroom."""
         return HEADROOM * self.arrivals_per_s + self.drain_per_s
 
     @property
     def tight_per_s(self) -> float:
-        """Below this, half of the head-room is gone."""
+        """The rate below which half of the headroom is gone."""
         return (1 + HEADROOM) / 2 * self.arrivals_per_s + self.drain_per_s
 
 
 MEASURED = 4
-"""Sizes to measure at least: with three noisy ones sizes turn back three times as often."""
+"""Minimum number of measured sizes: with three noisy ones, sizes turn back three times as often."""
 
 
 def measured_keeps_up(state: BatchSize, policy: SizingPolicy, *, below: int) -> bool:
-    """Return whether a smaller size than ``below`` was measured to manage what arrives, with its head-room."""
+    """Return whether a size below ``below`` was measured to manage the arrivals with headroom."""
     if not state.arrivals_per_s or len(state.observations) < MEASURED:
         return False
     return any(
@@ -86,14 +86,14 @@ def demand(pipeline: Pipeline, arrivals_per_s: float, *, waiting: int, size: int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The next size, and for how many batches much less would have done."""
+    """The next size, and the number of batches for which much less would have sufficed."""
 
     size: int
     calm: int
 
 
 def step(pipeline: Pipeline, wanted: Demand, *, standing: int, calm: int, least: int, most: int) -> Step:
-    """Return the next size: larger at once when it gets tight, smaller only after a calm while."""
+    """Return the next size: larger at once when capacity is tight, smaller only after a calm period."""
     size = pipeline.smallest_for(wanted.needed_per_s, least=least, most=most)
     if standing > most:
         return Step(size=size, calm=0)
@@ -107,32 +107,32 @@ def step(pipeline: Pipeline, wanted: Demand, *, standing: int, calm: int, least:
 
 
 MEMORY = 100
-"""Arrivals that the estimate remembers: it is about one part in √(2 · MEMORY) off by chance."""
+"""Number of arrivals in the estimate's memory; its standard error is about one part in √(2 · MEMORY)."""
 AT_ONCE = 0.1
-"""Share of a delay: batches that close within less of each other are one measurement."""
+"""Share of a delay: batches that close within less than this of each other are one measurement."""
 SURPRISE = 5.0
-"""Standard deviations above what chance explains at which a jump is believed at once."""
+"""Number of standard deviations at which a jump is believed at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """Arrivals per second, and the number of arrivals that this rests on."""
+    """Arrivals per second, and the number of arrivals behind the estimate."""
 
     per_s: float
     remembered: int
 
 
 def arrivals_after(state: BatchSize, seen: Iteration) -> dict[str, float]:
-    """Return the fields of the decision that tell of arrivals, after a batch.
+    """Return the decision's fields about arrivals after a batch.
 
-    Between two closings arrived what the batch took and what the rest grew by.
+    Arrivals between two closings are the batch's members plus the growth of the rest.
     """
     follows = state.measured_at_ms > 0 and seen.sequence == state.sequence + 1
     arrived = max(0, state.arrived + seen.reflections + seen.waiting - state.waiting) if follows else 0
     passed_s = (seen.closed_at_ms - state.measured_at_ms) / 1000
     rate, since_ms = Rate(per_s=state.arrivals_per_s, remembered=state.remembered), seen.closed_at_ms
     if follows and passed_s <= AT_ONCE * max(seen.delay_s, 0.0):
-        # A clock that was set back would otherwise hold the estimate until it has caught up.
+        # Otherwise a clock that was set back would freeze the estimate until it has caught up.
         since_ms = min(state.measured_at_ms, seen.closed_at_ms)
     elif follows:
         rate, arrived = _after(rate, arrived, passed_s), 0
@@ -146,7 +146,7 @@ def arrivals_after(state: BatchSize, seen: Iteration) -> dict[str, float]:
 
 
 def _after(known: Rate, arrived: int, passed_s: float) -> Rate:
-    """Weigh a measurement against the memory; forget all that was before a jump."""
+    """Weigh a measurement against the memory; a jump clears the memory."""
     measured = Rate(per_s=arrived / passed_s, remembered=min(MEMORY, arrived))
     if not known.remembered:
         return measured

@@ -9,7 +9,7 @@ from combee.core.batching.sizing.policy import Iteration
 from combee_schemas.control import BatchSize, Observation
 
 TAU_SHARE = 0.016
-"""τ as a share of the steepest slope, which a power law has at the smallest candidate (the paper's 1.6 %)."""
+"""τ as a share of the steepest slope, which is at the smallest candidate (the paper's 1.6 %)."""
 FEWEST = 2
 EPOCH = 1000
 """Reflections per epoch where there are no epochs. It scales A and τ alike and cancels in every choice."""
@@ -17,7 +17,7 @@ EPOCH = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLaw:
-    """T(b) = A · b^(−α), and how well it fits."""
+    """T(b) = A · b^(−α), and the quality of the fit."""
 
     a: float
     alpha: float
@@ -40,7 +40,7 @@ def epoch_s(batch_size: int, delay_s: float, samples: int = EPOCH) -> float:
 def fit_power_law(points: Sequence[tuple[float, float]]) -> PowerLaw | None:
     """Fit T(b) by least squares in log–log; ``points`` are (b, T).
 
-    None if there is no fit: fewer than two batch sizes, or something that is not positive and finite.
+    None if there is no fit: fewer than two batch sizes, or a value that is not positive and finite.
     """
     if len({b for b, _ in points}) < FEWEST or not all(0 < x < math.inf for point in points for x in point):
         return None
@@ -73,15 +73,15 @@ def plateau(fit: PowerLaw | None, *, smallest: int, most: int) -> int:
 
 
 MOST_UNFILLED = 3
-"""Batches in a row that may be no fair measurement of a candidate before it is given up, and larger ones too."""
+"""Maximum number of consecutive unfair measurements before a candidate, and all larger ones, are given up."""
 MEMORY = 0.9
-"""Weight of what is known of the slowness against a new delay."""
+"""Weight of the known slowness against a new delay."""
 CLIP = 8.0
-"""One delay counts as at most so many times slower or faster: an outage is not a new normal."""
+"""Maximum factor by which one delay counts as slower or faster: an outage is not a new normal."""
 DRIFT = 2.0
-"""Beyond this factor, times what the fit itself misses by (at most as much again), delays have drifted."""
+"""Delays have drifted beyond this factor, times the fit's own error (itself limited to this factor)."""
 QUIET = 20
-"""Batches that a new profile stands before drift can start another one."""
+"""Number of batches after a profile before drift can start another one."""
 
 
 def fitted(state: BatchSize) -> PowerLaw | None:
@@ -94,9 +94,9 @@ def fitted(state: BatchSize) -> PowerLaw | None:
 
 
 def observed(state: BatchSize, seen: Iteration) -> tuple[Observation, ...]:
-    """Return the observations with this one, if it is a fair one of the smallest candidate without any.
+    """Return the observations with this one, if it is a fair one of the smallest unobserved candidate.
 
-    A larger start value is none: the first lessons of a playbook take longer to write than any later ones.
+    A larger start value is not fair: a playbook's first lessons take longer to write than any later ones.
     """
     if not seen.is_fair or seen.asked not in missing(state)[:1]:
         return state.observations
@@ -111,7 +111,7 @@ def missing(state: BatchSize) -> list[int]:
 
 
 def slowness_after(known: float, fit: PowerLaw | None, seen: Iteration) -> float:
-    """Return by how much delays exceed the fit, smoothed, after a batch."""
+    """Return the smoothed factor by which delays exceed the fit, after a batch."""
     if fit is None or not seen.is_fair:
         return known
     ratio = min(CLIP, max(1 / CLIP, seen.delay_s / fit.delay_s(seen.asked)))
@@ -119,7 +119,7 @@ def slowness_after(known: float, fit: PowerLaw | None, seen: Iteration) -> float
 
 
 def profile_again(state: BatchSize, fit: PowerLaw | None) -> str:
-    """Return why the observations are no longer believed; empty if they are."""
+    """Return why a new profile is needed; empty if the observations still hold."""
     if fit is None or state.settled_for < QUIET:
         return ""
     if has_drifted(state, fit):
@@ -132,7 +132,7 @@ def profile_again(state: BatchSize, fit: PowerLaw | None) -> str:
 
 
 def has_drifted(state: BatchSize, fit: PowerLaw) -> bool:
-    """Return whether delays are no longer what the fit says, beyond what it missed from the start."""
+    """Return whether delays differ from the fit by more than its initial error."""
     missed = max(
         abs(math.log(observation.delay_s / fit.delay_s(observation.batch_size)))
         for observation in state.observations

@@ -1,4 +1,4 @@
-"""What the controller is told, and what it reads off a version."""
+"""The controller's inputs: its policy, and its reading of a version."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from combee_schemas.control import SizingKind
 from combee_schemas.playbook import Playbook
 
 LARGEST_CHOICE = 200
-"""Two and a half times the largest candidate: further out the fitted law is a guess."""
+"""Largest batch size that may be chosen, 2.5 times the largest candidate: beyond it the fitted law is a guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,17 +15,17 @@ class SizingPolicy:
 
     kind: SizingKind = "configured"
     configured: int = 40
-    """The size of every batch, or, where sizes are chosen, of those before the first choice."""
+    """Size of every batch, or, with automatic sizes, of batches before the first choice."""
     candidates: tuple[int, ...] = (5, 10, 20, 40, 80)
-    """Batch sizes to profile, rising: each twice the one before, so that a power law shows in five batches."""
+    """Batch sizes to profile, each twice the one before, so that a power law shows in five batches."""
     most: int = LARGEST_CHOICE
-    """No choice is above this."""
+    """Largest size that may be chosen."""
     in_flight: int = 1
-    """Batches that may lack a version at once."""
+    """Maximum number of batches without a version."""
 
     @property
     def start(self) -> int:
-        """The size until something is known."""
+        """The size to begin with."""
         return min(self.configured, self.most)
 
     @property
@@ -36,7 +36,7 @@ class SizingPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """One version as the controller sees it: which batch made it, and how long that took."""
+    """One version as the controller sees it: its batch, and the delay."""
 
     playbook: str
     sequence: int
@@ -45,14 +45,14 @@ class Iteration:
     """The batch size in force when the batch closed."""
     reflections: int = 0
     is_fair: bool = False
-    """Whether it measures the size asked for: full, not degraded, with a positive delay."""
+    """Whether it measures the requested size: full, not degraded, with a positive delay."""
     waiting: int = 0
     closed_at_ms: int = 0
     delay_s: float = 0.0
 
 
 def iteration_of(version: Playbook) -> Iteration:
-    """Return what a version says about its batch."""
+    """Return a version's report on its batch."""
     batch = version.batch
     if batch is None or batch.plan.reason in {"consolidate", "branch", "revoke"}:
         return Iteration(playbook=version.name, sequence=version.batch_sequence, is_batch=False)

@@ -13,7 +13,7 @@ MEND = "add scan workers, raise COMBEE_LLM_CONCURRENCY or COMBEE_MAX_INFLIGHT_BA
 
 
 def numbers(state: BatchSize, fit: PowerLaw | None, policy: SizingPolicy) -> dict[str, float]:
-    """Return what a decision rests on; what is not known is left out."""
+    """Return the numbers behind a decision; unknown ones are left out."""
     known = {"arrivals_per_s": state.arrivals_per_s} if state.arrivals_per_s else {}
     if fit is not None:
         known |= {"A": fit.a, "alpha": fit.alpha, "r_squared": fit.r_squared}
@@ -22,13 +22,13 @@ def numbers(state: BatchSize, fit: PowerLaw | None, policy: SizingPolicy) -> dic
 
 
 def profiling(state: BatchSize) -> str:
-    """Say which candidate is being measured."""
+    """Return which candidate is being measured."""
     done, of = len(state.observations), len(state.candidates)
     return f"profiling: one full batch of {state.batch_size}; {done} of {of} candidates measured"
 
 
 def flattened(state: BatchSize, fit: PowerLaw | None, flat: int, policy: SizingPolicy) -> str:
-    """Say where the power law has flattened, or why the smallest candidate stands."""
+    """Return where the power law has flattened, or why the smallest candidate stands."""
     unmeasured = [
         candidate
         for candidate in state.candidates
@@ -47,7 +47,7 @@ def flattened(state: BatchSize, fit: PowerLaw | None, flat: int, policy: SizingP
 
 
 def kept_up(state: BatchSize, numbers: Mapping[str, float], policy: SizingPolicy) -> str:
-    """Say whether a size keeps up with the arrivals."""
+    """Return whether a size keeps up with the arrivals."""
     size, limit = state.batch_size, int(numbers["plateau"])
     capacity, needed = numbers["capacity_per_s"], numbers["needed_per_s"]
     if not state.arrivals_per_s:

@@ -1,1 +1,1 @@
-"""Outcomes: folded into statistics per version and entry, and told with their intervals."""
+"""Outcomes: statistics per version and entry, and reports with intervals."""

@@ -1,8 +1,8 @@
-"""The fold: outcomes, in the order of their offsets, become statistics per version and entry; pure.
+"""The fold: outcomes, in offset order, become statistics per version and entry; pure.
 
-Whoever begins at an offset reads ``HORIZON`` records before it again: those are remembered and not counted, because
-each playbook's statistics say up to which offset they are. So the same log gives the same statistics however often
-the work is interrupted.
+A worker that starts at an offset first reads the ``HORIZON`` records before it, which are remembered but not counted:
+each playbook's statistics record the offset up to which they count. So the same log gives the same statistics,
+however often the work is interrupted.
 """
 
 from collections import OrderedDict
@@ -27,35 +27,35 @@ from combee_schemas.outcome import (
 from combee_schemas.trace import Trace
 
 HORIZON = 10_000
-"""What is said of a run within so many records of its partition after the last word on it belongs to that run."""
+"""Maximum distance in records between two outcomes of one run; a later one counts as another run's."""
 MOST_VERSIONS, MOST_ENTRIES, MOST_MEASURES = 200, 500, 10
-"""Kept per line."""
+"""Maximum numbers kept per line."""
 VERSION_BYTES, ENTRY_BYTES = 300 << 10, 560 << 10
-"""Kept per line, so that its statistics fit a record however long the names in them are."""
+"""Maximum bytes kept per line, so that its statistics fit a record even with long names."""
 MOST_SHOWN = 500
 MOST_LINES = 10_000
-"""Kept per partition. Beyond that an eighth goes, those with the fewest runs first: anybody can invent names."""
+"""Maximum lines per partition. Beyond it an eighth is dropped, fewest runs first: anybody can invent names."""
 
 _LINE: TypeAdapter[str] = TypeAdapter(LineName)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What has been said of one run so far. Of two words on one thing the first holds."""
+    """What is known of one run; the first statement about each thing holds."""
 
     place: tuple[str, int] | None = None
-    """The line and the version that it was shown."""
+    """The line and version that it was shown."""
     used: tuple[str, ...] = ()
     success: bool | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_scored(self) -> bool:
-        """Whether it is known how it went."""
+        """Whether its result is known."""
         return self.success is not None or bool(self.scores)
 
     def with_outcome(self, outcome: Outcome) -> "Run":
-        """Return what is known with one more outcome."""
+        """Return the run with one more outcome."""
         return Run(
             place=self.place or place_of(outcome),
             used=self.used or _ids(outcome.bullet_ids),
@@ -65,7 +65,7 @@ class Run:
 
 
 def place_of(outcome: Outcome) -> tuple[str, int] | None:
-    """Return the line and version that a run was shown; None if it names none of its playbook's."""
+    """Return the line and version that a run was shown; None if it names none of its playbook."""
     if outcome.shown is None:
         return None
     try:
@@ -81,17 +81,17 @@ def _ids(ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def says_outcome(trace: Trace) -> bool:
-    """Return whether a trace says what it was shown, or how it went: then it counts as an outcome."""
+    """Return whether a trace reports what it was shown or its result, and so counts as an outcome."""
     return trace.shown is not None or trace.success is not None or bool(trace.score)
 
 
 def outcome_of(trace: Trace) -> Outcome:
-    """Return the outcome that a trace carries; a later one names the trace's id."""
+    """Return the outcome in a trace; later outcomes name the trace's id."""
     shown = trace.shown
     return Outcome(
         run_id=trace.trace_id,
         playbook=trace.playbook,
-        # The fold needs no digests, and of very many entries the first.
+        # The fold needs no digests, and only the first entries of very many.
         shown=shown.model_copy(update={"digests": (), "entry_ids": _ids(shown.entry_ids)}) if shown else None,
         bullet_ids=_ids(trace.bullet_ids)[:MOST_USED],
         score=trace.score,
@@ -106,7 +106,7 @@ def outcome_of(trace: Trace) -> Outcome:
 
 
 def with_run(figures: Figures, before: Run | None, after: Run) -> Figures:
-    """Return figures that know a run as it is now; ``before``: as they knew it; None: they did not."""
+    """Return figures that include a run's new state; ``before``: its counted state, None: not counted yet."""
     known = before or Run()
     scores = {name: score for name, score in after.scores.items() if name not in known.scores}
     is_decided = after.success is not None and known.success is None
@@ -135,7 +135,7 @@ def _with_scores(measures: Iterable[Measure], scores: Mapping[str, float]) -> tu
 
 
 def merged(first: Figures, second: Figures) -> Figures:
-    """Return the figures of the runs of both (Chan, Golub and LeVeque 1979)."""
+    """Return the combined figures of two sets of runs (Chan, Golub and LeVeque 1979)."""
     measures = {measure.name: measure for measure in first.scores}
     for added in second.scores:
         known = measures.get(added.name)
@@ -159,14 +159,14 @@ def merged(first: Figures, second: Figures) -> Figures:
     )
 
 
-# ---- what is kept, and how much it takes
+# ---- bounded memory
 
 K = TypeVar("K")
 V = TypeVar("V", VersionOutcomes, EntryOutcomes)
 
 
 class _Kept(Generic[K, V]):
-    """Outcomes by version or entry, the newest last, and about how many bytes they take in a record: no fewer."""
+    """Outcomes by version or entry, newest last, with an upper bound of their bytes in a record."""
 
     def __init__(self, known: Iterable[tuple[K, V]] = ()) -> None:
         self.by_key: OrderedDict[K, V] = OrderedDict()
@@ -175,13 +175,13 @@ class _Kept(Generic[K, V]):
             self.put(key, outcomes)
 
     def put(self, key: K, outcomes: V) -> None:
-        """Keep outcomes in the place of those that are known."""
+        """Store the outcomes of a key."""
         self.take(key)
         self.by_key[key] = outcomes
         self.bytes += _bytes(outcomes)
 
     def take(self, key: K) -> V | None:
-        """Remove and return what is known of a key."""
+        """Remove and return the outcomes of a key."""
         known = self.by_key.pop(key, None)
         self.bytes -= _bytes(known) if known else 0
         return known
@@ -202,7 +202,7 @@ def _figures_bytes(figures: Figures) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class _Line:
-    """The statistics of a playbook or a branch while they change."""
+    """Mutable statistics of a playbook or a branch."""
 
     name: str
     versions: _Kept[int, VersionOutcomes] = field(default_factory=_Kept)
@@ -213,12 +213,12 @@ class _Line:
 
     @property
     def weight(self) -> tuple[int, int]:
-        """How many runs it tells of, and the offset of the last word on it."""
+        """Number of runs, and the offset of the last outcome."""
         placed = sum(outcomes.figures.runs for outcomes in self.versions.by_key.values())
         return self.unplaced + self.earlier.runs + placed, self.through
 
     def count(self, version: int, before: Run | None, after: Run, at_ms: int) -> None:
-        """Count a run that was shown a version, or what is news of it."""
+        """Count a run that was shown a version, or its new state."""
         known = self.versions.take(version)
         if known is None and len(self.versions.by_key) == MOST_VERSIONS:
             oldest = min(self.versions.by_key)
@@ -233,12 +233,12 @@ class _Line:
             self._merge(min(self.versions.by_key))
 
     def _merge(self, oldest: int) -> None:
-        """Count a version with those before it."""
+        """Merge a version into the earlier ones."""
         merges = self.versions.take(oldest)
         self.earlier = merged(self.earlier, merges.figures) if merges else self.earlier
 
     def count_entries(self, shown: Iterable[str], before: Run | None, after: Run) -> None:
-        """Count the entries that a run was shown, and what is news of those that it used."""
+        """Count the entries that a run was shown, and the news about those it used."""
         for entry_id in shown:
             entry = self._entry(entry_id)
             self.entries.put(entry_id, entry.model_copy(update={"shown": entry.shown + 1}))
@@ -281,7 +281,7 @@ def _line(known: OutcomeStatistics) -> _Line:
 
 
 class Fold:
-    """The statistics of one partition's playbooks, and the runs that were spoken of last."""
+    """Statistics of one partition's playbooks, and the runs mentioned last."""
 
     def __init__(self, known: Iterable[OutcomeStatistics] = (), *, horizon: int = HORIZON) -> None:
         self._lines = {statistics.line: _line(statistics) for statistics in known}
@@ -291,12 +291,12 @@ class Fold:
             self._through[playbook] = max(line.through, self._through.get(playbook, -1))
         self._horizon = horizon
         self._runs: OrderedDict[tuple[str, str], tuple[int, Run]] = OrderedDict()
-        """With the offset of the last word on each, oldest first."""
+        """Runs with the offset of their last outcome, oldest first."""
         self._changed: set[str] = set()
         self._gone: set[str] = set()
 
     def take(self, offset: int, outcome: Outcome) -> None:
-        """Take the outcome at an offset; it counts unless the statistics know it."""
+        """Fold in the outcome at an offset, unless the statistics already count it."""
         self._forget(offset - self._horizon)
         key = (outcome.playbook, outcome.run_id)
         _, before = self._runs.pop(key, (0, None))
@@ -312,19 +312,19 @@ class Fold:
             self._shed(offset)
 
     def changed(self, now_ms: int) -> Iterator[OutcomeStatistics]:
-        """Yield the statistics that are others than at the last call, by name."""
+        """Yield the statistics that changed since the last call, by name."""
         for name in sorted(self._changed):
             yield self._lines[name].statistics(now_ms)
         self._changed.clear()
 
     def gone(self) -> list[str]:
-        """Return the lines that are kept no longer since the last call."""
+        """Return the lines dropped since the last call."""
         gone = sorted(self._gone - self._lines.keys())
         self._gone.clear()
         return gone
 
     def _shed(self, offset: int) -> None:
-        """Drop lines with few runs, but none that was spoken of at this offset: it may be the first of many."""
+        """Drop lines with few runs, except those with an outcome at this offset: it may be the first of many."""
         old = (line for line in self._lines.values() if line.through != offset)
         for line in sorted(old, key=lambda line: line.weight)[: MOST_LINES // 8]:
             del self._lines[line.name]

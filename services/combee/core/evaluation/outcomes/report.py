@@ -11,12 +11,12 @@ from combee_schemas.outcome import Figures, Measure, OutcomeStatistics, VersionO
 from combee_schemas.playbook import Change
 
 CHANGE_SIGNS: Mapping[str, str] = {"add": "+", "import": "+", "promote": "+", "update": "~"}
-"""What left has ``-``; what changed nothing that is shown is left out."""
+"""Sign per kind of change; ``-`` for entries that left. Changes invisible to agents are left out."""
 GONE = ("remove", "merge", "evict", "expire", "delete")
 
 
 class Estimate(Value):
-    """A mean with its 95 % interval; without bounds where there is too little for one."""
+    """A mean with its 95 % interval; bounds are missing if there is too little data."""
 
     mean: float
     low: float | None = None
@@ -25,25 +25,25 @@ class Estimate(Value):
 
 
 class FiguresReport(Value):
-    """How a number of runs went."""
+    """Results of a number of runs."""
 
     runs: int
     unscored: int
-    """Of these: runs of which neither a score nor success is known."""
+    """Runs with neither score nor success, part of the runs."""
     success: Estimate | None = None
-    """Share of successes among the runs of which that is known; None: of none."""
+    """Share of successes among the runs with known success; None: there are none."""
     scores: dict[str, Estimate] = Field(default_factory=dict)
 
 
 class VersionReport(FiguresReport):
-    """How the runs went that were shown one version."""
+    """Results of the runs that were shown one version."""
 
     version: int
     last_at_ms: int = 0
 
 
 class EntryReport(Value):
-    """How the runs went that used one entry; and how many were shown it."""
+    """Results of the runs that used one entry, and the number of runs shown it."""
 
     entry_id: str
     shown: int
@@ -51,22 +51,22 @@ class EntryReport(Value):
 
 
 class OutcomesReport(Value):
-    """Does it help? The outcomes of a playbook, or of a branch."""
+    """Outcomes of a playbook or a branch, which tell whether it helps."""
 
     name: str
     versions: tuple[VersionReport, ...] = ()
     """Newest last."""
     earlier: FiguresReport | None = None
-    """All versions before those, together."""
+    """All older versions together."""
     entries: tuple[EntryReport, ...] = ()
     unplaced: int = 0
     """Runs that did not say which version they were shown."""
     canary: CanaryReport | None = None
-    """How far the candidate's canary is; None: there is none under way."""
+    """The candidate's canary; None: none is running."""
 
 
 def success_of(figures: Figures) -> Interval | None:
-    """Return the share of successes (Wilson); None where none is known."""
+    """Return the share of successes (Wilson); None if none is known."""
     n = figures.successes + figures.failures
     return wilson(figures.successes / n, n) if n else None
 
@@ -98,9 +98,9 @@ def outcomes_report(
     newest: int | None = None,
     canary: CanaryReport | None = None,
 ) -> OutcomesReport:
-    """Return the report on the outcomes of a line; without statistics it is empty.
+    """Return the report on a line's outcomes; without statistics it is empty.
 
-    Of versions after the ``newest`` nothing is in it: anybody can name one.
+    Versions above ``newest`` are left out: anybody can name one.
     """
     if statistics is None:
         return OutcomesReport(name=name, canary=canary)
@@ -134,7 +134,7 @@ def newest_outcomes(statistics: OutcomeStatistics) -> VersionOutcomes | None:
 
 
 def estimate_text(estimate: Estimate | None, *, as_percent: bool = False) -> str:
-    """Return an estimate in words; empty without one."""
+    """Return an estimate in words; empty if there is none."""
     if estimate is None:
         return ""
     factor, digits, unit = (100, 0, " %") if as_percent else (1, 3, "")
@@ -145,7 +145,7 @@ def estimate_text(estimate: Estimate | None, *, as_percent: bool = False) -> str
 
 
 def figures_text(figures: FiguresReport) -> str:
-    """Return how runs went in one line."""
+    """Return the results of runs in one line."""
     parts = [f"{figures.runs} runs"]
     if figures.success:
         parts.append(f"success {estimate_text(figures.success, as_percent=True)}")
@@ -156,7 +156,7 @@ def figures_text(figures: FiguresReport) -> str:
 
 
 def changes_text(changes: Iterable[Change]) -> str:
-    """Return what a version changed, such as ``+3 ~1 -2``: entries that came, changed and left."""
+    """Return a version's changes, such as ``+3 ~1 -2``: entries that came, changed and left."""
     counts = dict.fromkeys("+~-", 0)
     for change in changes:
         sign = "-" if change.kind in GONE else CHANGE_SIGNS.get(change.kind)

@@ -31,26 +31,26 @@ INTERACTION = (
     re.compile(r"\n```\n+```\n"),
     re.compile(r"\n```[^\S\n]*$", re.MULTILINE),
 )
-"""What stands before the code, between it and its output, and after that."""
+"""Patterns of the text before the code, between code and output, and after the output."""
 INSTRUCTION = "Instruction: "
 EMPTY_LINE = re.compile(r"\n[^\S\n]*(?:│[^\S\n]*+│?)?\n")
-"""Of a text in a box, too."""
+"""Matches an empty line, also inside a drawn box."""
 COUNT = re.compile(r"Num (Passed|Failed) Tests\s*:\s*(\d+)")
 FAILS = re.compile(r"^─+ Fails ─+\s*$", re.MULTILINE)
 REPORT_BYTES = 6 * 1024
 LOG_CHARS = 20_000
-"""The task stands at the beginning of a log."""
+"""Maximum characters of a log that are searched; the task is at its beginning."""
 
 Messages = Sequence[Mapping[str, Any]]
 
 
 def read_task(files: Files, mark: str) -> Trajectory | None:
-    """Read what one task left behind; of a task that was tried again the last time."""
+    """Read the files of one task; of several attempts, the last one."""
     calls = [call for call in map(_messages, json_lines(files.get(CALLS, ""))) if _asks_generator(call)]
     interactions = list(_interactions(files.get(CODE, "")))
     if calls:
         task, steps = _conversation(calls[-1])
-        # What the last code did no call was told.
+        # No call was told the output of the last code.
         steps += tuple(Step("environment", output) for _, output in interactions[-1:])
     else:
         task, steps = _logged_task(files.get(LOG, "")), tuple(_executions(interactions))
@@ -76,14 +76,14 @@ def _messages(call: Mapping[str, Any]) -> Messages:
 
 
 def _asks_generator(messages: Messages) -> bool:
-    """Whether it is the agent that was asked: reflector and curator get one message, with everything in it."""
+    """Return whether the agent was asked: reflector and curator get one message with everything in it."""
     return len(messages) > 2 and any(TASK in text_of(message.get("content")) for message in messages)  # noqa: PLR2004
 
 
 def _conversation(messages: Messages) -> tuple[str, tuple[Step, ...]]:
-    """Return the task and what followed; before it come the instructions and the playbook."""
+    """Return the task and the messages after it; the instructions and the playbook come before."""
     texts = [text_of(message.get("content")) for message in messages]
-    # Examples in the instructions are tasks, too.
+    # Examples in the instructions are tasks as well.
     at = max(place for place, text in enumerate(texts) if TASK in text)
     who = {"assistant": "assistant", "user": "environment"}
     steps = (
@@ -95,7 +95,7 @@ def _conversation(messages: Messages) -> tuple[str, tuple[Step, ...]]:
 
 
 def _interactions(text: str) -> Iterator[tuple[str, str]]:
-    """Yield codes and their outputs; one that is not whole, and what follows it, is left out."""
+    """Yield codes and their outputs; an incomplete pair, and all after it, is left out."""
     at = 0
     while True:
         places = []
@@ -116,7 +116,7 @@ def _executions(interactions: Sequence[tuple[str, str]]) -> Iterator[Step]:
 
 
 def _logged_task(log: str) -> str:
-    """Return the task out of a log that is drawn as a box."""
+    """Return the task from a log that is drawn as a box."""
     _, _, after = log[:LOG_CHARS].partition(INSTRUCTION)
     match = EMPTY_LINE.search(after)
     return " ".join(after[: match.start()].replace("│", " ").split()) if match else ""

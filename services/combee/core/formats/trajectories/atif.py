@@ -1,4 +1,4 @@
-"""ATIF, the Agent Trajectory Interchange Format (v1.0 to v1.8), and the trials of Harbor, which hold it.
+"""ATIF, the Agent Trajectory Interchange Format (v1.0 to v1.8), and Harbor's trials, which contain it.
 
 A trial's folder: ``result.json``, ``agent/trajectory.json``, ``verifier/``; with several steps ``steps/NAME/agent/``.
 """
@@ -28,7 +28,7 @@ SOLVED = 1.0
 
 
 def read_atif(files: Files, mark: str) -> Trajectory | None:
-    """Read one file; other JSON beside it is none."""
+    """Read one file; other JSON in the folder is ignored."""
     document = json_object(files[mark], mark)
     return _read(document) if VERSION.fullmatch(str(document.get("schema_version"))) else None
 
@@ -67,7 +67,7 @@ def read_trial(files: Files, mark: str) -> Trajectory | None:
     """Read a trial of Harbor."""
     result = json_object(files[mark], mark)
     if "trial_name" not in result:
-        return None  # of a whole job
+        return None  # the result of a whole job
     runs = [
         _read(json_object(files[place], place))
         for place in sorted(files, key=_place)
@@ -102,7 +102,7 @@ def _place(place: str) -> tuple[str, int]:
 
 
 def _rewards(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return a trial's rewards; of several steps, those of the last one that has any."""
+    """Return a trial's rewards; with several steps, those of the last step with any."""
     results = [result, *reversed(result.get("step_results") or ())]
     given = ((part.get("verifier_result") or {}).get("rewards") for part in results)
     rewards: Mapping[str, Any] = next((found for found in given if found), {})

@@ -1,6 +1,6 @@
 """Session files of coding assistants: Claude Code (``~/.claude/projects``) and Codex (``~/.codex/sessions``).
 
-Neither format is documented; what is read here is what their lines hold today, and unknown lines are passed over.
+Neither format is documented; this reads their present lines and skips unknown ones.
 """
 
 import json
@@ -33,11 +33,11 @@ SURROUNDINGS = (
     ),
     *("<system-reminder>", "<turn_aborted>", "<ide_opened_file>", "<skill>"),
 )
-"""How a message begins that the program wrote in the user's name."""
+"""Beginnings of messages that the program wrote in the user's name."""
 
 
 def _run(steps: list[Step], agent: str, metadata: Mapping[str, str]) -> Trajectory | None:
-    """Return a session's run; None: nobody asked, or nothing was done."""
+    """Return a session's run; None: there is no question, or no step."""
     task = next((step.text for step in steps if step.who == "user"), "")
     answers = [step.text for step in steps if step.who == "assistant"]
     if not task or not answers:
@@ -52,7 +52,7 @@ def _run(steps: list[Step], agent: str, metadata: Mapping[str, str]) -> Trajecto
 
 
 def _is_own(text: str) -> bool:
-    """Whether a user's message is the user's."""
+    """Return whether the user wrote a user's message."""
     return bool(text.strip()) and not text.lstrip().startswith(SURROUNDINGS)
 
 
@@ -60,7 +60,7 @@ def _is_own(text: str) -> bool:
 
 
 def read_claude_code(files: Files, mark: str) -> Trajectory | None:
-    """Read a session; what its sub-agents did stands in their results."""
+    """Read a session; the work of its sub-agents is in their results."""
     steps: list[Step] = []
     seen: set[str] = set()
     version = model = ""
@@ -71,7 +71,7 @@ def read_claude_code(files: Files, mark: str) -> Trajectory | None:
         if not isinstance(message, dict) or line.get("type") not in ("user", "assistant"):
             continue
         if (uuid := str(line.get("uuid") or "")) and uuid in seen:
-            continue  # a session that was taken up again repeats what was said before
+            continue  # a resumed session repeats earlier lines
         seen.add(uuid)
         version = version or str(line.get("version") or "")
         model = model or str(message.get("model") or "")
@@ -131,7 +131,7 @@ def _codex_steps(item: Mapping[str, Any]) -> Iterator[Step]:
 
 
 def _parsed(text: Any) -> Any:
-    """Return what is JSON inside a text; other text as it is."""
+    """Return the JSON value in a text; other texts unchanged."""
     if not isinstance(text, str):
         return text
     try:

@@ -1,7 +1,7 @@
 """Terminal-Bench before Harbor (its own runner, ``tb run``): a folder for each trial.
 
-``results.json``, ``agent-logs/episode-N/`` of the agent Terminus, ``panes/`` with what the terminal showed,
-``commands.txt`` with what was typed.
+``results.json``, ``agent-logs/episode-N/`` of the agent Terminus, ``panes/`` with the terminal's screens,
+``commands.txt`` with the typed commands.
 """
 
 import re
@@ -29,7 +29,7 @@ def read_trial(files: Files, mark: str) -> Trajectory | None:
     """Read a trial."""
     result = json_object(files[mark], mark)
     if "trial_name" not in result:
-        return None  # of a whole run
+        return None  # the result of a whole run
     steps = tuple(_episodes(files)) or tuple(_terminal(files))
     if not steps:
         raise LineError(
@@ -48,7 +48,7 @@ def read_trial(files: Files, mark: str) -> Trajectory | None:
 
 
 def _episodes(files: Files) -> Iterator[Step]:
-    """Yield what Terminus was shown and answered; the first prompt is the task."""
+    """Yield Terminus' prompts and answers; the first prompt is the task."""
     numbers = sorted({int(match[1]) for place in files if (match := EPISODE.match(place))})
     for number in numbers:
         folder = f"agent-logs/episode-{number}/"
@@ -60,7 +60,7 @@ def _episodes(files: Files) -> Iterator[Step]:
 
 
 def _terminal(files: Files) -> Iterator[Step]:
-    """Yield what there is of other agents: what was typed, and the screen they left."""
+    """Yield the records of other agents: typed commands, and the final screen."""
     if typed := files.get("commands.txt", "").strip():
         yield Step("assistant", typed)
     if screen := files.get("panes/post-agent.txt", "").strip():

@@ -1,4 +1,4 @@
-"""A recorded run, whatever format it was in, and the trace that it becomes."""
+"""A recorded run of any format, and its conversion to a trace."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from combee_schemas.trace import Trace
 PATH_BYTES = 1_000
 
 Files = Mapping[str, str]
-"""The text of a run's files by their place below its folder."""
+"""The texts of a run's files by their paths below its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Trajectory:
     answer: str = ""
     feedback: str = ""
     success: bool | None = None
-    """None: the format does not say."""
+    """None: the format does not record it."""
     score: Mapping[str, float] = field(default_factory=dict)
     agent: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -35,26 +35,26 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryFormat:
-    """Where a format's files lie, and how those of one run are read."""
+    """Where a format's files are, and how those of one run are read."""
 
     name: str
     marks: tuple[str, ...]
-    """Each file below the folder that fits one of these patterns is a run, or marks one."""
+    """Patterns of files below the folder; each matching file is a run, or marks one."""
     up: int
-    """How many folders above the mark the run's own folder is; 0: the mark is all of it."""
+    """Number of folders from the mark up to the run's own folder; 0: the mark is the whole run."""
     beside: tuple[str, ...] = ()
-    """Patterns of the run's files, below its folder."""
+    """Patterns of the run's other files, below its folder."""
     read: Callable[[Files, str], Trajectory | None]
-    """Takes the files and the mark's place among them. None: no run, such as a summary of many; raises LineError."""
+    """Reads the files, given the mark's path. None: no run, such as a summary of many; raises LineError."""
 
 
 def trace_of(
     run: Trajectory, playbook: str, *, source: str, place: str, trace_bytes: int, redact: Callable[[str], str]
 ) -> Trace:
-    """Return a run as a trace whose texts have ``trace_bytes`` at most; the same content has the same id.
+    """Return a run as a trace with texts of at most ``trace_bytes``; the same content has the same id.
 
-    ``source``: the format's name; ``place``: the run's, below the folder that was given; ``redact``: what every text
-    passes, before it is cut.
+    ``source``: the format's name; ``place``: the run's path below the given folder; ``redact``: applied to every text
+    before it is cut.
     """
     share = trace_bytes // 8
     task, answer = cut(redact(run.task), share), cut(redact(run.answer), share)
@@ -81,7 +81,7 @@ def trace_of(
     )
 
 
-# ---- what the readers share
+# ---- shared by the readers
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def json_object(text: str, what: str) -> dict[str, Any]:
     Raises
     ------
     LineError
-        If it is none.
+        If the file does not hold one.
     """
     try:
         value = json.loads(text)
@@ -102,7 +102,7 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def json_lines(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file of JSON lines; the last line may be half written, and others may be broken."""
+    """Yield the objects of a file of JSON lines; broken and half-written lines are skipped."""
     for line in text.splitlines():
         try:
             value = json.loads(line)
@@ -113,7 +113,7 @@ def json_lines(text: str) -> Iterator[dict[str, Any]]:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of content in parts; what is no text is only named."""
+    """Return the text of content in parts; other parts are only named."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -126,7 +126,7 @@ def text_of(content: Any) -> str:
 
 
 def call_text(name: Any, arguments: Any) -> str:
-    """Return a tool's call; the one text argument that most have stands as it is."""
+    """Return a tool's call; the single text argument that most calls have is unquoted."""
     if (
         isinstance(arguments, dict)
         and len(arguments) == 1
@@ -138,5 +138,5 @@ def call_text(name: Any, arguments: Any) -> str:
 
 
 def verdict_text(*parts: str) -> str:
-    """Return feedback out of what there is of it."""
+    """Return feedback composed of the available parts."""
     return "\n".join(part.strip() for part in parts if part and part.strip())

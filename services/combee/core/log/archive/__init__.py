@@ -1,1 +1,1 @@
-"""Archives: which records belong to a consistent cut, and where each stands when they are read back; pure."""
+"""Archives: the records of a consistent cut, and their places after a restore; pure."""

@@ -1,9 +1,9 @@
-"""The cut: which records are part of an archive that is taken while the services run; pure.
+"""The cut: which records belong to an archive that is taken while the services run; pure.
 
-A cut holds no effect without its cause, and all effects of what a consumer group has committed. Committed offsets are
-looked up first, then the ends of topics in ``ORDER``: a topic before those that what it holds follows from. Where two
-topics follow from each other no order helps. There a record that names something beyond the cut is left out, as if it
-had been written a moment later; so is, in turn, what names that record.
+A cut holds no effect without its cause, and all effects of what consumer groups have committed. Committed offsets are
+looked up first, then the ends of topics in ``ORDER``: effects before their causes. Where two topics follow from each
+other no order helps. There a record that names something beyond the cut is left out, as if it had been written a
+moment later; so is, in turn, any record that names it.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ ORDER: tuple[AnyTopic, ...] = (
     *reversed(topics.PARTIALS),
     topics.ANSWERS,
     topics.BATCHES,
-    # Written in one transaction with manifests and versions: once those are visible, these have been written.
+    # One transaction writes them with manifests and versions, so they are visible whenever those are.
     topics.GROUPS,
     topics.DEAD_LETTERS,
     topics.PLAYBOOKS,
@@ -45,7 +45,7 @@ ORDER: tuple[AnyTopic, ...] = (
     topics.OUTCOMES,
     topics.TRACES,
 )
-"""Effects before causes."""
+"""Order in which topics' ends are looked up: effects before causes."""
 
 IN_FILE: tuple[AnyTopic, ...] = (
     topics.HISTORY,
@@ -67,14 +67,14 @@ IN_FILE: tuple[AnyTopic, ...] = (
     topics.OUTCOME_STATISTICS,
     topics.ERASURES,
 )
-"""The order of topics in the file: what says which records are left out comes before them."""
+"""Order of topics in the file: topics that decide which records are left out come first."""
 
 Ends = Mapping[str, tuple[int, ...]]
-"""By topic, then by partition: the first offset that is beyond the cut."""
+"""Per topic and partition, the first offset beyond the cut."""
 
 
 def read(topic: AnyTopic, record: Record) -> Message | None:
-    """Return the message in a record, of any kind that its topic has; None if it cannot be read.
+    """Return the message in a record, of any type of its topic; None if it cannot be read.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def read(topic: AnyTopic, record: Record) -> Message | None:
 
 
 def line_of(topic: AnyTopic, record: Record, message: Message | None) -> str:
-    """Return whose record this is, a playbook's or a branch's; empty if nobody can say."""
+    """Return the playbook or branch of a record; empty if unknown."""
     if message is None:
         return key_of(record) if topic.spread == "playbooks" else ""
     if message.playbook_name or not isinstance(message, DeadLetter):
@@ -103,32 +103,32 @@ def line_of(topic: AnyTopic, record: Record, message: Message | None) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Newest:
-    """A playbook's newest version that is part of the cut."""
+    """A playbook's newest version in the cut."""
 
     version: int
     batch_sequence: int
     offset: int
-    """Where it stands in ``history``; −1: only its snapshot is there."""
+    """Its offset in ``history``; −1: only its snapshot is there."""
     is_deleted: bool
 
 
 @dataclass(slots=True, kw_only=True)
 class Cut:
-    """Decides on every record below ``ends``; they come in the order of ``IN_FILE``, each partition in order."""
+    """Decides on every record below ``ends``; records come in the order of ``IN_FILE``, each partition in order."""
 
     ends: Ends
     playbook: str = ""
-    """The only one wanted, with its branches; empty: all."""
+    """The only playbook wanted, with its branches; empty: all."""
     newest: dict[str, Newest] = field(default_factory=dict)
     _beyond: dict[str, int] = field(default_factory=dict)
-    """By playbook: its first manifest that follows from a version beyond the cut; so do all after it."""
+    """Per playbook, its first manifest that follows from a version beyond the cut; later manifests do as well."""
     _in_flight: dict[str, set[int]] = field(default_factory=dict)
-    """By playbook: offsets of the members of its batches that have no version in the cut."""
+    """Per playbook, offsets of the members of its batches without a version in the cut."""
 
     _moved_at_ms: dict[str, int] = field(default_factory=dict)
-    """By playbook: when its label ``production`` was moved last, as far as the archive knows."""
+    """Per playbook, the time its label ``production`` last moved, as far as the archive knows."""
     _letters: set[tuple[str, int, int]] = field(default_factory=set)
-    """Of one playbook: what its dead letters are about, for the decisions on them."""
+    """Original records of the wanted playbook's dead letters, for the decisions on them."""
 
     def holds(self, topic: AnyTopic, record: Record) -> bool:
         """Return whether a record is part of the archive."""
@@ -140,7 +140,7 @@ class Cut:
         return not self._is_sent_again_later(record) and self._is_within(record, message)
 
     def _is_wanted(self, topic: AnyTopic, record: Record, message: Message | None) -> bool:
-        """Return whether a record is of the one playbook that is wanted, or of a branch of it."""
+        """Return whether a record belongs to the wanted playbook or one of its branches."""
         if isinstance(message, Resolution):
             return origin_of(message) in self._letters
         wanted = playbook_of(line_of(topic, record, message)) == self.playbook
@@ -149,7 +149,7 @@ class Cut:
         return wanted
 
     def _needs_reading(self, topic: AnyTopic) -> bool:
-        """Return whether a record's place alone does not decide."""
+        """Return whether a record must be decoded, because its place alone does not decide."""
         if self.playbook:
             return True
         if topic in topics.SCAN or topic is topics.UPDATES:
@@ -184,7 +184,7 @@ class Cut:
         return known is None or not known.is_deleted
 
     def _is_decided(self, decision: Decision) -> bool:
-        """Return whether a decision is in the cut: written with a label, it is beyond it where the label is."""
+        """Return whether a decision is in the cut; it is written with a label, and belongs where the label does."""
         name = decision.playbook
         moved_at_ms = self._moved_at_ms.get(name, decision.decided_at_ms)
         newest = max(decision.version, decision.candidate)
@@ -199,7 +199,7 @@ class Cut:
         return partition_of(topic.name, playbook.encode(), len(self.ends[topic.name]))
 
     def _is_sent_again_later(self, record: Record) -> bool:
-        """Return whether a record was sent again because of a dead letter that is beyond the cut."""
+        """Return whether a record was resent because of a dead letter beyond the cut."""
         claim = claimed_attempt(record.headers)
         return claim is not None and not self._is_below(
             topics.DEAD_LETTERS.name, claim.letter.partition, claim.letter.offset
@@ -216,7 +216,7 @@ class Cut:
             )
 
     def _is_newest(self, snapshot: Playbook) -> bool:
-        """Return whether a snapshot is of the newest version; where history lost it, of any that is in the cut."""
+        """Return whether a snapshot is the newest version's, or, if history lost that, any in the cut."""
         known = self.newest.get(snapshot.name)
         if known is not None and known.offset >= 0:
             return snapshot.version == known.version
@@ -253,7 +253,7 @@ class Cut:
         if not self._is_below(letter.origin_topic, letter.origin_partition, letter.origin_offset):
             return False
         if letter.origin_topic == topics.REFLECTIONS.name and letter.service == "scan":
-            # Written with the version that had to go without the reflection.
+            # It was written with the version that had to go without the reflection.
             return letter.origin_offset not in self._in_flight.get(letter.playbook, ())
         message = planned_in(letter)
         return message is None or self._is_planned(message)

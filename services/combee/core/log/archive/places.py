@@ -1,9 +1,9 @@
-"""Places: where every record of an archive will stand, known before the first one is written; pure.
+"""Places: the new place of every record of an archive, known before the first one is written; pure.
 
-Offsets differ after a restore: markers of transactions, aborted and compacted records leave no gap there, and another
-number of partitions puts records beside others. A partition is filled in a fixed order, so that a restore that was
-killed can go on. First comes what all consumer groups of the topic had passed, then what some had, then the rest:
-a committed offset separates them as it did before.
+Offsets differ after a restore: transaction markers, aborted and compacted records leave no gap there, and another
+number of partitions groups records differently. A partition is filled in a fixed order, so that an interrupted
+restore can continue. First come records that all consumer groups of the topic had passed, then those that some had,
+then the rest, so that a committed offset separates the same records as before.
 
 Memory: eight bytes per record.
 """
@@ -21,18 +21,18 @@ from combee_schemas.topics import AnyTopic, partition_of
 Place = tuple[int, int]
 """Partition and offset."""
 BEFORE_FIRST = 1
-"""Records that stand first where earlier ones had expired; they are deleted in the end, and so expired here too."""
+"""Number of placeholder records at the beginning if earlier ones had expired; the restore deletes them at its end."""
 
 
 @dataclass(slots=True)
 class _Lane:
-    """The records that go from one partition to another, by their old offsets, and where each part of them begins."""
+    """Records that move from one partition to another, by their old offsets, and the start of each rank's part."""
 
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     ends: list[int] = field(default_factory=list)
-    """By rank: how many records have this rank or a lower one."""
+    """Cumulative number of records per rank."""
     starts: list[int] = field(default_factory=list)
-    """By rank: the new offset of its first record."""
+    """New offset of each rank's first record."""
 
     def new(self, index: int) -> tuple[int, int]:
         """Return the new offset of a record, and its rank."""
@@ -41,23 +41,23 @@ class _Lane:
 
 
 class Places:
-    """Takes the place of each record once, in the archive's order; after ``settle`` it knows the new ones."""
+    """Takes each record's place once, in the archive's order; after ``settle`` it knows the new ones."""
 
     def __init__(self, header: ArchiveHeader, counts: Mapping[str, int]) -> None:
         self.before = {topic.name: topic.partitions for topic in header.topics}
         self.after = {name: counts[name] for name in self.before}
-        """Partitions by topic."""
+        """Number of partitions per topic."""
         self._ends = {topic.name: topic.ends for topic in header.topics}
         self._positions = header.positions
         self._lanes: dict[tuple[str, int, int], _Lane] = {}
         self._totals: dict[TopicPartition, int] = {}
         self.cut: frozenset[TopicPartition] = frozenset()
-        """Partitions on which earlier records have expired."""
+        """Partitions whose earlier records have expired."""
 
-    # ---- taken in
+    # ---- reading the old places
 
     def target(self, topic: AnyTopic, record: Record, message: Message | None) -> int:
-        """Return the partition that a record will stand on; ``message`` is needed only where counts differ."""
+        """Return a record's new partition; ``message`` is needed only if partition counts differ."""
         before, after = self.before[topic.name], self.after[topic.name]
         if before == after:
             return record.partition
@@ -66,11 +66,11 @@ class Places:
         return record.partition % after
 
     def needs_reading(self, topic: AnyTopic) -> bool:
-        """Return whether only its message tells where a record will stand."""
+        """Return whether a record's new partition depends on its message."""
         return _is_placed_by_message(topic) and self.before[topic.name] != self.after[topic.name]
 
     def add(self, record: Record, target: int) -> None:
-        """Take in where a record stands and where it will."""
+        """Add a record's old place and new partition."""
         lane = self._lanes.setdefault((record.topic, record.partition, target), _Lane())
         lane.offsets.append(record.offset)
 
@@ -106,26 +106,26 @@ class Places:
     def _ranks(self, topic: str) -> int:
         return 1 + sum(group.topic == topic for group in self._positions)
 
-    # ---- known
+    # ---- looking up the new places
 
     @property
     def ranks(self) -> int:
-        """How often the archive must be read to write each partition in order."""
+        """Return how many readings of the archive it takes to write each partition in order."""
         return max(map(self._ranks, self.after)) if self.before != self.after else 1
 
     def is_written_in(self, reading: int, record: Record, target: int) -> bool:
-        """Return whether a record is written when the archive is read for the ``reading``-th time, from 0."""
+        """Return whether a record is written in the ``reading``-th reading of the archive, from 0."""
         if self.before[record.topic] == self.after[record.topic]:
             return reading == 0
         lane = self._lanes[record.topic, record.partition, target]
         return lane.new(bisect_left(lane.offsets, record.offset))[1] == reading
 
     def totals(self) -> dict[TopicPartition, int]:
-        """Return where each partition will end."""
+        """Return the end offset of each partition."""
         return dict(self._totals)
 
     def exact(self, topic: str, partition: int, offset: int, target: int | None = None) -> Place | None:
-        """Return where the record at an old place will stand; None if it is not in the archive."""
+        """Return the new offset of the record at an old place; None if it is not in the archive."""
         targets = range(self.after.get(topic, 0)) if target is None else (target,)
         for number in targets:
             lane = self._lanes.get((topic, partition, number))
@@ -135,7 +135,7 @@ class Places:
         return None
 
     def gone(self, topic: str, partition: int, offset: int) -> int:
-        """Return an offset for a record that is not in the archive: below all others, in order, each another."""
+        """Return an offset for a record that is not in the archive: unique, in order, and below all others."""
         if partition >= len(self._ends.get(topic, ())):
             return offset
         beyond = offset - self._ends[topic][partition]
@@ -150,7 +150,7 @@ class Places:
         return self.gone(topic.name, partition, offset) if place is None else place[1]
 
     def through(self, topic: AnyTopic, playbook: str, offset: int) -> int:
-        """Return the new offset up to which the same records of a playbook stand as up to an old one."""
+        """Return the offset up to which a playbook has the same records as up to an old offset."""
         if offset < 0:
             return offset
         partition, target = self._homes(topic, playbook)
@@ -162,11 +162,11 @@ class Places:
         return BEFORE_FIRST - 1 if is_cut else -1
 
     def first(self, topic: AnyTopic, playbook: str, offset: int) -> int:
-        """Return the new offset from which the same records of a playbook stand as from an old one."""
+        """Return the offset from which a playbook has the same records as from an old offset."""
         return self.through(topic, playbook, offset - 1) + 1
 
     def home(self, topic: AnyTopic, playbook: str) -> int:
-        """Return the partition that a playbook will have."""
+        """Return a playbook's new partition."""
         return self._homes(topic, playbook)[1]
 
     def _homes(self, topic: AnyTopic, playbook: str) -> tuple[int, int]:
@@ -175,7 +175,7 @@ class Places:
         return partition_of(topic.name, key, before), partition_of(topic.name, key, after)
 
     def positions(self) -> dict[str, dict[TopicPartition, int]]:
-        """Return what each group has committed there: up to the first record that it had not passed."""
+        """Return each group's committed offsets: up to the first record that it had not passed."""
         committed: dict[str, dict[TopicPartition, int]] = {}
         for group in self._positions:
             if all(offset == NONE for offset in group.offsets):
@@ -189,7 +189,7 @@ class Places:
         return committed
 
     def _waiting(self, topic: str, committed: Sequence[int], target: int) -> Iterator[int]:
-        """Yield where the first record of each old partition will stand that a group had not passed."""
+        """Yield, per old partition, the new offset of the first record that a group had not passed."""
         for partition, offset in enumerate(committed):
             lane = self._lanes.get((topic, partition, target))
             index = bisect_left(lane.offsets, offset) if lane else 0
@@ -198,7 +198,7 @@ class Places:
 
 
 def _home(topic: AnyTopic, record: Record, message: Message | None, count: int) -> int:
-    """Return where a record belongs, out of so many partitions; one that nobody can place belongs where it is."""
+    """Return a record's partition, given the partition count; unplaceable records stay on theirs."""
     if topic.placed_by is not None:
         placed = topic.place(message, count) if message is not None else None
     else:
@@ -208,5 +208,5 @@ def _home(topic: AnyTopic, record: Record, message: Message | None, count: int) 
 
 
 def _is_placed_by_message(topic: AnyTopic) -> bool:
-    """Return whether a record's key does not tell where it belongs: agents may write under any."""
+    """Return whether the message instead of the key decides about the partition: agents may write any key."""
     return topic.placed_by is not None or (topic.is_open and topic.spread == "playbooks")

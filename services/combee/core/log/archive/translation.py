@@ -1,6 +1,6 @@
-"""Translation: a record of an archive as it is written where it is read back, with every place in it a new one; pure.
+"""Translation: rewrites an archived record with the new places of all records it names; pure.
 
-Each field of a message with an offset or a partition has a mark, or stands in ``OWN_WAY``. Nothing else changes.
+Each field of a message with an offset or a partition has a mark, or is listed in ``OWN_WAY``. Nothing else changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ OWN_WAY: Mapping[str, frozenset[str]] = {
     "LetterId": frozenset({"partition", "offset"}),
     "Resolution": frozenset({"origin_partition", "origin_offset", "retry_partition", "retry_offset"}),
 }
-"""By model: places that are not a playbook's own, each translated in a way of its own. A test compares them."""
+"""Per model, places outside the message's playbook, each translated individually; a test compares this list."""
 LETTERS = (DeadLetter, Resolution)
 NAMED = (topics.HISTORY, topics.REFLECTIONS, topics.BATCHES, topics.COMMANDS, topics.DEAD_LETTERS)
-"""The topics that those are in. Every archive has them."""
+"""The topics of those places, which every archive has."""
 
 M = TypeVar("M", bound=Message)
 
@@ -46,7 +46,7 @@ class Translator:
         self._now_ms = now_ms
 
     def outgoing(self, topic: AnyTopic, record: Record, partition: int) -> Outgoing:
-        """Return a record as it is written to its new partition."""
+        """Return the record to write to its new partition."""
         record = record.to_copy
         return Outgoing(
             topic=record.topic,
@@ -74,7 +74,7 @@ class Translator:
         )
         return value if letter is None else str(self._letter_id(letter)).encode()
 
-    # ---- messages; ``at`` is the new offset of the record itself
+    # ---- messages; ``at`` is the record's own new offset
 
     def _message(self, message: Message, at: int) -> Message:
         match message:
@@ -87,7 +87,7 @@ class Translator:
         return self._moved(message)
 
     def _moved(self, message: M) -> M:
-        """Return a message with the new places of its playbook."""
+        """Return a message with the new places in its playbook."""
         places = self._places
         ways = {"at": places.of_playbook, "through": places.through, "first": places.first}
         rewrites = {
@@ -101,9 +101,9 @@ class Translator:
         in_flight = self._in_flight.get(partition, ())
         return batch.model_copy(
             update={
-                # Other playbooks stand on this partition now; those with a version by now need not be looked for.
+                # Other playbooks share this partition now; batches with a version need not be looked for.
                 "oldest_unpublished_offset": in_flight[0] if in_flight and in_flight[0] < at else -1,
-                # All are looked at, until the next manifest says where.
+                # All manifests are checked until the next one says where to begin.
                 "oldest_beyond_offset": min(batch.oldest_beyond_offset, 0),
             }
         )
@@ -126,7 +126,7 @@ class Translator:
         return {"origin_partition": partition, "origin_offset": offset}
 
     def _letter(self, letter: DeadLetter) -> DeadLetter:
-        """Return a letter whose record, too, can be sent again where it is now: those of the scan name manifests."""
+        """Return a letter that can still be resent: records of the scan inside it name the manifest's new place."""
         update = self._origin(letter)
         if (message := planned_in(letter)) is not None:
             value = encode(self._moved(message))

@@ -1,1 +1,1 @@
-"""Dead letters: when to stop for them, and when to send one again."""
+"""Dead letters: when they stop a service, and when one may be sent again."""

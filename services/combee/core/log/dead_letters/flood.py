@@ -1,30 +1,30 @@
-"""A flood of dead letters: what it holds back, and whether the service is at fault.
+"""A flood of dead letters: which playbooks it pauses, and whether the service is at fault.
 
-A record can be of no use by itself, whatever a model says: its producer's fault. All of these count under one name,
-so they hold back each other and no record that is good. Other records fail because the model's reply was of no use.
-That may be the model's fault or the record's, and names prove nothing: anybody can invent a playbook, and texts to
-which no model has a good reply. So before a service stops, it asks the model about something of its own.
+A record may be unusable by itself, which is its producer's fault. All unusable records count under one name, so that
+they hold back each other and no usable record. Other records fail because the model's reply was unusable. That may be
+the model's fault or the record's, and names prove nothing: anybody can invent a playbook, and texts for which no
+model has a good reply. So before a service stops, it asks the model a question of its own.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 UNUSABLE = ""
-"""The name that records which are of no use by themselves count under."""
+"""Name under which unusable records count."""
 LEAST_FAILURES = 5
-"""One reply can cost many reflections; fewer replies than this prove nothing."""
+"""Minimum number of failed replies that prove something: one reply can cost many reflections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What a minute brought one playbook."""
+    """Results of one playbook within a minute."""
 
     failures: int = 0
-    """Records or replies of no use."""
+    """Unusable records or replies."""
     bad: int = 0
-    """Dead letters that come of them, or would."""
+    """Dead letters that result, or would result."""
     good: int = 0
-    """Records that came to something."""
+    """Records handled successfully."""
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
@@ -33,11 +33,11 @@ class Tally:
 
     @property
     def is_worse(self) -> bool:
-        """Whether more came to nothing than to something."""
+        """Whether failures outnumber successes."""
         return self.bad > self.good
 
     def is_flood(self, limit: int) -> bool:
-        """Return whether these are more than a minute may bring."""
+        """Return whether the dead letters exceed the limit per minute."""
         return self.bad >= limit and self.failures >= min(limit, LEAST_FAILURES)
 
 
@@ -53,18 +53,18 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """Most replies are of no use: if one to a question of our own is, too, the service stops."""
+    """Most replies are unusable; if the reply to the service's own question is as well, the service stops."""
 
     playbooks: tuple[str, ...]
-    """Else these wait: each is a flood by itself."""
+    """Playbooks to pause otherwise: each is a flood by itself."""
     bad: int
     good: int
 
 
 def judge(tallies: Mapping[str, Tally], limit: int, paused: Collection[str] = ()) -> Pause | Doubt | None:
-    """Return what a minute's dead letters call for; nothing below ``limit``, nor while most replies are of use.
+    """Return the action for a minute's dead letters; None below ``limit`` or if most replies are usable.
 
-    ``paused`` are the playbooks that wait already: each speaks against the service, not against the next one.
+    ``paused`` playbooks count as evidence against the service rather than against another playbook.
     """
     if tallies.get(UNUSABLE, NOTHING).bad >= limit:
         return Pause(playbook=UNUSABLE)
@@ -82,7 +82,7 @@ def judge(tallies: Mapping[str, Tally], limit: int, paused: Collection[str] = ()
 
 
 def _is_alone(worst: str, asked: Mapping[str, Tally], paused: Collection[str]) -> bool:
-    """Return whether no neighbour is as badly off: then one playbook waits, and nothing needs to be asked."""
+    """Return whether only this playbook does so badly: then it is paused, and no question is needed."""
     others = [tally for name, tally in asked.items() if name != worst]
     neighbours = sum(others, Tally(bad=sum(name != UNUSABLE for name in paused)))
     well = neighbours.bad == 0 or neighbours.good > neighbours.bad

@@ -1,4 +1,4 @@
-"""Sending dead letters again: what may be sent, what may not, and when a repeat counts as a new attempt."""
+"""Resending dead letters: which may be resent, and when a repeat counts as a new attempt."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -15,16 +15,16 @@ RESENT = frozenset(topic.name for topic in topics.TOPICS if topic.is_open)
 PLANNED: Mapping[str, type[Group] | type[Partial] | type[Update]] = {
     topic.name: topic.message for topic in (*topics.SCAN, topics.UPDATES)
 }
-"""Records that belong to a batch, and are of use until it has its version."""
+"""Records that belong to a batch and are usable until it has its version."""
 
 
 def planned_in(letter: DeadLetter) -> Planned | None:
-    """Return the record of the scan that a dead letter holds, as far as it can be read."""
+    """Return the record of the scan in a dead letter, if it can be read."""
     return message_in(letter, PLANNED.get(letter.origin_topic))
 
 
 def refusal(letter: DeadLetter, published: Mapping[str, int]) -> str | None:
-    """Return why a record cannot be sent again, and the remedy; None if it can.
+    """Return why a record cannot be resent, and the remedy; None if it can.
 
     ``published`` is the last batch with a version, by playbook.
     """
@@ -48,15 +48,15 @@ def refusal(letter: DeadLetter, published: Mapping[str, int]) -> str | None:
 
 
 def next_attempt(identity: LetterId, letter: DeadLetter) -> Attempt:
-    """Return what the headers of the record say when it is sent again."""
+    """Return the header values of a resent record."""
     return Attempt(number=max(1, letter.attempts), letter=identity)
 
 
 def is_proven(claim: Attempt, letter: DeadLetter, reflection: Reflection, value: bytes) -> bool:
-    """Return whether a dead letter proves what a record's headers claim: these bytes failed so many times.
+    """Return whether a dead letter proves the number of failures claimed by the headers of a record with these bytes.
 
-    Whoever may write reflections can write headers. Without this rule any of them could make a
-    reflection count again and again.
+    Anybody with the right to write reflections can write headers; without this rule they could make a reflection
+    count repeatedly.
     """
     return (
         letter.origin_topic == topics.REFLECTIONS.name

@@ -1,4 +1,4 @@
-"""What a dead letter holds, and which reflection it is about."""
+"""The message in a dead letter, and the reflection it concerns."""
 
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Message)
 
 
 def message_in(letter: DeadLetter, kind: type[M] | None) -> M | None:
-    """Return the message of the record that a dead letter holds; None if it is no such message, or was cut."""
+    """Return the message of a dead letter's record; None if it is not of this kind, or was cut."""
     topic = topics.BY_NAME.get(letter.origin_topic)
     if kind is None or topic is None or letter.truncated:
         return None
@@ -26,15 +26,15 @@ def message_in(letter: DeadLetter, kind: type[M] | None) -> M | None:
 
 
 def owner_in(letter: DeadLetter) -> str:
-    """Return whose a dead trace is, as far as it can be read, by the proof that it came with; empty: by none."""
+    """Return the owner of a dead trace by its proof, if readable; empty: no owner."""
     trace = message_in(letter, Trace) if letter.proof else None
     return trace.source.name if trace and trace.source else ""
 
 
 def reflection_of(letter: DeadLetter) -> tuple[str, str] | None:
-    """Return playbook and id of the reflection that a dead letter holds, or that its trace would have become.
+    """Return playbook and id of a dead letter's reflection, or of the one its trace would have become.
 
-    Of a record that was refused unread its bytes say it; None if nothing does.
+    They are read from the bytes of a record that was refused unread; None if unknown.
     """
     if letter.record_id:
         is_trace = letter.origin_topic == topics.TRACES.name
@@ -47,7 +47,7 @@ def reflection_of(letter: DeadLetter) -> tuple[str, str] | None:
 
 
 def identified_in(letter: DeadLetter, kind: type[M] | None) -> M | None:
-    """Return the message that a dead letter holds, a reflection under the identity that it has or claims."""
+    """Return a dead letter's message, a reflection under its verified or claimed identity."""
     message = message_in(letter, kind)
     if not isinstance(message, Reflection):
         return message

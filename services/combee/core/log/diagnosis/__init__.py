@@ -1,4 +1,4 @@
-"""What ``combee doctor`` makes of what it finds: judgements, each with a remedy where something is wrong."""
+"""Judgements of ``combee doctor``, each with a remedy if something is wrong."""
 
 from combee.core.log.diagnosis.check import Check, Verdict, failed, skipped, unanswered
 

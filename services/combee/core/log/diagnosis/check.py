@@ -1,16 +1,16 @@
-"""One check: what was looked at, how it is, and what to do about it."""
+"""One check: its subject, result and remedy."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 Verdict = Literal["ok", "warn", "fail", "skip"]
-"""skip: could not be looked at, because something else failed."""
+"""skip: the check could not run because another one failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One finding; whatever is not ok has a remedy."""
+    """One finding; every result other than ok has a remedy."""
 
     name: str
     verdict: Verdict
@@ -19,17 +19,17 @@ class Check:
 
 
 def failed(checks: Iterable[Check]) -> bool:
-    """Return whether anything is broken; a warning is not."""
+    """Return whether anything is broken; warnings do not count."""
     return any(check.verdict == "fail" for check in checks)
 
 
 def skipped(name: str, because: str) -> Check:
-    """Return the check of something that could not be looked at."""
+    """Return the check of a subject that could not be examined."""
     return Check(name=name, verdict="skip", says=f"not looked at: {because}", remedy="mend that first")
 
 
 def unanswered(name: str, timeout_s: float, remedy: str) -> Check:
-    """Return the check of something that did not answer."""
+    """Return the check of a subject that did not answer."""
     return Check(
         name=name,
         verdict="fail",

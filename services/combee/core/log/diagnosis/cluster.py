@@ -11,19 +11,20 @@ TRANSACTIONS = (22, 24, 25, 26, 28)
 STATIC_MEMBERS = 5
 """The first version of JoinGroup with static members (KIP-345)."""
 RELEASES = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (15, "3.5"), (13, "3.1"), (12, "2.7"), (11, "2.3"))
-"""Version of Fetch → the first Kafka that has it: brokers do not tell their release, only what they can do."""
+"""Version of Fetch → first Kafka release with it: brokers report their requests, not their release."""
 
 WARN_SKEW_MS, FAIL_SKEW_MS = 1_000, 60_000
 MIN_SAFE_REPLICAS = 3
 LONGEST_S = 60.0
-"""Brokers should let no transaction stay open for longer: it is what clients ask for unless told otherwise."""
+"""Maximum transaction timeout that brokers should allow, which is the default of clients."""
 OPEN_S = 75.0
-"""An older one should have ended: Kafka ends ours after 15 s, others after ``LONGEST_S``, and looks every ten."""
+"""Age at which a transaction should have ended: Kafka ends ours after 15 s, others after ``LONGEST_S``, and looks
+every ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerState:
-    """Who answers, and the newest version of each request that it understands."""
+    """The answering broker, and the newest version of each request that it supports."""
 
     addresses: tuple[str, ...]
     requests: Mapping[int, int]
@@ -31,16 +32,16 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReplicas:
-    """How a topic's replicas are."""
+    """State of a topic's replicas."""
 
     replication_factor: int
     leaderless: int
-    """Partitions without a leader."""
+    """Number of partitions without a leader."""
     under_replicated: int
 
 
 def judge_broker(broker: BrokerState) -> Check:
-    """Judge whether the brokers can do what Combee needs."""
+    """Judge whether the brokers support all requests that Combee needs."""
     fetch = broker.requests.get(FETCH, 0)
     release = next((name for version, name in RELEASES if fetch >= version), None)
     known = f"Kafka {release} or newer" if release else "a Kafka older than 2.3"
@@ -74,7 +75,7 @@ NONE_YET = Check(
 def judge_topics(
     problems: Sequence[str], topics: Mapping[str, TopicReplicas], *, brokers: int, embedded: bool
 ) -> list[Check]:
-    """Judge the layout's problems (``layout.problems``), then the replicas of what is there."""
+    """Judge the layout's problems (``layout.problems``), then the replicas of the existing topics."""
     if not topics:
         return [NONE_YET if embedded else NONE]
     checks = [_problem(text) for text in problems]
@@ -105,7 +106,7 @@ def _problem(text: str) -> Check:
 
 
 def judge_transactions(started: Mapping[str, float]) -> Check:
-    """Judge transactions that have not ended: their age in seconds by place (``TOPIC[P]@O``)."""
+    """Judge unfinished transactions: their age in seconds by place (``TOPIC[P]@O``)."""
     stuck = sorted(place for place, age_s in started.items() if age_s > OPEN_S)
     if not stuck:
         return Check(name="transactions", verdict="ok", says="none of these topics stays open")
@@ -138,7 +139,7 @@ def judge_longest_transaction(longest_s: float) -> Check:
 
 
 def judge_clock(skew_ms: float, within_ms: float) -> Check:
-    """Judge how far this clock is ahead of the broker's; ``within_ms`` is how exactly that is known."""
+    """Judge the offset of this clock from the broker's; ``within_ms`` is the measurement's error."""
     direction = "ahead of" if skew_ms > 0 else "behind"
     says = f"{abs(skew_ms) / 1000:.3f} s {direction} the broker's (± {within_ms / 1000:.3f} s)"
     certain_ms = max(0.0, abs(skew_ms) - within_ms)

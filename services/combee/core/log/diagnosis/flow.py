@@ -1,4 +1,4 @@
-"""What flows and what does not: lag, dead letters, batches without a version."""
+"""The flow of data: lag, dead letters, batches without a version."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:
-    """What waits for one service, and how many workers of it there are."""
+    """Backlog of one service, and the number of its workers."""
 
     group: str
     records: int
@@ -22,12 +22,12 @@ class GroupLag:
 
 
 def nobody(group: str) -> str:
-    """Return what to say where a service has no worker."""
+    """Return the message for a service without workers."""
     return f"no worker of {group} is alive: start 'combee up', or 'combee worker {group}'"
 
 
 def judge_lag(lag: GroupLag) -> Check:
-    """Judge whether somebody works on what waits."""
+    """Judge whether a worker handles the backlog."""
     name, group = f"lag of {lag.group}", lag.group
     if not lag.records:
         return Check(name=name, verdict="ok", says=f"nothing waits; workers: {lag.members}")
@@ -51,17 +51,17 @@ def judge_lag(lag: GroupLag) -> Check:
 
 
 STAGES = {"reflected": ("reflect",), "batched": ("shuffle",), "applied": ("scan", "publish")}
-"""What happens to a reflection, in order, and who does it."""
+"""The stages of a reflection in order, and the services behind them."""
 ASKING = frozenset({"reflect", "scan"})
 
 
 def waited_for(
     left: Mapping[str, int], members: Mapping[str, int], complaints: Mapping[str, Sequence[str]], model: str
 ) -> str:
-    """Return what a run that does not move waits for.
+    """Return what a stuck run waits for.
 
-    ``left`` says how many are to pass each stage, ``members`` how many workers each service has, ``complaints``
-    what workers (``scan-1`` is one of scan) say against themselves, ``model`` whom they ask.
+    ``left``: number of reflections that have to pass each stage; ``members``: workers per service; ``complaints``:
+    problems that workers (``scan-1`` is one of scan) report; ``model``: the model that they ask.
     """
     stage = next((stage for stage in STAGES if left[stage]), "applied")
     roles = STAGES[stage]
@@ -78,7 +78,7 @@ def waited_for(
 
 
 def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Check:
-    """Judge dead letters: ``recent`` ones are of the last day; ``reasons`` are the last ones', no secrets."""
+    """Judge dead letters: ``recent`` counts the last day's; ``reasons`` are the last ones', without secrets."""
     if not total:
         return Check(name="dead letters", verdict="ok", says="none")
     says = f"{total} in all, {recent} open of the last day"
@@ -90,7 +90,7 @@ def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Ch
 
 
 def judge_retention(playbooks: Iterable[Playbook]) -> Check:
-    """Judge how many of its last batches' reflections each playbook lost."""
+    """Judge the number of reflections that each playbook's last batches lost."""
     warnings = ((playbook.name, retention.warning(playbook)) for playbook in playbooks)
     losing = [f"{name}: {text}" for name, text in warnings if text]
     if not losing:
@@ -106,7 +106,7 @@ def judge_retention(playbooks: Iterable[Playbook]) -> Check:
 
 
 def judge_branches(branches: Mapping[str, str]) -> Check:
-    """Judge the open branches: each says why it is paused, empty if it is not."""
+    """Judge the open branches, given why each is paused; empty if it is not."""
     if not branches:
         return Check(name="branches", verdict="ok", says="none")
     paused = [f"{line} is paused: {why}" for line, why in branches.items() if why]
@@ -125,7 +125,7 @@ def judge_branches(branches: Mapping[str, str]) -> Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpublished:
-    """A batch without a version, and how long it has been closed."""
+    """A batch without a version, and the time since it closed."""
 
     playbook: str
     sequence: int
@@ -133,7 +133,7 @@ class Unpublished:
 
 
 def judge_batches(unpublished: Sequence[Unpublished], *, timeout_s: float, retries: int) -> Check:
-    """Judge batches without a version: after ``timeout_s`` shuffle sends one again, so often it gives up."""
+    """Judge batches without a version: shuffle emits one again every ``timeout_s``, at most ``retries`` times."""
     late = sorted((batch for batch in unpublished if batch.age_s > timeout_s), key=lambda batch: -batch.age_s)
     if not late:
         return Check(

@@ -1,4 +1,4 @@
-"""What Combee runs on: settings, the model, the disk."""
+"""The surroundings of Combee: settings, the model, the disk."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ MIB = 1 << 20
 WARN_FREE_BYTES, FAIL_FREE_BYTES = 2048 * MIB, 256 * MIB
 
 Form = Literal["JSON schema", "JSON mode", "plain text"]
-"""How a reply can be asked for, strictest first."""
+"""The ways to ask for a reply, strictest first."""
 
 
 def strangers(given: Iterable[str], known: Sequence[str]) -> dict[str, str | None]:
-    """Return the names nobody knows, each with the most similar one that is known."""
+    """Return unknown names, each with the most similar known one."""
     return {
         name: next(iter(get_close_matches(name, known, n=1, cutoff=0.75)), None)
         for name in sorted(set(given) - set(known))
@@ -23,7 +23,7 @@ def strangers(given: Iterable[str], known: Sequence[str]) -> dict[str, str | Non
 
 
 def judge_settings(unknown: Mapping[str, str | None], in_file: Sequence[str]) -> list[Check]:
-    """Judge settings that nobody reads (name → the most similar one), and secrets ``in_file``."""
+    """Judge unknown settings (name → the most similar known one), and secrets ``in_file``."""
     checks: list[Check] = []
     for name, similar in unknown.items():
         meant = (
@@ -45,7 +45,7 @@ def judge_settings(unknown: Mapping[str, str | None], in_file: Sequence[str]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTrial:
-    """What a model made of one small question in each form; ``trouble`` is why it did not answer at all."""
+    """A model's replies to one small question in each form; ``trouble`` is the reason for no reply at all."""
 
     model: str
     works: frozenset[Form] = frozenset()
@@ -64,7 +64,7 @@ NO_MODEL = Check(
 
 
 def judge_model(model: ModelTrial) -> Check:
-    """Judge whether a model answers, and how strictly replies can be asked for."""
+    """Judge whether a model answers, and the strictest form that it supports."""
     if model.trouble is not None:
         says, _, remedy = model.trouble.partition("; ")
         usual = "see whether the server runs and the base URL (COMBEE_BASE_URL) is right; nothing is lost meanwhile"
@@ -95,7 +95,7 @@ def judge_embeddings(model: str, *, dimensions: int, seconds: float) -> Check:
 
 
 def judge_workers(red: Mapping[str, Sequence[str]], waits: Mapping[str, Sequence[str]]) -> list[Check]:
-    """Judge the workers of 'combee up': by name, which of their conditions are red, and what they wait for."""
+    """Judge the workers of 'combee up': red conditions by worker, and what they wait for."""
     checks = [
         Check(
             name="workers",

@@ -1,1 +1,1 @@
-"""Erasure: which records name a person or belong to a run, and what is left of them; pure."""
+"""Erasure: which records name a person or belong to a run, and their remaining content; pure."""

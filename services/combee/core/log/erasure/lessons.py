@@ -1,4 +1,4 @@
-"""Lessons that are erased: those that name a subject, and those that erased runs alone have taught."""
+"""Erased lessons: those that name a subject, and those learned only from erased runs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,37 +13,37 @@ from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation, Update
 
 HEAD_CHARS = 100
-"""By so much of its beginning a content is known again where it is quoted, and perhaps cut."""
+"""Number of leading characters by which a quoted, perhaps cut, content is recognised."""
 
 
 class ErasureError(FatalError):
-    """Something cannot be erased as it was asked for; what there is stays as it was."""
+    """The erasure cannot be carried out as requested; nothing was changed."""
 
 
 @dataclass(slots=True)
 class Lessons:
-    """Reads what there is, versions before manifests, then knows of each entry and quotation whether it goes."""
+    """Reads all versions before manifests, then decides for each entry and quotation whether it is erased."""
 
     selector: Selector
     runs: Runs
     with_playbooks: bool = False
-    """Whether playbooks whose names name a subject go whole."""
+    """Whether playbooks whose names contain a subject are erased completely."""
     reflections: set[tuple[str, int]] = field(default_factory=set)
-    """By playbook: where the reflections of erased runs stood that are in a batch."""
+    """Per playbook, places of erased runs' reflections that are in a batch."""
     gone: set[tuple[str, str]] = field(default_factory=set)
-    """Lines and ids of the entries that go."""
+    """Lines and ids of the erased entries."""
     _published: dict[str, int] = field(default_factory=dict)
-    """By line: the last batch that has a version."""
+    """Per line, the last batch with a version."""
     _under_way: set[tuple[str, int]] = field(default_factory=set)
     """Batches without a version that hold erased runs."""
     _evidence: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    """Of entries that rest on more than a snapshot names: all that their versions name."""
+    """Complete evidence of entries whose snapshots name only a part of it, from all their versions."""
     _doubtful: list[tuple[str, Entry]] = field(default_factory=list)
     _heads: set[str] = field(default_factory=set)
     """Beginnings of contents, and the digests by which rejections know them."""
 
     def take(self, message: Message) -> None:
-        """Take in a version, what made it, or a manifest."""
+        """Read a version, an update or a manifest."""
         match message:
             case Playbook():
                 self._check_name(message.name)
@@ -76,12 +76,12 @@ class Lessons:
                 self._forget(version.name, entry)
 
     def settle(self) -> None:
-        """Judge what only the end shows; nothing may be taken in afterwards.
+        """Judge after everything was read; nothing may be added afterwards.
 
         Raises
         ------
         ErasureError
-            If what is erased is in a batch that has no version yet.
+            If an erased run is in a batch without a version.
         """
         if self._under_way:
             raise ErasureError(
@@ -102,24 +102,24 @@ class Lessons:
             self._heads.update((content[:HEAD_CHARS], said_digest(content)))
 
     def is_erased(self, version: Playbook, entry: Entry) -> bool:
-        """Return whether a version loses an entry; components stay, as they are whole prompts."""
+        """Return whether a version loses an entry; components stay, being whole prompts."""
         if version.holds == "components":
             return False
         return self._is_named(entry) or self._is_taught(version.name, entry)
 
     def is_erased_operation(self, update: Update, operation: Operation) -> bool:
-        """Return whether the words of an operation go."""
+        """Return whether the text of an operation is erased."""
         return self._names((operation.content, operation.section)) or (
             update.plan.settings.holds == "entries"
             and _rests_on(operation.evidence, self.runs.of(update.plan.playbook))
         )
 
     def is_whole_playbook(self, line: str) -> bool:
-        """Return whether all of a playbook goes, because its name names a subject."""
+        """Return whether a whole playbook is erased because its name contains a subject."""
         return self._names((playbook_of(line),))
 
     def quotes(self, text: str) -> bool:
-        """Return whether a text is the beginning of what is erased, perhaps after a few words of ours."""
+        """Return whether a text begins like an erased content, perhaps after a few words of Combee's."""
         _, _, quoted = text.partition(": ")
         return text[:HEAD_CHARS] in self._heads or quoted[:HEAD_CHARS] in self._heads
 
@@ -147,6 +147,6 @@ class Lessons:
 
 
 def _rests_on(evidence: Iterable[str], erased: Iterable[str]) -> bool:
-    """Return whether there is evidence, and nothing but erased runs."""
+    """Return whether there is evidence, all of it from erased runs."""
     named = frozenset(evidence)
     return bool(named) and named <= frozenset(erased)

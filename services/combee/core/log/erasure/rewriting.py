@@ -1,8 +1,8 @@
-"""Records without what is erased: each stays, stays without it, or goes.
+"""Records after an erasure: each is kept, kept in part, or dropped.
 
-Reflections and traces of erased runs are gone as if they had expired, which every reader knows. What is kept for ever
-stays in its place and keeps its numbers: a manifest its members, an update its operations without their words, a
-version its entries but the erased ones.
+Reflections and traces of erased runs are dropped as if they had expired, which every reader handles. Permanent
+records keep their places and numbers: a manifest its members, an update its operations without their text, a version
+its entries but the erased ones.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ from combee_schemas.scan import Operation, Planned, Update
 from combee_schemas.topics import AnyTopic
 
 ERASED = "erased"
-"""In the place of a quotation."""
+"""Placeholder for a quotation."""
 Place = tuple[str, int, int]
 M = TypeVar("M", bound=Message)
 P = TypeVar("P", AppliedBatch, Planned)
@@ -40,7 +40,7 @@ P = TypeVar("P", AppliedBatch, Planned)
 
 @dataclass(slots=True)
 class Rewriter:
-    """Takes records in the order of an archive; counts what it does to them."""
+    """Rewrites records in the order of an archive, and counts the changes."""
 
     lessons: Lessons
     marker: Marker
@@ -48,22 +48,22 @@ class Rewriter:
     dropped: Counter[str] = field(default_factory=Counter)
     rewritten: Counter[str] = field(default_factory=Counter)
     _plans: dict[str, str] = field(default_factory=dict)
-    """New hashes of manifests that name members otherwise, by the id of the batch."""
+    """New hashes of manifests whose members have other names, by batch id."""
     _letters: set[Place] = field(default_factory=set)
-    """What the dead letters are about that went."""
+    """Original records of the dropped dead letters."""
 
     @property
     def subjects(self) -> Subjects:
-        """What names somebody."""
+        """The subjects to erase."""
         return self.lessons.selector.subjects
 
     @property
     def runs(self) -> Runs:
-        """The runs that are erased."""
+        """The erased runs."""
         return self.lessons.runs
 
     def prepare(self, batch: Batch) -> None:
-        """Take in a manifest: what names its hash, and the reflections that it knows, may stand before it."""
+        """Read a manifest: records with its hash, and its reflections, may precede it."""
         self.identities.take(batch)
         raw = encode(batch)
         if self._is_touched(raw):
@@ -72,7 +72,7 @@ class Rewriter:
                 self._plans[batch.plan.batch_id] = after.plan.sha256
 
     def record(self, topic: AnyTopic, record: Record) -> Record | None:
-        """Return what is left of a record; None: nothing."""
+        """Return the rewritten record; None: it is dropped."""
         message = read(topic, record)
         if self._goes(topic, record, self.identities.identified(record, message)):
             self.dropped[topic.name] += 1
@@ -88,12 +88,12 @@ class Rewriter:
             self.rewritten[topic.name] += 1
         return after
 
-    # ---- what goes
+    # ---- dropped records
 
     def _goes(self, topic: AnyTopic, record: Record, message: Message | None) -> bool:
         named = self.subjects.named_in_bytes(record.value) or self.subjects.named_in_bytes(record.key)
         if message is None:
-            # Nobody can tell what a batch says that nothing could decompress.
+            # The content of a batch that could not be decompressed is unknown.
             return named or bool(record.unread)
         if self.lessons.is_whole_playbook(line_of(topic, record, message)):
             return True
@@ -130,7 +130,7 @@ class Rewriter:
             self._letters.add(origin_of(letter))
         return goes
 
-    # ---- what stays, without what is erased
+    # ---- kept records
 
     def _value(self, raw: bytes, message: Message) -> bytes:
         after = message
@@ -151,7 +151,7 @@ class Rewriter:
         return bool(self.runs.hidden) or self.subjects.named_in_bytes(raw)
 
     def _planned_anew(self, message: Message) -> Message:
-        """Return a message that names the hash that its batch's manifest has now."""
+        """Return a message with the new hash of its batch's manifest."""
         match message:
             case Playbook(batch=AppliedBatch() as batch) if batch.plan.batch_id in self._plans:
                 return message.model_copy(update={"batch": self._with_hash(batch)})
@@ -187,9 +187,9 @@ class Rewriter:
         return entry.model_copy(update={"content": self._without_names(entry.content)})
 
     def _without_names(self, text: str) -> str:
-        """Return a text that has to stay, such as a whole prompt, without the names in it.
+        """Return a text that must be kept, such as a whole prompt, without the names in it.
 
-        Of a line that has a name in an escape nothing stays but its mark.
+        A line with a name inside an escape is replaced by its mark.
         """
         for needle in self.subjects.needles:
             for start, end in reversed(list(comparable_spans(needle, text))):
@@ -213,7 +213,7 @@ class Rewriter:
         )
 
     def _operation(self, update: Update, operation: Operation) -> Operation:
-        """Return an operation; without its words it still takes its place, so that ids come out as they did."""
+        """Return an operation; without its text it still counts, so that ids stay the same."""
         if not operation.content or not self.lessons.is_erased_operation(update, operation):
             return operation
         if update.plan.settings.holds == "components":
@@ -221,7 +221,7 @@ class Rewriter:
         return operation.model_copy(update={"content": self.marker(operation.content)})
 
     def _canary(self, statistics: CanaryStatistics) -> CanaryStatistics:
-        """Return statistics without the subject's hash, which who guesses the name could work out."""
+        """Return statistics without the subject's hash, which would confirm a guessed name."""
         playbook, terms = statistics.playbook, statistics.terms
         names = {spelling for given in self.subjects.given for spelling in (given, comparable(given))}
         gone = self.runs.callers.get(playbook, set()).union(
@@ -237,7 +237,7 @@ class Rewriter:
         )
 
     def _batch(self, batch: Batch) -> Batch:
-        """Return a manifest whose seed and hash follow from what its members are called now."""
+        """Return a manifest with the seed and hash of its members' new names."""
         ids = tuple(member.reflection_id for member in batch.members)
         plan = batch.plan
         if any(reflection_id.startswith(f"{ERASED}-") for reflection_id in ids):
@@ -246,7 +246,7 @@ class Rewriter:
         return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
 
     def _scrubbed(self, message: M) -> M:
-        """Return a message in which every text that names a subject is marked; no hash does."""
+        """Return a message in which every text with a subject is replaced by a mark; hashes are kept."""
         after = rewritten(message, dict.fromkeys((TextKind.TEXT, TextKind.NAME), self._text))
         if rewritten(message, {TextKind.WORD: self._text}) != message:
             raise ErasureError(

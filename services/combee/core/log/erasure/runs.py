@@ -1,4 +1,4 @@
-"""The runs that are erased, by all ids that they have: of the trace, of its reflection, of its outcome."""
+"""The erased runs, by all ids of each: of its trace, its reflection and its outcome."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,21 +20,21 @@ from combee_schemas.topics import Published
 RUN_OF: Mapping[str, type[Message]] = {
     topic.name: topic.message for topic in (topics.TRACES, topics.REFLECTIONS, topics.OUTCOMES)
 }
-"""What tells of one run, in its topic and in dead letters."""
+"""Message types about one run, by topic; dead letters may hold them as well."""
 TELLING = {*RUN_OF, topics.BATCHES.name, topics.DEAD_LETTERS.name}
-"""What runs are known by. Manifests stay for ever: they know runs whose texts have expired."""
+"""Topics that identify runs. Manifests are permanent and know runs whose texts have expired."""
 NOBODY: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
 class Identities:
-    """Whose the reflections of one archive are: its manifests know it of what is in a batch."""
+    """Owners of one archive's reflections, as its manifests record them."""
 
     _own_ids: dict[tuple[str, int], str] = field(default_factory=dict)
-    """By playbook and place, of members of which the record alone does not tell the id."""
+    """Per playbook and place, ids of members whose record alone does not determine the id."""
 
     def take(self, batch: Batch) -> None:
-        """Take in a manifest."""
+        """Read a manifest."""
         playbook = playbook_of(batch.plan.playbook)
         for member in (*batch.members, *batch.dropped):
             if member.source is not None or MARK in member.reflection_id:
@@ -55,9 +55,9 @@ class Runs:
 
     ids: dict[str, set[str]] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
-    """Ids that are hashes of an id that names a subject: who guesses the name could check it by them."""
+    """Ids that are hashes of an id with a subject's name: they would confirm a guessed name."""
     callers: dict[str, set[int]] = field(default_factory=dict)
-    """By playbook: what stands in canaries for the callers of runs that name a subject."""
+    """Per playbook, hashes in canaries of callers whose runs name a subject."""
 
     def add(self, playbook: str, *ids: str) -> None:
         """Add a run."""
@@ -68,11 +68,11 @@ class Runs:
         return self.ids.get(playbook_of(line), NOBODY)
 
     def has(self, line: str, ids: Iterable[str]) -> bool:
-        """Return whether one of these ids is that of an erased run."""
+        """Return whether one of these ids belongs to an erased run."""
         return not self.of(line).isdisjoint(ids)
 
     def take(self, record: Record, selector: Selector, identities: Identities) -> None:
-        """Add the run that a record of an archive tells of, if it is meant; manifests come before reflections."""
+        """Add the run of an archived record if the selector means it; manifests come before reflections."""
         if record.topic not in TELLING:
             return
         message = identities.identified(record, read(topics.BY_NAME[record.topic], record))
@@ -81,7 +81,7 @@ class Runs:
             self._take_members(message, selector)
         value = record.value
         if isinstance(message, DeadLetter):
-            # One that names the subject only in its reason tells of no run.
+            # A letter that names the subject only in its reason identifies no run.
             value, message = message.value, identified_in(message, RUN_OF.get(message.origin_topic))
         if isinstance(message, Published):
             named = selector.subjects.named_in_bytes(value)
@@ -103,7 +103,7 @@ class Runs:
     def _take_members(self, batch: Batch, selector: Selector) -> None:
         playbook = playbook_of(batch.plan.playbook)
         if batch.plan.reason == "revoke":
-            selector = selector.timeless  # its members came with earlier batches
+            selector = selector.timeless  # its members arrived with earlier batches
         wanted = {rule.value for rule in selector.rules if rule.kind == "id"}
         if selector.playbook not in {"", playbook}:
             wanted = set()

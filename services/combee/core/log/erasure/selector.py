@@ -1,4 +1,4 @@
-"""What is to be forgotten: a person by what names them, or runs by a rule."""
+"""The selector of an erasure: a person by their names, or runs by a rule."""
 
 import html
 import json
@@ -19,14 +19,14 @@ from combee_schemas.topics import Published
 from combee_schemas.trace import RUN_FIELDS, Trace
 
 LEAST_CHARS = 3
-"""A shorter subject names half of all texts."""
+"""Minimum length of a subject: a shorter one occurs in half of all texts."""
 CUT_AT = frozenset({300, 1_000, 2_000, *range(7_998, 8_001)})
-"""Lengths at which texts are cut: details of changes, excerpts of tasks, answers, contents of entries. The last lose
-a space or a joiner at their end as well."""
+"""Lengths at which texts are cut: details of changes, excerpts of tasks, answers, contents of entries. Contents may
+also lose a space or a joiner at their end."""
 LEAST_CUT = 3
-"""So many characters of a subject at a cut count as the subject."""
+"""Minimum number of a subject's characters before a cut that count as the subject."""
 MOST_NESTED = 3
-"""So often a text is read that stands in JSON, in HTML, in an e-mail or in an address, that stands in another."""
+"""Maximum nesting of formats that is decoded, such as JSON in HTML in an e-mail."""
 _ESCAPE = re.compile(
     r"""\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4} | \\u[0-9a-fA-F]{4} | \\[nrtbf"'\\/]  # JSON
       | \\u\{[0-9a-fA-F]{1,6}\} | \\U[0-9a-fA-F]{8}  # JavaScript, Python
@@ -43,15 +43,15 @@ _BLANK = re.compile(
     """,
     re.VERBOSE,
 )
-"""What separates words besides spaces: markup, signs before each line (quotations, comments), blank letters."""
+"""Matches separators of words other than spaces: markup, line prefixes (quotations, comments), blank letters."""
 _QUOTES = frozenset(" *_~`\"'‘’“”«»|│")
-"""What may stand between the words of a name beside a space: emphasis, quotation marks and the borders of cells."""
+"""Characters other than spaces that may separate the words of a name: emphasis, quotation marks and cell borders."""
 _NOT_IN_NAMES = (re.compile(r"[^\w.-]+"), re.compile(r"[\W_]+"))
-"""What labels and branches cannot have, and what makes words."""
+"""Patterns of characters that labels and branches cannot have, and of those between words."""
 
 
 def _spellings(subject: str) -> Iterator[str]:
-    """Yield a subject as it stands in a text, and as a label, a branch, an id or an address of the web has it."""
+    """Yield the spellings of a subject: in texts, labels, branches, ids and web addresses."""
     yield subject
     for joint in "-_.+":
         yield joint.join(subject.split())
@@ -59,7 +59,7 @@ def _spellings(subject: str) -> Iterator[str]:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """Yield a text, and what it says where the escapes of a format within it are read."""
+    """Yield a text, and its readings with escapes of embedded formats decoded."""
     yield text
     readings = [text]
     for _ in range(MOST_NESTED):
@@ -78,7 +78,7 @@ def _read(text: str) -> Iterator[str]:
 
 def _unquoted(quoted: re.Match[str]) -> str:
     digits = quoted[0].replace("%", "").replace("=", "")
-    return bytes.fromhex(digits).decode(errors="replace")  # of the end of a line: nothing
+    return bytes.fromhex(digits).decode(errors="replace")  # an escaped end of line: nothing
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -112,9 +112,9 @@ def _text_of(raw: bytes) -> str:
 
 
 def _name(subject: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """Return the words of a subject, and how they stand in comparable text, with what is between them.
+    """Return the words of a subject, and the pattern of comparable text with them.
 
-    Between them are signs, and spaces where the subject has some.
+    Between words the pattern allows signs, and spaces where the subject has some.
     """
     said = comparable(subject)
     said = said.strip("".join(char for char in said if not _is_of_word(char)))
@@ -127,7 +127,7 @@ def _name(subject: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
 
 
 def _is_joint(run: str) -> bool:
-    """Return whether words on both sides of it may be one name: it has no space beside a sign, as lists have."""
+    """Return whether the words on both sides may be one name: no space adjoins a sign, unlike in lists."""
     return (" " not in run or _QUOTES.issuperset(run)) and not any(map(_is_of_word, run))
 
 
@@ -137,16 +137,16 @@ def _is_of_word(char: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """Texts that name a person; empty: nobody is looked for."""
+    """Texts that name a person; empty: no person is looked for."""
 
     given: tuple[str, ...] = field(default=(), repr=False)
     needles: tuple[str, ...] = field(init=False, repr=False)
-    """All spellings, to be looked for in comparable text; the longest first."""
+    """All spellings to find in comparable text, longest first."""
     _names: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = field(init=False, repr=False)
-    """Of those that have several words: the words, and how they stand in comparable text."""
+    """Words and pattern of each subject with several words."""
 
     def __post_init__(self) -> None:
-        """Work out the spellings.
+        """Compute the spellings.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class Subjects:
         object.__setattr__(self, "_names", tuple(name for name in map(_name, self.given) if len(name[0]) > 1))
 
     def named_in(self, text: str) -> bool:
-        """Return whether a text names one of them, or was cut in the middle of a name."""
+        """Return whether a text names a subject, or was cut in the middle of a name."""
         if not self.needles:
             return False
         read = list(_readings(text))
@@ -178,7 +178,7 @@ class Subjects:
         )
 
     def _has_words(self, text: str, reading: str) -> bool:
-        """Return whether a text has the words of one of them, in their order, with a joint between two."""
+        """Return whether a text has a subject's words in order, with joints between them."""
         likely = [pattern for words, pattern in self._names if all(word in reading for word in words)]
         if not likely:
             return False
@@ -188,28 +188,28 @@ class Subjects:
         )
 
     def named_in_bytes(self, raw: bytes | None) -> bool:
-        """Return whether bytes name one of them; texts in our records are plain UTF-8."""
+        """Return whether bytes name a subject; texts in Combee's records are plain UTF-8."""
         return raw is not None and bool(self.needles) and self.named_in(raw.decode(errors="replace"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """What one run of ``combee forget`` is about."""
+    """The selection of one run of ``combee forget``."""
 
     subjects: Subjects = Subjects()
     rules: tuple[Selection, ...] = ()
     playbook: str = ""
-    """The only one whose runs are meant by ``rules``; empty: all."""
+    """The only playbook that ``rules`` apply to; empty: all."""
     kind: SelectorKind = "subject"
 
     def means_reflection(self, reflection: Reflection, at_ms: int) -> bool:
-        """Return whether a rule means a reflection that came at ``at_ms``."""
+        """Return whether a rule selects a reflection that arrived at ``at_ms``."""
         if self.playbook not in {"", playbook_of(reflection.playbook)}:
             return False
         return any(rule.matches(reflection, at_ms) for rule in self.rules)
 
     def means(self, message: Published, at_ms: int) -> bool:
-        """Return whether a rule means what came at ``at_ms``: each is looked at as a reflection is."""
+        """Return whether a rule selects a message that arrived at ``at_ms``, judged like a reflection."""
         if isinstance(message, Reflection):
             return self.means_reflection(message, at_ms)
         texts = {name: getattr(message, name) for name in RUN_FIELDS} if isinstance(message, Trace) else {}
@@ -224,19 +224,19 @@ class Selector:
 
     @property
     def timeless(self) -> "Selector":
-        """The same without rules about times, for what says of a reflection only whose it is."""
+        """The selector without rules about times, for messages that name only a reflection's owner."""
         rules = tuple(rule for rule in self.rules if rule.kind not in TIMED)
         return Selector(subjects=self.subjects, rules=rules, playbook=self.playbook, kind=self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Writes what stands in the place of a text: the same for the same text, and for nobody else to work out."""
+    """Writes the placeholder of a text: equal for equal texts, and impossible to compute for others."""
 
     secret: bytes = field(repr=False)
-    """Known to one run of ``combee forget``, and written nowhere."""
+    """Random secret of one run of ``combee forget``, stored nowhere."""
 
     def __call__(self, text: str) -> str:
-        """Return the mark of a text."""
+        """Return the placeholder of a text."""
         said = comparable(text).encode(errors="replace")
         return f"erased-{blake2b(said, key=self.secret, digest_size=6).hexdigest()}"

@@ -1,4 +1,4 @@
-"""The ledger: from what the topics hold, whether every promise was kept; pure."""
+"""The ledger: checks from the topics whether every promise was kept; pure."""
 
 from combee.core.log.ledger.account import Ledger
 from combee.core.log.ledger.checkpoint import (

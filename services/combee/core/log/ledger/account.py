@@ -38,16 +38,15 @@ class Ledger:
     """Feed the facts topic by topic, each partition in order; then ask for the report.
 
     The topics come in this order: ``playbooks``, ``labels``, ``decisions``, ``dead-letters``, ``batches``,
-    ``history``, ``updates``, ``reflections``, ``traces``, ``commands``. While the system runs, each must be read up
-    to an end that was looked up after those of what it causes: committed offsets, decisions, history, updates,
+    ``history``, ``updates``, ``reflections``, ``traces``, ``commands``. While the system runs, each topic must be
+    read up to an end looked up after the ends of its effects: committed offsets, decisions, history, updates,
     batches, dead letters, reflections, traces.
 
     ``beginnings`` are the first retained offsets by topic and partition, ``committed`` the offsets of group
     ``shuffle`` on ``reflections``, ``reflected`` those of group ``reflect`` on ``traces``, ``settled`` the ends of
     ``history`` before ``playbooks`` was read.
 
-    With a ``checkpoint``, feed what it says is open and what came later; ``behind`` then says what could not be
-    judged.
+    With a ``checkpoint``, feed only its open records and later ones; ``behind`` then tells what could not be judged.
     """
 
     def __init__(
@@ -85,13 +84,13 @@ class Ledger:
             dead_letters=DeadLetters(committed=reflected),
         )
         self._unseen: dict[str, set[str]] = {}
-        """Members that ``reflections`` must still hold and that have not been met there yet."""
+        """Members that ``reflections`` must still hold and that have not been read there yet."""
         self.read: list[Read] = []
         self.asked: list[tuple[Place, Key]] = []
-        """All commands."""
+        """All commands with their places."""
         self.erasures: list[Erasure] = []
         self.unread: dict[str, list[Place]] = {}
-        """By topic: records that nobody can read and that their reader has not passed."""
+        """Per topic, unreadable records that their reader has not passed."""
         for name, line in checkpoint.lines.items():
             self.batches.restore(name, line)
             self.versions.restore(name, line)
@@ -99,7 +98,7 @@ class Ledger:
 
     @property
     def behind(self) -> Sequence[str]:
-        """What rests on records before the checkpoint that were not read again."""
+        """Checks that would need records before the checkpoint."""
         return self.carried.behind
 
     def _cut(self, topic: str) -> frozenset[int]:
@@ -107,11 +106,11 @@ class Ledger:
         return frozenset(partition for partition, first in first_retained.items() if first > 0)
 
     def snapshot(self, partition: int, offset: int, name: str, playbook: Playbook | None) -> None:
-        """Take a record of ``playbooks``; None is a tombstone."""
+        """Add a record of ``playbooks``; None is a tombstone."""
         self.versions.snapshot(partition, offset, name, playbook)
 
     def dead_letter(self, letter: DeadLetter, at: Place = NO_PLACE) -> None:
-        """Take a dead letter; only those of ``reflections`` and ``traces`` matter here."""
+        """Add a dead letter; only those of ``reflections`` and ``traces`` matter here."""
         dead_letters = self._dead_letters_of(letter, at)
         if dead_letters is not None:
             if letter.origin_topic == TRACES and letter.proof:
@@ -121,7 +120,7 @@ class Ledger:
             dead_letters.take(letter, at)
 
     def resolution(self, resolution: Resolution, at: Place = NO_PLACE) -> None:
-        """Take what was decided about a dead letter."""
+        """Add a decision about a dead letter."""
         dead_letters = self._dead_letters_of(resolution, at)
         if dead_letters is not None:
             dead_letters.resolve(resolution, at)
@@ -135,7 +134,7 @@ class Ledger:
         return self.dead_letters if said.origin_topic == REFLECTIONS else self.traces.dead_letters
 
     def batch(self, partition: int, offset: int, batch: Batch) -> None:
-        """Take a manifest."""
+        """Add a manifest."""
         if not self.carried.is_new(BATCHES, (partition, offset)):
             self.batches.remember(partition, offset, batch)
             return
@@ -144,17 +143,17 @@ class Ledger:
         self.batches.take(partition, offset, batch)
         first = self.horizon.first_retained.get(REFLECTIONS, {}).get(partition, 0)
         retained = {member.reflection_id for member in batch.members if member.offset >= first}
-        # What is asked about again was in an earlier batch, of a branch perhaps in one before the fork.
+        # These reflections were in an earlier batch, on a branch possibly in one before the fork.
         is_again, line = batch.plan.reason == "revoke", batch.plan.playbook
         self._unseen.setdefault(playbook_of(line) if is_again else line, set()).update(retained)
 
     def version(self, partition: int, offset: int, playbook: Playbook) -> None:
-        """Take a record of ``history``."""
+        """Add a record of ``history``."""
         settled = self._settled is None or offset < self._settled.get(partition, 0)
         self.versions.version(partition, offset, playbook, settled=settled)
 
     def update(self, partition: int, offset: int, update: Update) -> None:
-        """Take an update."""
+        """Add an update."""
         self.updates.take(partition, offset, update)
 
     def reflection(
@@ -166,11 +165,11 @@ class Ledger:
         content: str = "",
         known: Sequence[str] = (),
     ) -> None:
-        """Take an acknowledged reflection; ``content`` is its fingerprint, ``known`` all ids it is a repeat under.
+        """Add an acknowledged reflection; ``content`` is its fingerprint, ``known`` all ids that make it a repeat.
 
-        ``reflection_id`` is its likeliest identity; what a manifest says of its place comes first.
+        ``reflection_id`` is its likeliest identity; the identity in a manifest has precedence.
 
-        It counts once on each line that learns from it: on its playbook and on the playbook's branches.
+        It counts once on each line that learns from it: its playbook and the playbook's branches.
         """
         place = (partition, offset)
         verified = self.batches.identity_at(place)
@@ -220,7 +219,7 @@ class Ledger:
         )
 
     def trace(self, partition: int, offset: int, trace: Trace, *, signed: bool = False) -> None:
-        """Take an acknowledged trace; ``signed``: with what may prove its source, who is then its id's owner."""
+        """Add an acknowledged trace; ``signed``: it may prove its source, which then owns its id."""
         name, trace_id = trace.playbook, trace.trace_id
         place = partition, offset
         owner = trace.source.name if signed and trace.source is not None else ""
@@ -238,7 +237,7 @@ class Ledger:
         return reflection_id in self.fates.get(playbook, ()) or self._is_batched(playbook, reflection_id)
 
     def command(self, partition: int, offset: int, command: Command) -> None:
-        """Take a command."""
+        """Add a command."""
         # A label remembers the ids of its own commands.
         key = (
             label_key(command.playbook, command.label) if command.label else command.playbook,
@@ -249,11 +248,11 @@ class Ledger:
         self.commands.take((partition, offset), key, fingerprint(command))
 
     def erasure(self, erasure: Erasure) -> None:
-        """Take what says that something was forgotten."""
+        """Add the record of an erasure."""
         self.erasures.append(erasure)
 
     def undecodable(self, partition: int, offset: int, reason: str, topic: str = REFLECTIONS) -> None:
-        """Take a record of ``reflections`` or ``traces`` that is none: once passed, it must be a dead letter."""
+        """Add an invalid record of ``reflections`` or ``traces``; once passed, it must be a dead letter."""
         place = (partition, offset)
         dead_letters = self.traces.dead_letters if topic == TRACES else self.dead_letters
         if not dead_letters.is_passed(place):
@@ -263,7 +262,7 @@ class Ledger:
             self._findings.add("unread", f"{where} cannot be read and is no dead letter: {reason}")
 
     def report(self) -> LedgerReport:
-        """Return what was found; nothing may be fed afterwards."""
+        """Return the findings; nothing may be added afterwards."""
         self.versions.close()
         self.decisions.close()
         self._close_updates()

@@ -13,52 +13,52 @@ from combee_schemas.batch import Batch, Member
 from combee_schemas.plan import Branch, Plan
 
 NOWHERE = (0, 0)
-"""Attempt and sequence of an id that is in no batch; sequences begin at 1."""
+"""Attempt and sequence of an id in no batch; sequences begin at 1."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Fork:
-    """A time for which a branch learned: which of its playbook's reflections are its own."""
+    """A period in which a branch learned, which determines its reflections."""
 
     branch: Branch
     sequence: int
     after: int
-    """It learns from reflections beyond this offset; those before are in its content or nowhere."""
+    """The branch learns from later offsets; earlier reflections are in its content or nowhere."""
     through: int
-    """Up to this offset its batches have them."""
+    """The last offset in its batches."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Batches:
-    """All manifests so far, as far as later facts are judged by them."""
+    """All manifests to date, in the detail that later checks need."""
 
     findings: Findings
     proof: Callable[[tuple[str, str], int], bool] | None = None
-    """Whether a dead letter proves an attempt of (playbook, id); None where dead letters have expired."""
+    """Returns whether a dead letter proves an attempt of (playbook, id); None if dead letters have expired."""
     cut: frozenset[int] = frozenset()
     """Partitions whose first manifests are not retained."""
     partition_of: dict[str, int] = field(default_factory=dict)
     sizes: dict[tuple[str, int], int] = field(default_factory=dict)
     """(playbook, sequence) → members."""
     bases: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """(playbook, sequence) → base version and the last batch in it, where the manifest bounds its staleness."""
+    """(playbook, sequence) → base version and its last batch, if the manifest limits its staleness."""
     forks: dict[str, list[Fork]] = field(default_factory=dict)
-    """By line, oldest first."""
+    """Forks per line, oldest first."""
     doubles: set[tuple[str, str]] = field(default_factory=set)
     places: dict[tuple[str, int], Place] = field(default_factory=dict)
-    """(playbook, sequence) → where the manifest stands."""
+    """(playbook, sequence) → the manifest's place."""
     _identities: dict[Place, str] = field(default_factory=dict)
-    """Where a member stands of which the record alone does not tell the id → its id, as it was verified."""
+    """Member's place → verified id, for members whose record alone does not determine it."""
     _first: dict[str, int] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
     _sequence_of: dict[str, dict[str, int]] = field(default_factory=dict)
     _retries: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
-    """(playbook, id) → sequence by attempt, for ids with other attempts than the first."""
+    """(playbook, id) → sequence by attempt, for ids with several attempts."""
     _also: dict[tuple[str, str], set[int]] = field(default_factory=dict)
-    """(playbook, id) → further batches it is in."""
+    """(playbook, id) → additional batches with this id."""
 
     def restore(self, name: str, known: Line) -> None:
-        """Take up a line where a checkpoint has left it."""
+        """Continue a line from a checkpoint."""
         if known.home is not None:
             self.partition_of[name] = known.home
             self._first[name], self._last[name] = known.batches
@@ -80,13 +80,13 @@ class Batches:
         }
 
     def remember(self, partition: int, offset: int, batch: Batch) -> None:
-        """Take a manifest that was judged before the checkpoint."""
+        """Add a manifest that was judged before the checkpoint."""
         self._note(partition, offset, batch)
         for member in batch.members:
             self._join("", batch, member)
 
     def take(self, partition: int, offset: int, batch: Batch) -> None:
-        """Judge one manifest."""
+        """Add and judge one manifest."""
         where = f"batches[{partition}]@{offset}"
         self._first.setdefault(batch.plan.playbook, batch.plan.sequence if partition in self.cut else 1)
         last = self._last.get(batch.plan.playbook, self._first[batch.plan.playbook] - 1)
@@ -122,10 +122,10 @@ class Batches:
             self.forks[line][-1].through = max(self.forks[line][-1].through, through)
 
     def branches(self, name: str, reflection_id: str, offset: int, ended: Mapping[str, int]) -> list[str]:
-        """Return the branches of a playbook that have to account for a reflection at this offset.
+        """Return the branches that must account for their playbook's reflection at this offset.
 
-        ``ended``: the last batch of lines that are branches no more. What the playbook had before the fork is a
-        repeat on the branch, and counts on the playbook alone.
+        ``ended``: the last batch of each former branch. Reflections that the playbook had before the fork are repeats
+        on the branch, and count on the playbook alone.
         """
         before = self._sequence_of.get(name, {}).get(reflection_id)
         return [
@@ -157,14 +157,14 @@ class Batches:
         self._also.setdefault((name, reflection_id), set()).add(batch.plan.sequence)
 
     def doubled(self, key: tuple[str, str], text: str) -> None:
-        """Note a reflection that counts twice."""
+        """Report a reflection that counts twice."""
         self.doubles.add(key)
         self.findings.add("double", text)
 
     def _attempt(self, where: str, batch: Batch, member: Member) -> None:
         """Judge a retry: without a dead letter of the attempt before, it makes its reflection count twice.
 
-        After a revocation, reflections are asked about again that are no dead letters: what was made of them is gone.
+        After a revocation, reflections without a dead letter are asked about again: their earlier effect is gone.
         """
         key = (batch.plan.playbook, member.reflection_id)
         if batch.plan.reason == "revoke":
@@ -216,13 +216,13 @@ class Batches:
             self.findings.add("groups", text)
 
     def is_missing(self, partition: int, name: str, sequence: int) -> bool:
-        """Return whether a batch ought to have a manifest and has none."""
+        """Return whether a batch should have a manifest and has none."""
         if (name, sequence) in self.sizes:
             return False
         return partition not in self.cut or sequence >= self._first.get(name, sequence + 1)
 
     def identity_at(self, place: Place) -> str:
-        """Return under which id manifests have the reflection at a place; empty: none has it, or its record tells."""
+        """Return a reflection's id in manifests; empty: it is in none, or its record determines the id."""
         return self._identities.get(place, "")
 
     def last_batch(self, name: str, reflection_id: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What a checkpoint tells the ledger of the records before it."""
+"""A checkpoint's knowledge of earlier records, for the ledger."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ REFLECTION, TRACE, COMMAND = "reflection", "trace", "command"
 
 
 class Carried:
-    """What a checkpoint says of the records before it; ``behind`` gets what reaches back to those that are closed."""
+    """A checkpoint's knowledge of earlier records; ``behind`` collects references to closed ones."""
 
     def __init__(self, checkpoint: Checkpoint = NOTHING) -> None:
         self.checkpoint = checkpoint
@@ -30,18 +30,18 @@ class Carried:
         return offset >= self.checkpoint.next.get(topic, {}).get(partition, 0)
 
     def refer(self, topic: str, place: Place, by: str) -> None:
-        """Take note of a new record that names another one; what is closed cannot be judged again from here."""
+        """Note a new record that names another one; a closed one cannot be judged again."""
         if not self.is_new(topic, place) and place[1] not in self._open.get((topic, place[0]), ()):
             self.behind.append(f"{by} names {topic}[{place[0]}]@{place[1]}")
 
     def meet(self, kind: str, playbook: str, identities: Iterable[str], by: str) -> None:
-        """Take note of the ids of a new record; the first record under a closed id is not read again."""
+        """Note the ids of a new record; the first record under a closed id is not read again."""
         if self.marks and any(mark(kind, playbook, identity) in self._met for identity in identities):
             self.behind.append(f"{by} has the id of an earlier {kind}")
 
     @cached_property
     def _met(self) -> frozenset[int]:
-        # Not at once: where nothing is new, nobody asks.
+        # Computed on demand: without new records the marks are not needed.
         return frozenset(self.marks)
 
 
@@ -52,6 +52,6 @@ class Read:
     place: Place
     playbook: str
     ids: frozenset[str]
-    """Under which it is a repeat."""
+    """The ids that make it a repeat."""
     key: Key
-    """Under which its content is known."""
+    """The key of its content."""

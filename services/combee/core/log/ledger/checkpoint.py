@@ -1,7 +1,7 @@
-"""Checkpoint: what the ledger need not read again, as a record with offsets and sums that can itself be checked.
+"""Checkpoint: what the ledger need not read again, as a record with offsets and sums that can be verified.
 
-What is closed is only counted. What is open (a reflection that waits or is a dead letter, a batch without a version)
-is named by its offsets and read again, so that no judgement rests on the checkpoint's word but the sums.
+Closed records are only counted. Open ones (a waiting or dead reflection, a batch without a version) are named by
+offset and read again, so that judgements trust the checkpoint only for its sums.
 """
 
 import json
@@ -19,26 +19,26 @@ from combee_schemas.records import Record
 
 FORMAT = 1
 MET_KEPT = 500_000
-"""So many closed ids are remembered, the newest: 4 MB. A repeat of an older one is found by a full reading alone."""
+"""Maximum number of closed ids kept, newest first (4 MB). Only a full reading finds a repeat of an older one."""
 MARK_BYTES = 8
 
 Offsets = Mapping[str, Mapping[int, int]]
-"""By topic and partition."""
+"""Offsets by topic and partition."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint cannot be used: it is damaged, of another format, or of another log."""
+    """The checkpoint cannot be used: it is damaged, of another format, or of another log."""
 
 
 class Evidence(Value):
-    """The last record that was read of a partition, by which its log is known again."""
+    """The last record read of a partition, which identifies its log."""
 
     offset: int
     digest: str
 
     @classmethod
     def of(cls, record: Record) -> "Evidence":
-        """Return what tells a record from any other at its place."""
+        """Return values that distinguish a record from any other at its place."""
         content = blake2b(digest_size=16)
         for part in (record.key, record.value):
             content.update(b"-" if part is None else len(part).to_bytes(8, "big") + part)
@@ -47,7 +47,7 @@ class Evidence(Value):
 
 
 class KnownFork(Value):
-    """A time for which a branch learned."""
+    """A period in which a branch learned."""
 
     branch: Branch
     sequence: int
@@ -69,23 +69,23 @@ class KnownDecision(Value):
     """A decision at a gate."""
 
     through: int
-    """The newest candidate about which was decided by then."""
+    """The newest candidate decided about by then."""
     version: int
-    """What agents read from then on."""
+    """The version that agents read from then on."""
     decided_at_ms: int
 
 
 class Line(Value):
-    """Where the records of a playbook or a branch have got to."""
+    """Progress of a playbook or a branch."""
 
     home: int | None = None
     """The partition of its manifests; None: it has none."""
     batches: tuple[int, int] = (0, 0)
     """The first and the last sequence of its manifests."""
     version: tuple[int, int] | None = None
-    """The last in history, and the last batch in it."""
+    """The last version in history, and its last batch."""
     contained: tuple[tuple[int, int], ...] = ()
-    """The last batch in each of the last versions."""
+    """The last batch in each of the newest versions."""
     published: int = 0
     ended: int | None = None
     snapshot: KnownSnapshot | None = None
@@ -95,7 +95,7 @@ class Line(Value):
 
 
 class Totals(Value):
-    """What is closed."""
+    """Counts of closed records."""
 
     applied: int = 0
     dropped: int = 0
@@ -108,29 +108,29 @@ class Totals(Value):
 
 
 class Checkpoint(Value):
-    """The state of a ledger that found no promise broken."""
+    """The state of a ledger that found no broken promise."""
 
     format: int = FORMAT
     taken_at_ms: int
     first_retained: dict[str, dict[int, int]]
-    """Of the full reading that it goes back to: the horizon stays what was judged then."""
+    """First retained offsets at the initial full reading, whose horizon still holds."""
     next: dict[str, dict[int, int]]
-    """The first offset that was not read, by topic and partition."""
+    """The first unread offset, by topic and partition."""
     last: dict[str, dict[int, Evidence]]
     open: dict[str, dict[int, tuple[int, ...]]]
-    """Offsets of what is to be read again."""
+    """Offsets to be read again."""
     lines: dict[str, Line]
     totals: Totals
     met: str = ""
-    """Marks of ids that are closed, the oldest first, in base 64."""
+    """Marks of closed ids, oldest first, in base 64."""
 
 
 NOTHING = Checkpoint(taken_at_ms=0, first_retained={}, next={}, last={}, open={}, lines={}, totals=Totals())
-"""Before the first record."""
+"""The checkpoint before the first record."""
 
 
 def mark(kind: str, playbook: str, identity: str) -> int:
-    """Return a short name of an id of a playbook."""
+    """Return the mark (a short hash) of a playbook's id."""
     return int.from_bytes(digest(kind, playbook, identity)[:MARK_BYTES], "big")
 
 
@@ -140,7 +140,7 @@ def packed(marks: "array[int]") -> str:
 
 
 def unpacked(text: str) -> "array[int]":
-    """Return the marks in a text, in their order."""
+    """Return the marks in a text, in order."""
     marks = array("Q")
     marks.frombytes(b64decode(text))
     return marks
@@ -152,7 +152,7 @@ class _Sealed(Value):
 
 
 def sealed(checkpoint: Checkpoint) -> str:
-    """Return a checkpoint as text, with the hash of its content."""
+    """Return a checkpoint as text, with a hash of its content."""
     body = checkpoint.model_dump_json()
     return json.dumps({"sha256": sha256(body.encode()).hexdigest(), "checkpoint": body})
 

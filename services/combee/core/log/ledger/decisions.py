@@ -1,4 +1,4 @@
-"""The gates' part of the ledger: one decision per candidate, each follows from the one before, and labels agree."""
+"""The gates' part of the ledger: one decision per candidate, decisions follow from each other, labels agree."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,29 +11,29 @@ from combee_schemas.playbook import PRODUCTION, Label
 
 @dataclass(slots=True, kw_only=True)
 class Decisions:
-    """Decisions in their order, and labels as they were moved last; ``close`` compares them."""
+    """Decisions in order, and the labels' last moves; ``close`` compares them."""
 
     findings: Findings
     _known: dict[str, list[KnownDecision]] = field(default_factory=dict)
-    """By playbook: the last one before the checkpoint, and those after it."""
+    """Per playbook, the last decision before the checkpoint, and all later ones."""
     _labels: dict[str, tuple[str, Label]] = field(default_factory=dict)
 
     def restore(self, name: str, line: Line) -> None:
-        """Take what a checkpoint says of a playbook."""
+        """Continue a playbook from a checkpoint."""
         if line.decided is not None:
             self._known[name] = [line.decided]
 
     def line(self, name: str) -> Mapping[str, object]:
-        """Return what a checkpoint keeps of a playbook."""
+        """Return a playbook's part of a checkpoint."""
         known = self._known.get(name)
         return {"decided": known[-1]} if known else {}
 
     def lines(self) -> set[str]:
-        """Return the playbooks that have decisions."""
+        """Return the playbooks with decisions."""
         return set(self._known)
 
     def take(self, where: str, decision: Decision) -> None:
-        """Take a record of ``decisions``."""
+        """Add a record of ``decisions``."""
         name, known = decision.playbook, self._known.setdefault(decision.playbook, [])
         last = known[-1] if known else None
         through = last.through if last else 0
@@ -52,12 +52,12 @@ class Decisions:
         )
 
     def label(self, where: str, label: Label) -> None:
-        """Take a record of ``labels``; only gates matter here."""
+        """Add a record of ``labels``; only gates matter here."""
         if label.label == PRODUCTION:
             self._labels[label.playbook] = where, label
 
     def close(self) -> None:
-        """Compare labels with the decisions of their time: a later one may have moved the label meanwhile."""
+        """Compare labels with the decisions of their time; a later decision may have moved the label since."""
         for name, (where, label) in self._labels.items():
             if not label.gate:
                 continue

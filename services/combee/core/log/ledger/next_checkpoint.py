@@ -1,4 +1,4 @@
-"""The checkpoint that a ledger leaves to the next reading."""
+"""The checkpoint for the next reading."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -27,14 +27,14 @@ FINAL = frozenset({Fate.APPLIED, Fate.DROPPED})
 
 @dataclass(slots=True)
 class _Open:
-    """Ids and records that are not closed."""
+    """Ids and records that are still open."""
 
     ids: dict[str, set[str]] = field(default_factory=dict)
-    """Of reflections, by playbook."""
+    """Ids of open reflections, by playbook."""
     offsets: dict[str, dict[int, set[int]]] = field(default_factory=dict)
 
     def add(self, topic: str, places: Iterable[Place]) -> None:
-        """Have these records read again."""
+        """Mark records to be read again."""
         for partition, offset in places:
             self.offsets.setdefault(topic, {}).setdefault(partition, set()).add(offset)
 
@@ -42,7 +42,7 @@ class _Open:
 def checkpoint(
     ledger: Ledger, *, read: Offsets, last: dict[str, dict[int, Record]], now_ms: int
 ) -> Checkpoint:
-    """Return what the next reading may begin with; the ledger has reported, and found every promise kept.
+    """Return the checkpoint for the next reading; the ledger must have reported, without a broken promise.
 
     ``read``: the ends up to which the topics were read; ``last``: the last record of each partition.
     """
@@ -102,7 +102,7 @@ def checkpoint(
 
 
 def _pending(ledger: Ledger) -> _Open:
-    """Return the ids whose fate may change, those of which contents differ, and all that are a repeat of them."""
+    """Return the ids whose fate may change, those with conflicting contents, and all their repeats."""
     pending = _Open()
     for line, fated in ledger.fates.items():
         undecided = {identity for identity, fate in fated.items() if fate not in FINAL}
@@ -122,7 +122,7 @@ def _pending(ledger: Ledger) -> _Open:
 
 
 def _batches(ledger: Ledger, pending: _Open) -> Iterator[tuple[str, int]]:
-    """Yield batches without a version, and those of reflections whose fate may change."""
+    """Yield batches without a version, and batches of reflections whose fate may change."""
     for name, sequence in ledger.batches.sizes:
         if sequence > ledger.versions.published.get(name, 0):
             yield name, sequence
@@ -133,7 +133,7 @@ def _batches(ledger: Ledger, pending: _Open) -> Iterator[tuple[str, int]]:
 
 
 def _reopen(ledger: Ledger, pending: _Open, batches: set[tuple[str, int]], traces: set[Key]) -> None:
-    """Name the records that are to be read again."""
+    """Mark all records of open ids to be read again."""
     reflections, traced, letters = topics.REFLECTIONS.name, topics.TRACES.name, topics.DEAD_LETTERS.name
     records = [record for record in ledger.read if record.ids & pending.ids.get(record.playbook, set())]
     places = {record.place for record in records}

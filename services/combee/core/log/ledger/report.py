@@ -1,4 +1,4 @@
-"""What the ledger says: the counts, what is wrong and where, and how far back it could look."""
+"""The ledger's report: counts, problems with their places, and the horizon."""
 
 from dataclasses import dataclass, field
 
@@ -11,14 +11,14 @@ SHOWN_PER_KIND = 20
 
 
 class Horizon(Value):
-    """The first retained offset of each topic's partitions; what stood before is gone and was not judged."""
+    """The first retained offset of each topic's partitions; earlier records have expired and were not judged."""
 
     first_retained: dict[str, dict[int, int]]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def note(self) -> str:
-        """The same in words."""
+        """The horizon in words."""
         expired = {
             topic: sum(1 for at in firsts.values() if at) for topic, firsts in self.first_retained.items()
         }
@@ -31,7 +31,7 @@ class Horizon(Value):
 class TraceCounts(Value):
     """``acknowledged`` = ``reflected`` + ``pending`` + ``dead_lettered`` + ``duplicates`` + ``lost``.
 
-    Of what is retained. ``duplicates`` are records under an id that their playbook had before.
+    Only retained records count. ``duplicates`` are records whose id their playbook already had.
     """
 
     acknowledged: int = 0
@@ -46,7 +46,7 @@ class TraceCounts(Value):
 
 
 class Calls(Value):
-    """Model calls of batches: ``planned`` nodes, calls that were made, and what makes the difference."""
+    """Model calls of batches: ``planned`` nodes, calls made, and the reasons for the difference."""
 
     planned: int
     made: int
@@ -58,12 +58,12 @@ class Calls(Value):
 
     @classmethod
     def of(cls, used: Usage, planned: int) -> "Calls":
-        """Return what batches used beside what was planned."""
+        """Return the calls used, with the planned number."""
         return cls.model_validate({**dict(used), "planned": planned, "made": used.calls})
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """The calls in words."""
         why = {
             "skipped": self.skips,
             "split": self.splits,
@@ -76,9 +76,10 @@ class Calls(Value):
 
 
 class LedgerReport(Value):
-    """``reflections`` = ``applied`` + ``pending`` + ``dead_lettered`` + ``lost``; ``double`` is among applied.
+    """``reflections`` = ``applied`` + ``pending`` + ``dead_lettered`` + ``lost``; ``double`` is part of applied.
 
-    ``dropped`` is among dead-lettered: an operator let these go. ``duplicates`` are further records under those ids.
+    ``dropped`` is part of dead-lettered: an operator dropped these. ``duplicates`` are additional records of those
+    ids.
     """
 
     reflections: int
@@ -91,14 +92,14 @@ class LedgerReport(Value):
     duplicates: int = 0
     traces: TraceCounts = TraceCounts()
     conflicts: tuple[str, ...] = ()
-    """Duplicates with other content than what came first under their id."""
+    """Duplicates whose content differs from the first record of their id."""
     violations: tuple[str, ...]
     model_calls: Calls
-    """Of the batches that have an update."""
+    """Model calls of batches with an update."""
     erasures: tuple[Erasure, ...] = ()
-    """That something was forgotten, when and by whom; what was forgotten is counted nowhere else."""
+    """Time and issuer of each erasure; erased records are not counted elsewhere."""
     continued_from_ms: int | None = None
-    """When the checkpoint was taken that this reading began with; None: everything was read."""
+    """Time of the checkpoint that this reading began with; None: everything was read."""
     horizon: Horizon
 
     @computed_field  # type: ignore[prop-decorator]
@@ -110,20 +111,20 @@ class LedgerReport(Value):
 
 @dataclass(slots=True)
 class Findings:
-    """Violations by kind; of each kind the first are listed, the rest are counted."""
+    """Violations by kind; the first of each kind are listed, the rest counted."""
 
     _texts: dict[str, list[str]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, kind: str, text: str) -> None:
-        """Note one violation."""
+        """Add one violation."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
         texts = self._texts.setdefault(kind, [])
         if len(texts) < SHOWN_PER_KIND:
             texts.append(f"{kind}: {text}")
 
     def texts(self) -> tuple[str, ...]:
-        """Return what was found, in order of first appearance of each kind."""
+        """Return the violations, by first appearance of each kind."""
         lines: list[str] = []
         for kind, texts in self._texts.items():
             lines += texts

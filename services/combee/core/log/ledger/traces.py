@@ -1,4 +1,4 @@
-"""Traces still retained: each has become a reflection, waits, is a dead letter or repeats another, or it is lost."""
+"""Retained traces: each has become a reflection, waits, is a dead letter or a repeat, or is lost."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,17 +14,17 @@ TRACES = topics.TRACES.name
 
 @dataclass(slots=True, kw_only=True)
 class Contents:
-    """What stood first under an id of a playbook; what comes later repeats it, or is in conflict with it."""
+    """The first content under each id of a playbook; later contents are repeats or conflicts."""
 
     topic: str
     conflicts: Findings
     duplicates: int = 0
-    """Records under an id that was there before, conflicts included."""
+    """Number of records whose id was known, conflicts included."""
     conflicting: set[Key] = field(default_factory=set)
     _first: dict[Key, tuple[Place, str]] = field(default_factory=dict)
 
     def take(self, place: Place, key: Key, content: str) -> None:
-        """Take a record in; ``content`` is its fingerprint, empty if unknown."""
+        """Add a record; ``content`` is its fingerprint, empty if unknown."""
         known, first = self._first.setdefault(key, (place, content))
         if known == place:
             return
@@ -37,27 +37,27 @@ class Contents:
 
 @dataclass(slots=True, kw_only=True)
 class Traces:
-    """Traces in order, after everything that became of them."""
+    """Traces in order, added after all their effects."""
 
     findings: Findings
     contents: Contents
     dead_letters: DeadLetters
     fates: dict[Key, Fate] = field(default_factory=dict)
-    """Known once they were counted."""
+    """Filled by ``counts``."""
     places: list[tuple[Place, Key]] = field(default_factory=list)
-    """Of all records."""
+    """Places of all records."""
     _last: dict[Key, Place] = field(default_factory=dict)
     _derived: dict[Key, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
-    """The ids that its reflection has, and those that it has if what came as its proof proves nothing."""
+    """Ids of each trace's reflection, and its ids if the trace's proof turns out invalid."""
     _waiting: set[Key] = field(default_factory=set)
-    """Of those with a record that reflect has not passed."""
+    """Traces with a record that reflect has not passed."""
 
     def take(
         self, place: Place, key: Key, content: str, derived: Sequence[str], unproven: Sequence[str]
     ) -> None:
-        """Take an acknowledged trace; the key is playbook and identity.
+        """Add an acknowledged trace; the key is playbook and identity.
 
-        ``derived`` are its reflection's ids, ``unproven`` those if what came as its proof proves nothing.
+        ``derived`` are its reflection's ids, ``unproven`` its ids if the trace's proof turns out invalid.
         """
         self._derived[key] = derived, unproven
         self.contents.take(place, key, content)
@@ -68,7 +68,7 @@ class Traces:
             self._waiting.add(key)
 
     def counts(self, is_reflected: Callable[[str, str], bool]) -> TraceCounts:
-        """Return what became of all; ``is_reflected`` tells whether a playbook has a reflection of an id."""
+        """Return the number of traces per fate; ``is_reflected`` looks up a playbook's reflection by id."""
         fates = Counter[Fate]()
         for key, place in self._last.items():
             fate = self.fates[key] = self._fate(key, is_reflected)

@@ -1,4 +1,4 @@
-"""Updates: the first per batch has the effect; it saw each member once and rests on members alone."""
+"""Updates: a batch's first update counts; it read each member once and rests on members alone."""
 
 from dataclasses import dataclass, field
 
@@ -11,19 +11,19 @@ from combee_schemas.scan import Known, Operation, Update
 
 @dataclass(slots=True, kw_only=True)
 class Updates:
-    """Updates in order, after all manifests."""
+    """Updates in order, added after all manifests."""
 
     findings: Findings
     batches: Batches
     effective: dict[tuple[str, int], Place] = field(default_factory=dict)
-    """(playbook, sequence) of batches that have an update → where it stands."""
+    """(playbook, sequence) of batches with an update → the update's place."""
     failed: set[tuple[str, int, str]] = field(default_factory=set)
-    """(playbook, sequence, id) of members of which no copy got through."""
+    """(playbook, sequence, id) of members whose copies all failed."""
     spent: dict[tuple[str, int], tuple[int, Usage]] = field(default_factory=dict)
-    """(playbook, sequence) → the calls that were planned, and what was used."""
+    """(playbook, sequence) → planned calls, and usage."""
 
     def take(self, partition: int, offset: int, update: Update) -> None:
-        """Judge one update; later ones of the same batch and those on a foreign partition have no effect."""
+        """Add and judge one update; a batch's later updates, and those on a foreign partition, have no effect."""
         name, sequence = update.plan.playbook, update.plan.sequence
         if (name, sequence) not in self.batches.sizes or (name, sequence) in self.effective:
             return
@@ -67,7 +67,7 @@ class Updates:
         }
 
     def _left_out(self, where: str, update: Update) -> None:
-        """Judge what the root did not wait for; that all members were seen all the same is judged above."""
+        """Judge the groups that the root left out; another check verifies that all members were read nevertheless."""
         plan, left_out = update.plan, update.result.left_out
         if left_out and not plan.settings.stragglers:
             self.findings.add(

@@ -10,11 +10,11 @@ from combee.core.names import identity
 from combee_schemas.playbook import Playbook
 
 CONTAINED_KEPT = 8
-"""Batches rest on one of a line's newest versions; an older one asks for a full reading."""
+"""Number of newest versions kept per line: batches rest on one of them; an older one requires a full reading."""
 
 
 def fingerprint(playbook: Playbook) -> bytes:
-    """Return what two equal snapshots have in common, wherever they stand in history."""
+    """Return what equal snapshots share, independent of their places in history."""
     return blake2b(playbook.model_dump_json(exclude={"history_offset"}).encode(), digest_size=16).digest()
 
 
@@ -36,27 +36,27 @@ class Versions:
     findings: Findings
     batches: Batches
     behind: list[str] = field(default_factory=list)
-    """What can be judged only by records before the checkpoint."""
+    """Checks that would need records before the checkpoint."""
     cut: frozenset[int] = frozenset()
     """Partitions whose first versions are not retained."""
     published: dict[str, int] = field(default_factory=dict)
-    """Playbook → last batch that a version contains."""
+    """Playbook → last batch with a version."""
     ended: dict[str, int] = field(default_factory=dict)
-    """Of lines that are no branches, or none any more: the last batch in their snapshot."""
+    """Per line that is not, or no longer, a branch: the last batch in its snapshot."""
     applied: dict[tuple[str, int], str] = field(default_factory=dict)
-    """(playbook, sequence) → which version applies it, in words."""
+    """(playbook, sequence) → the version that applies it, in words."""
     _snapshots: dict[str, Snapshot] = field(default_factory=dict)
     _last: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Playbook → last version and its batch sequence."""
     _contains: dict[tuple[str, int], int] = field(default_factory=dict)
     """(playbook, version) → last batch in it."""
     _settled: dict[str, int] = field(default_factory=dict)
-    """Playbook → last version that was in history before the snapshots were read."""
+    """Playbook → last version in history before the snapshots were read."""
 
     _restored: bool = False
 
     def restore(self, name: str, known: Line) -> None:
-        """Take up a line where a checkpoint has left it; all that it names is settled by now."""
+        """Continue a line from a checkpoint, whose versions are all settled."""
         self._restored = True
         if known.version is not None:
             self._last[name] = known.version
@@ -94,7 +94,7 @@ class Versions:
         }
 
     def snapshot(self, partition: int, offset: int, name: str, playbook: Playbook | None) -> None:
-        """Take one record of ``playbooks``; None is a tombstone."""
+        """Add one record of ``playbooks``; None is a tombstone."""
         known = self._snapshots.pop(name, None)
         if playbook is None:
             return
@@ -116,7 +116,7 @@ class Versions:
             self.ended.pop(name, None)
 
     def version(self, partition: int, offset: int, playbook: Playbook, *, settled: bool) -> None:
-        """Judge one record of ``history``; ``settled``: it was there before the snapshots were read."""
+        """Add and judge one record of ``history``; ``settled``: it preceded the reading of the snapshots."""
         name = playbook.name
         where = f"history[{partition}]@{offset}: version {playbook.version} of {name}"
         if name not in self._last and partition in self.cut:
@@ -163,7 +163,7 @@ class Versions:
             self.findings.add("published", f"{where} calls batch {sequence} {called}")
 
     def _base(self, where: str, playbook: Playbook) -> None:
-        """Judge which version the batch was made on, and that it is said to be as stale as it is."""
+        """Judge the batch's base version and stated staleness."""
         name, sequence = playbook.name, playbook.batch_sequence
         base = self.batches.bases.get((name, sequence))
         if base is None or playbook.batch is None:
@@ -191,7 +191,7 @@ class Versions:
             self.findings.add("snapshot", text)
 
     def close(self) -> None:
-        """Judge what only the end shows: snapshots that stayed behind history or ran ahead of it."""
+        """Judge after the last record: snapshots that lag behind history or are ahead of it."""
         for name, known in self._snapshots.items():
             last, _ = self._last.get(name, (0, 0))
             judged = name in self._last or known.partition not in self.cut

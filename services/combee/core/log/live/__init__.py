@@ -1,1 +1,1 @@
-"""The live picture: what a deployment is doing right now, folded from its topics."""
+"""The live picture: the current activity of a deployment, folded from its topics."""

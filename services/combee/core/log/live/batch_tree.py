@@ -1,4 +1,4 @@
-"""A batch's tree while its nodes finish; manifest and results may be read in any order."""
+"""A batch's tree as its nodes finish; manifest and results may be read in any order."""
 
 from combee.core.batching.tree import child_indices, is_root, parent_index
 from combee.core.log.live.values import LiveBatch, LiveNode, NodeState
@@ -12,7 +12,7 @@ Place = tuple[int, int]
 
 
 class BatchTree:
-    """The nodes of one batch; ``shown`` is computed anew only after a change."""
+    """The nodes of one batch; ``shown`` is recomputed only after a change."""
 
     def __init__(self, plan: Plan) -> None:
         self.batch = _described(plan)
@@ -21,7 +21,7 @@ class BatchTree:
         self._shown: LiveBatch | None = None
 
     def describe(self, manifest: Batch) -> None:
-        """Add what only the manifest says."""
+        """Add the manifest's information."""
         reasons = [
             manifest.shape_reason,
             *([f"embeddings: {manifest.embeddings}"] if manifest.embeddings else []),
@@ -30,7 +30,7 @@ class BatchTree:
         self._change(self.batch.model_copy(update=shape))
 
     def finish(self, message: Partial | Update, at_ms: int) -> None:
-        """Note a node's result; the first in the log counts."""
+        """Add a node's result; the first in the log counts."""
         level, index = (
             (message.level, message.index)
             if isinstance(message, Partial)
@@ -55,14 +55,14 @@ class BatchTree:
         self._change(self.batch)
 
     def _leave_out(self, level: int, index: int) -> None:
-        """Note that nobody waits for a sub-tree, whatever comes of it later."""
+        """Mark a sub-tree as left out, whatever its results."""
         if self._has(level, index):
             self._left_out.add((level, index))
             for child in child_indices(self.batch.widths, level, index) if level else ():
                 self._leave_out(level - 1, child)
 
     def become(self, version: int, at_ms: int) -> None:
-        """Note the version that this batch became."""
+        """Add the version that this batch became."""
         self._change(self.batch.model_copy(update={"version": version, "done_at_ms": at_ms}))
 
     @property

@@ -26,7 +26,7 @@ DEAD_LETTERS_KEPT = 100
 
 
 class Picture:
-    """What a deployment does; memory is bounded but for one short summary per playbook with a version."""
+    """Current activity of a deployment; memory is bounded but for one summary per playbook with a version."""
 
     def __init__(
         self, *, batch_size: int, spending: SpendPolicy = UNCAPPED, tenants: Tenants | None = None
@@ -42,22 +42,22 @@ class Picture:
         self._dead_count = 0
         self._unreadable: dict[str, str] = {}
 
-    # ---- what is read
+    # ---- reading
 
     def arrived(self, playbook: str, offset: int, at_ms: int) -> None:
-        """Take a reflection by its key and place alone."""
+        """Add a reflection by its key and place alone."""
         self.windows.arrived(playbook, offset, at_ms)
         self._touch(playbook, at_ms)
         self.revision += 1
 
     def acknowledged(self, playbook: str, offset: int, at_ms: int) -> None:
-        """Take a reflection that was just written, before it is read."""
+        """Add a reflection that was just written, before it is read."""
         self.windows.acknowledged(playbook, offset, at_ms)
         self._touch(playbook, at_ms)
         self.revision += 1
 
     def take(self, message: Message, at_ms: int) -> None:
-        """Take a message of any other topic; what says nothing about now is ignored."""
+        """Add a message of any other topic; messages without news of the present are ignored."""
         match message:
             case Batch():
                 self._manifest(message)
@@ -79,21 +79,21 @@ class Picture:
         self.revision += 1
 
     def past(self, version: Playbook) -> None:
-        """Take a version from ``history``: it does not say that the playbook still exists."""
+        """Add a version from ``history``, which does not prove that the playbook still exists."""
         self._playbooks.past(version)
         if version.batch and (known := self._batches.get(version.batch.plan.batch_id)):
             known.become(version.version, version.created_at_ms)
         self.revision += 1
 
     def deleted(self, playbook: str) -> None:
-        """Take a tombstone of ``playbooks``."""
+        """Add a tombstone of ``playbooks``."""
         self._playbooks.forget(playbook)
         self.revision += 1
 
     def stage(
         self, name: str, offsets: int, at_ms: int, *, lag: int | None = None, oldest_ms: int | None = None
     ) -> None:
-        """Take how far a topic has come, and its readers."""
+        """Add the progress of a topic and its readers."""
         rate = self._rates.setdefault(name, Rate())
         rate.add(offsets, at_ms)
         waited = None if oldest_ms is None else max(0, at_ms - oldest_ms) / 1000
@@ -103,7 +103,7 @@ class Picture:
             self.revision += 1
 
     def unreadable(self, name: str, reason: str) -> bool:
-        """Take why something cannot be read; return whether that is news."""
+        """Note why something cannot be read; return whether that is news."""
         if self._unreadable.get(name) == reason:
             return False
         self._unreadable[name] = reason
@@ -111,19 +111,19 @@ class Picture:
         return True
 
     def readable(self, name: str) -> None:
-        """Take that something can be read (again)."""
+        """Note that something can be read (again)."""
         if self._unreadable.pop(name, None) is not None:
             self.revision += 1
 
     def forget(self) -> None:
-        """Let go of what can be read anew; offsets and playbooks stay."""
+        """Drop everything that can be read anew; offsets and playbooks stay."""
         self.windows.forget()
         self._batches.clear()
         self._dead.clear()
         self._dead_count = 0
         self.revision += 1
 
-    # ---- what is shown
+    # ---- showing
 
     def batch(self, batch_id: str) -> LiveBatch | None:
         """Return one of the last 50 batches."""
@@ -135,7 +135,7 @@ class Picture:
         return self._playbooks.batch_size(playbook)
 
     def in_flight(self, playbook: str) -> Sequence[LiveBatch]:
-        """Return the batches of a playbook that have no version yet, oldest first, of the last 50."""
+        """Return the playbook's batches without a version among the last 50, oldest first."""
         trees = [tree for tree in self._batches.values() if tree.batch.playbook == playbook]
         return [tree.shown for tree in trees if tree.batch.version is None]
 
@@ -145,7 +145,7 @@ class Picture:
         return tuple(self._dead)
 
     def snapshot(self, now_ms: int) -> Snapshot:
-        """Return everything at this moment: the newest 20 batches, the 200 lines that changed last."""
+        """Return the current state: the newest 20 batches, the 200 lines that changed last."""
         newest = [batch.shown for batch in reversed(self._batches.values())][:BATCHES_SHOWN]
         in_flight = Counter(
             batch.batch.playbook for batch in self._batches.values() if batch.batch.version is None
@@ -162,7 +162,7 @@ class Picture:
             unreadable=dict(self._unreadable),
         )
 
-    # ---- how
+    # ---- internals
 
     def _touch(self, line: str, at_ms: int) -> None:
         let_go = self._playbooks.touch(line, at_ms)

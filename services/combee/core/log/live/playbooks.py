@@ -17,9 +17,9 @@ from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook, Spend
 
 KEPT = 200
-"""Versions and decisions per playbook."""
+"""Maximum number of versions and decisions kept per playbook."""
 MOST_WITHOUT_VERSION = 2_000
-"""Lines without a version that are kept, those that changed last: anybody can invent a name."""
+"""Maximum number of lines without a version, last changed first: anybody can invent a name."""
 
 
 @dataclass(slots=True)
@@ -37,11 +37,11 @@ class PlaybookSummaries:
         self._tenants = tenants
         self._rows: dict[str, _Row] = {}
         self._without_version: OrderedDict[str, None] = OrderedDict()
-        """The lines among them that have none, the one that changed last at the end."""
+        """Lines without a version, the last changed at the end."""
         self._spent: dict[str, dict[str, Spend]] = {}
-        """By playbook what each of its lines spent, deleted ones too: they have one cap."""
+        """Per playbook, the spend of each line, deleted lines included: they share one cap."""
         self._versions: dict[str, dict[int, LiveVersion]] = {}
-        """Those of deleted playbooks too: ``history`` may be read before the tombstone."""
+        """Versions, those of deleted playbooks included: ``history`` may be read before the tombstone."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -51,7 +51,7 @@ class PlaybookSummaries:
         return self._rows[name].newest.batch_size if name in self._rows else self._batch_size
 
     def touch(self, name: str, at_ms: int) -> str | None:
-        """Note that something about a playbook happened; return the line that is let go for it, if one is."""
+        """Note a change of a playbook; return the line dropped in exchange, if any."""
         row = self._row(name)
         row.newest = row.newest.model_copy(update={"changed_at_ms": max(at_ms, row.newest.changed_at_ms)})
         if row.newest.version:
@@ -65,7 +65,7 @@ class PlaybookSummaries:
         return oldest
 
     def newest(self, playbook: Playbook) -> None:
-        """Take the newest version, from ``playbooks``; a deleted one leaves its bookkeeping there."""
+        """Add the newest version, from ``playbooks``; a deleted playbook leaves its bookkeeping there."""
         self._spent.setdefault(playbook_of(playbook.name), {})[playbook.name] = playbook.spend
         self._tenants.spent(playbook)
         if playbook.origin == "delete":
@@ -88,14 +88,14 @@ class PlaybookSummaries:
         self.touch(playbook.name, playbook.created_at_ms)
 
     def past(self, playbook: Playbook) -> None:
-        """Take any version, from ``history`` too, in any order."""
+        """Add any version, also from ``history``, in any order."""
         versions = self._versions.setdefault(playbook.name, {})
         versions[playbook.version] = _version(playbook)
         if len(versions) > KEPT:
             del versions[min(versions)]
 
     def size(self, decided: BatchSize) -> None:
-        """Take a decision of the controller."""
+        """Add a decision of the controller."""
         row = self._row(decided.playbook)
         size = LiveSize(at_ms=decided.decided_at_ms, batch_size=decided.batch_size, reason=decided.reason)
         if not row.sizes or row.sizes[-1].batch_size != size.batch_size:
@@ -107,12 +107,12 @@ class PlaybookSummaries:
             )
 
     def became(self, name: str, batch_id: str) -> LiveVersion | None:
-        """Return the version that a batch became, if it is among those kept."""
+        """Return the version that a batch became, if it is kept."""
         versions = reversed(self._versions.get(name, {}).values())
         return next((version for version in versions if batch_id and version.batch_id == batch_id), None)
 
     def forget(self, name: str) -> None:
-        """Forget a playbook that was deleted, or may never have been one."""
+        """Drop a playbook that was deleted, or perhaps never existed."""
         self._rows.pop(name, None)
         self._without_version.pop(name, None)
         self._versions.pop(name, None)
@@ -120,9 +120,9 @@ class PlaybookSummaries:
     def shown(
         self, windows: Windows, in_flight: Mapping[str, int], most: int, now_ms: int
     ) -> tuple[LivePlaybook, ...]:
-        """Return those that changed last, newest first, branches with their playbook.
+        """Return the last changed summaries, newest first, branches with their playbook.
 
-        Without a version only what will get one; ``in_flight`` has the batches under way.
+        Lines without a version are included only if one is due; ``in_flight`` has the current batches.
         """
         there = [
             row

@@ -1,4 +1,4 @@
-"""What a live picture consists of: frozen values, JSON by ``model_dump(mode="json")``."""
+"""Values of a live picture: frozen, JSON by ``model_dump(mode="json")``."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -11,8 +11,8 @@ from combee_schemas.playbook import LevelAudit
 from combee_schemas.scan import NodeStatus
 
 NodeState = Literal["waiting", "ready", "done", "left_out"]
-"""waiting: not all its children are done; ready: its call may run; done: its result is in the log;
-left_out: the root has gone on without it."""
+"""waiting: children are unfinished; ready: its call may run; done: its result is in the log; left_out: the root went
+on without it."""
 
 
 class Stage(Value):
@@ -20,13 +20,13 @@ class Stage(Value):
 
     name: str
     offsets: int
-    """Given out so far over all partitions: one per record, and one per transaction and partition for its marker."""
+    """Number of offsets over all partitions: one per record, and one per transaction and partition for its marker."""
     rate_per_s: float = 0.0
-    """Offsets, over the last 10 s."""
+    """Offsets per second over the last 10 s."""
     lag: int | None = None
-    """Offsets that its readers have not committed; None: nobody commits here."""
+    """Number of offsets that its readers have not committed; None: no group commits here."""
     lag_s: float | None = None
-    """How long the oldest of them has waited; None: nothing waits."""
+    """Waiting time of the oldest of them in seconds; None: nothing waits."""
 
 
 class LiveNode(Value):
@@ -36,23 +36,23 @@ class LiveNode(Value):
     level: int
     index: int
     parent_id: str = ""
-    """Empty at the root."""
+    """Id of the parent; empty at the root."""
     state: NodeState = "waiting"
     status: NodeStatus | None = None
-    """How it ended, once done."""
+    """Result status, once done."""
     reason: str = ""
     operations: int = 0
     seen: int = 0
-    """Reflections below it."""
+    """Number of reflections below it."""
     tokens_in: int = 0
-    """Of all calls below it, its own included."""
+    """Input tokens of its own call and all calls below it."""
     tokens_out: int = 0
     at_ms: int | None = None
-    """When its result was written."""
+    """Time its result was written."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is awaited from it any more."""
+        """Whether no further result is expected."""
         return self.state in {"done", "left_out"}
 
 
@@ -65,11 +65,11 @@ class LiveBatch(Value):
     method: str = "ace"
     reflections: int = 0
     copies: int = 0
-    """0: its manifest has not been read."""
+    """Number of copies; 0: the manifest has not been read."""
     widths: tuple[int, ...] = ()
     reason: CloseReason | None = None
     automatic: bool = False
-    """Of a consolidation: nobody asked for it."""
+    """Whether a consolidation ran without a request."""
     shape_reason: str = ""
     closed_at_ms: int = 0
     version: int | None = None
@@ -79,7 +79,7 @@ class LiveBatch(Value):
 
     @property
     def about(self) -> str:
-        """What it is about, in words."""
+        """The batch's subject in words."""
         if self.reason == "consolidate":
             return f"consolidates entries{', automatically' if self.automatic else ''}"
         if self.reason == "branch":
@@ -98,19 +98,19 @@ class LiveVersion(Value):
     origin: str = "batch"
     batch_id: str = ""
     entries: int = 0
-    """Those that agents are shown."""
+    """Number of entries shown to agents."""
     proposed: int = 0
     batch_size: int = 0
     reflections: int = 0
     retention: float | None = None
     audit: LevelAudit | None = None
-    """What became of its batch's reflections; None: no batch, or nobody said."""
+    """Effects of its batch's reflections; None: no batch, or unknown."""
     tokens: int = 0
     cost: float = 0.0
-    """In the currency of the price table."""
+    """Cost in the currency of the price table."""
     close_reason: str = ""
     seconds: float = 0.0
-    """From its batch's closing to the version."""
+    """Seconds from its batch's closing to the version."""
 
 
 class LiveSize(Value):
@@ -122,15 +122,15 @@ class LiveSize(Value):
 
 
 class LivePlaybook(Value):
-    """One playbook: its window, its batch size and what became of it."""
+    """One playbook: its window, its batch size and its versions."""
 
     name: str
     version: int = 0
     entries: int = 0
-    """Those that agents are shown."""
+    """Number of entries shown to agents."""
     proposed: int = 0
     waiting: int = 0
-    """Reflections in its window; repeats count until the window closes."""
+    """Number of reflections in its window; repeats count until the window closes."""
     waiting_since_ms: int | None = None
     batch_size: int = 0
     batch_size_reason: str = ""
@@ -138,17 +138,17 @@ class LivePlaybook(Value):
     retention: float | None = None
     retention_recent: tuple[float, ...] = ()
     lost: float | None = None
-    """Share of the last batch's reflections that was lost."""
+    """Lost share of the last batch's reflections."""
     lost_recent: tuple[float, ...] = ()
     versions: tuple[LiveVersion, ...] = ()
     """Newest last."""
     spend_tokens: int = 0
-    """Today's."""
+    """Tokens spent today."""
     spend_cost: float = 0.0
     branch: Branch | None = None
-    """Of a branch: where it was forked, and what it does in its own way."""
+    """Set in a branch: its origin and its own settings."""
     paused: str = ""
-    """Why its next batch waits for the next day, by a cap of these settings or the one last measured against."""
+    """Why its next batch waits for the next day, by the configured cap or the last recorded one."""
     changed_at_ms: int = 0
 
 
@@ -158,31 +158,31 @@ class LiveDeadLetter(Value):
     service: str
     reason: str
     origin: str
-    """``topic[partition]@offset``."""
+    """Original record, as ``topic[partition]@offset``."""
     record_id: str = ""
     playbook: str = ""
     at_ms: int = 0
 
 
 class Snapshot(Value):
-    """Everything at one moment."""
+    """State of a deployment at one moment."""
 
     revision: int
     at_ms: int
     stages: tuple[Stage, ...] = ()
     playbooks: tuple[LivePlaybook, ...] = ()
-    """The last changed first."""
+    """Playbooks, last changed first."""
     playbooks_total: int = 0
     batches: tuple[LiveBatch, ...] = ()
-    """The newest first."""
+    """Batches, newest first."""
     dead_letters: int = 0
     dead_letters_recent: tuple[LiveDeadLetter, ...] = ()
-    """The newest first."""
+    """Dead letters, newest first."""
     unreadable: dict[str, str] = Field(default_factory=dict)
-    """What cannot be read just now (a topic, ``offsets of`` one, ``lag of`` a service), and why: the rest goes on."""
+    """Sources that cannot be read at present (a topic, ``offsets of`` one, ``lag of`` a service), and why."""
 
 
 def current_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
-    """Return the oldest batch in flight; where none is, the newest."""
+    """Return the oldest batch in flight, otherwise the newest batch."""
     in_flight = [batch for batch in batches if batch.version is None]
     return in_flight[-1] if in_flight else next(iter(batches), None)

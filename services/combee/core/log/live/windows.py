@@ -1,4 +1,4 @@
-"""What offsets say about an open window and about speed."""
+"""Open windows and rates, computed from offsets."""
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from combee_schemas.base import playbook_of
 
 MOST_AHEAD = 10_000
-"""So many per playbook are known before they are read; it is read again soon, or the broker is away."""
+"""Maximum number of unread offsets known per playbook; more means that the broker is away."""
 
 
 Times = OrderedDict[int, int]
-"""Offset → time: a plain dictionary is slow to find its first key where many before it were taken out."""
+"""Offset → time; a plain dictionary is slow to find its first key after many removals."""
 
 
 class Windows:
@@ -18,18 +18,18 @@ class Windows:
 
     def __init__(self) -> None:
         self._branches: dict[str, set[str]] = {}
-        """The open ones, by playbook."""
+        """Open branches by playbook."""
         self._ended: dict[str, int] = {}
-        """By branch the last batch that it had when it ended."""
+        """Per former branch, its last batch."""
         self._waiting: dict[str, Times] = {}
         self._ahead: dict[str, Times] = {}
-        """What is known to be in the log and has not been read there yet."""
+        """Reflections known to be in the log before they are read there."""
         self._through: dict[str, int] = {}
         self._beyond: dict[str, frozenset[int]] = {}
-        """By line, what is in batches beyond ``_through``: one before it waits still."""
+        """Per line, batched offsets beyond ``_through``, where an earlier reflection still waits."""
 
     def forked(self, line: str, sequence: int, through_offset: int) -> None:
-        """Note a branch, as it stands after a batch: from now on its playbook's reflections wait for it, too."""
+        """Add a branch as of a batch: from now on its playbook's reflections also wait for it."""
         branches = self._branches.setdefault(playbook_of(line), set())
         if line in branches or sequence <= self._ended.get(line, -1):
             return
@@ -39,13 +39,13 @@ class Windows:
         self.closed(line, through_offset)
 
     def ended(self, line: str, sequence: int) -> None:
-        """Note that a line is no branch any more, as it stands after a batch."""
+        """Note that a line is no longer a branch, as of a batch."""
         self._ended[line] = max(sequence, self._ended.get(line, -1))
         self._branches.get(playbook_of(line), set()).discard(line)
         self.let_go(line)
 
     def let_go(self, line: str) -> None:
-        """Forget what waits on a line."""
+        """Drop a line's waiting reflections."""
         self._waiting.pop(line, None)
         self._ahead.pop(line, None)
 
@@ -53,7 +53,7 @@ class Windows:
         return playbook, *self._branches.get(playbook, ())
 
     def acknowledged(self, playbook: str, offset: int, at_ms: int) -> None:
-        """Note a reflection that was just written; it is read from the log later, or has been already."""
+        """Add a reflection that was just written; it is read from the log later, or has been already."""
         for line in self._lines(playbook):
             waiting = self._waiting.get(line)
             read = next(reversed(waiting)) if waiting else -1
@@ -62,7 +62,7 @@ class Windows:
                 ahead[offset] = at_ms
 
     def arrived(self, playbook: str, offset: int, at_ms: int) -> None:
-        """Note a reflection, in offset order per playbook."""
+        """Add a reflection, in offset order per playbook."""
         for line in self._lines(playbook):
             self._forget_ahead(line, offset)
             if offset > self._through.get(line, -1) and offset not in self._beyond.get(line, ()):
@@ -75,7 +75,7 @@ class Windows:
                 known.get(line, Times()).pop(offset, None)
 
     def closed(self, playbook: str, through_offset: int, members: Iterable[int] = ()) -> None:
-        """Note a manifest: everything up to this offset is in a batch, and its members are."""
+        """Add a manifest: all offsets up to ``through_offset``, and its members, are batched."""
         through = self._through[playbook] = max(through_offset, self._through.get(playbook, -1))
         self._forget_ahead(playbook, through)
         waiting = self._waiting.get(playbook, Times())
@@ -88,7 +88,7 @@ class Windows:
                 waiting.pop(offset, None)
 
     def forget(self) -> None:
-        """Forget what waits; up to where batches have everything stays known."""
+        """Drop waiting reflections; the batched offsets stay known."""
         self._waiting.clear()
         self._ahead.clear()
 
@@ -100,18 +100,18 @@ class Windows:
             self._ahead.pop(playbook, None)
 
     def count(self, playbook: str) -> int:
-        """Return how many wait."""
+        """Return the number of waiting reflections."""
         return len(self._waiting.get(playbook, ())) + len(self._ahead.get(playbook, ()))
 
     def since_ms(self, playbook: str) -> int | None:
-        """Return when the oldest that waits was written."""
+        """Return when the oldest waiting reflection was written."""
         waiting = self._waiting.get(playbook)
         if waiting:
             return next(iter(waiting.values()))
         return min(self._ahead.get(playbook, Times()).values(), default=None)
 
     def newest(self, playbook: str) -> int:
-        """Return the offset up to which this playbook's reflections are known; −1: there are none."""
+        """Return the newest known offset of this playbook's reflections; −1: there are none."""
         waiting = self._waiting.get(playbook)
         read = next(reversed(waiting)) if waiting else self._through.get(playbook, -1)
         return max(self._ahead.get(playbook, ()), default=read)
@@ -121,20 +121,20 @@ SPAN_MS = 10_000
 
 
 class Rate:
-    """Counts seen over the last 10 s."""
+    """Counts over the last 10 s."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[int, int]] = deque()
 
     def add(self, count: int, at_ms: int) -> None:
-        """Note a count that only grows."""
+        """Add a count that only grows."""
         self._seen.append((at_ms, count))
         while len(self._seen) > 2 and self._seen[1][0] <= at_ms - SPAN_MS:  # noqa: PLR2004 - a rate has two ends
             self._seen.popleft()
 
     @property
     def per_s(self) -> float:
-        """Growth per second between the oldest and the newest count; 0 with one alone."""
+        """Growth per second between the oldest and the newest count; 0 with a single one."""
         if not self._seen:
             return 0.0
         (first_ms, first), (last_ms, last) = self._seen[0], self._seen[-1]

@@ -1,1 +1,1 @@
-"""What would have been learned otherwise: ranges, variants, and what came of them; pure."""
+"""Replays: ranges, variants, and their results; pure."""

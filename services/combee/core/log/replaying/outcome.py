@@ -1,4 +1,4 @@
-"""What a replay came to beside the original: entries by what they say, not by their ids."""
+"""Comparison of a replay with the original: entries are matched by content instead of id."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,18 +9,18 @@ from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.playbook import LevelAudit, Playbook
 
 _NEW = "#new"
-"""No entry's id."""
+"""A placeholder that is no entry's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entries:
-    """How the entries of two playbooks compare."""
+    """Comparison of two playbooks' entries."""
 
     kept: int
     added: tuple[str, ...]
     lost: tuple[str, ...]
     changed: tuple[tuple[str, str], ...]
-    """Contents before and after that differ in figures or in a negation alone."""
+    """Pairs of contents that differ in figures or a negation alone."""
 
 
 def compared(before: Playbook, after: Playbook) -> Entries:
@@ -57,10 +57,10 @@ def compared(before: Playbook, after: Playbook) -> Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audits:
-    """What became of all reflections."""
+    """Effects of all reflections."""
 
     levels: tuple[LevelAudit, ...]
-    """At each level of the trees, leaves first; lower trees end earlier."""
+    """Sums per level of the trees, leaves first; lower trees end earlier."""
     playbook: LevelAudit
 
 
@@ -84,5 +84,5 @@ def _sum(audits_: Iterable[LevelAudit]) -> LevelAudit:
 
 
 def spent(versions: Iterable[Playbook]) -> Usage:
-    """Return what the scans of versions took."""
+    """Return the usage of the versions' scans."""
     return sum((version.usage for version in versions), NOTHING_SPENT)

@@ -1,4 +1,4 @@
-"""Which reflections are meant: by source, by id, by what they say, or by when their batch was closed."""
+"""Selection of reflections: by source, id, content, or the time their batch closed."""
 
 import re
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ _TIME = TypeAdapter(AwareDatetime)
 
 
 def time_ms(text: str) -> int:
-    """Read a time such as 2026-01-31 or 2026-01-31T15:00, in UTC unless it says otherwise.
+    """Read a time such as 2026-01-31 or 2026-01-31T15:00; UTC is the default.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If the text is not a time.
     """
     whole = text if "T" in text else f"{text}T00:00"
     if re.match(r"\d{4}-\d\d-\d\d", text):
@@ -42,7 +42,7 @@ def time_ms(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One rule; ``source:NAME`` also stands for what names none (``source:unproven``)."""
+    """One rule; ``source:NAME`` also selects records without a name (``source:unproven``)."""
 
     kind: Kind
     value: str
@@ -51,12 +51,12 @@ class Selection:
     def parse(cls, text: str) -> "Selection":
         """Read ``source:NAME``, ``id:ID`` (of a reflection or its trace), ``text:WORDS``, or a time range.
 
-        Times are when the batches of reflections were closed; the end of a range is excluded.
+        Times are those at which the reflections' batches closed; the end of a range is excluded.
 
         Raises
         ------
         ValueError
-            If it is none of these.
+            If the text is none of these.
         """
         kind, _, value = text.partition(":")
         if kind == "source" and value:
@@ -74,17 +74,17 @@ class Selection:
         raise ValueError(f"{text!r} selects nothing: {FORMS}")
 
     def __str__(self) -> str:
-        """Return the rule as it is written."""
+        """Return the rule in its written form."""
         return f"{self.kind}:{self.value}"
 
     @property
     def is_open_ended(self) -> bool:
-        """Whether it also means reflections still to come: those of a source that has a name."""
+        """Whether it also selects future reflections, which a rule about a named source does."""
         return self.kind == "source" and self.value != UNPROVEN
 
     @property
     def times_ms(self) -> tuple[float, float]:
-        """The time range that is meant; everything, unless the rule is one."""
+        """The selected time range; unlimited for other rules."""
         first, _, last = self.value.partition("/")
         match self.kind:
             case "since":
@@ -96,9 +96,9 @@ class Selection:
         return 0, float("inf")
 
     def matches(self, reflection: Reflection, at_ms: int, names: SourceNames = "declared") -> bool:
-        """Return whether a reflection whose time is ``at_ms`` is meant; ``names`` says which sources count.
+        """Return whether a reflection whose time is ``at_ms`` is selected; ``names``: which source names count.
 
-        Words are looked for in its lesson, however they are spelt.
+        Words are searched in its lesson in any spelling.
         """
         match self.kind:
             case "id":
@@ -113,13 +113,13 @@ class Selection:
         return self.lists(reflection.source, at_ms, names)
 
     def lists(self, source: Source | None, at_ms: int, names: SourceNames = "declared") -> bool:
-        """Return whether a rule about sources or times means what came from a source then."""
+        """Return whether a rule about sources or times selects a record by its source and time."""
         if self.kind == "source":
             return counted_name(source, names) == self.value
         return self.means_time(at_ms)
 
     def means_time(self, at_ms: int) -> bool:
-        """Return whether a time is in the range that is meant."""
+        """Return whether a time is in the selected range."""
         first, last = self.times_ms
         return first <= at_ms < last
 

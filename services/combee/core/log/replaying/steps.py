@@ -1,4 +1,4 @@
-"""From what was learned from to the batches of a replay; and what they will cost at most."""
+"""Batches of a replay, cut from the recorded reflections, and their maximum cost."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from combee_schemas.plan import PlanSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A reflection that counted: where it stands, when it came, how large it is, in which batch it was."""
+    """A reflection that counted: its place, time, size and batch."""
 
     offset: int
     reflection_id: str
@@ -20,7 +20,7 @@ class Arrival:
 
 
 def as_batched(arrivals: Iterable[Arrival]) -> list[tuple[Arrival, ...]]:
-    """Return the batches that there were, without what was left out."""
+    """Return the recorded batches, without excluded reflections."""
     batches: dict[int, list[Arrival]] = {}
     for arrival in arrivals:
         batches.setdefault(arrival.sequence, []).append(arrival)
@@ -28,7 +28,7 @@ def as_batched(arrivals: Iterable[Arrival]) -> list[tuple[Arrival, ...]]:
 
 
 def cut_anew(arrivals: Iterable[Arrival], *, batch_size: int, max_wait_s: float) -> list[tuple[Arrival, ...]]:
-    """Return the batches of windows that close when they are full, or ``max_wait_s`` after their first arrival."""
+    """Return the batches of windows that close when full, or ``max_wait_s`` after their first arrival."""
     batches: list[tuple[Arrival, ...]] = []
     window: list[Arrival] = []
     for arrival in sorted(arrivals, key=lambda arrival: arrival.offset):
@@ -51,7 +51,7 @@ def closed_at_ms(batch: Sequence[Arrival], *, batch_size: int, max_wait_s: float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a replay costs if no answer is found recorded."""
+    """Cost of a replay without any recorded answer."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -68,7 +68,7 @@ class Estimate:
 
 
 def estimate(batches: Sequence[Sequence[Arrival]], settings: PlanSettings, before: Usage) -> Estimate:
-    """Return what batches cost under these settings, at the tokens that a call took ``before``."""
+    """Return the cost of batches under these settings, at ``before``'s tokens per call."""
     calls = sum(sum(shape_of([arrival.size for arrival in batch], 0, settings).widths) for batch in batches)
     calls_before = max(1, before.calls)
     return Estimate(
@@ -82,9 +82,9 @@ def estimate(batches: Sequence[Sequence[Arrival]], settings: PlanSettings, befor
 def median_staleness_s(
     batches: Sequence[Sequence[Arrival]], closed: Sequence[float], seconds: Mapping[int, float]
 ) -> float | None:
-    """Return the median time from a reflection's arrival to the version that has it.
+    """Return the median time from a reflection's arrival to the version with it.
 
-    ``closed``: when each batch's window closes (ms); ``seconds``: what each batch took, by its place. A batch waits
+    ``closed``: when each batch's window closes (ms); ``seconds``: the duration of each batch in order. A batch waits
     for the one before.
     """
     waited: list[float] = []

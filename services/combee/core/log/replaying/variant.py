@@ -1,4 +1,4 @@
-"""Variants: what a replay does otherwise, as the command line writes it."""
+"""Variants of a replay: changed settings and exclusions, as written on the command line."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ SETTINGS = (
     *("model", "base_url", "batch_size", "max_wait_s", "playbook_tokens", "probation"),
     *(name for name in BatchOptions.model_fields if name != "source_share"),
 )
-"""Settings that a variant may change: whatever shapes batches, prompts, trees and playbooks."""
+"""Settings that a variant may change: all that shape batches, prompts, trees and playbooks."""
 SIMULATION = "sim."
-"""Before an option of the stand-in, such as ``sim.law=lessons_only``."""
+"""Prefix of an option of the stand-in, such as ``sim.law=lessons_only``."""
 WITHOUT = "without"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
 
@@ -28,17 +28,17 @@ class Variant:
 
     @property
     def cuts_anew(self) -> bool:
-        """Whether windows close otherwise than they did."""
+        """Whether windows are cut anew."""
         return bool({"batch_size", "max_wait_s"} & self.settings.keys())
 
 
 def parse(text: str) -> Variant:
-    """Read ``NAME`` or ``NAME:key=value,key=value``; ``without`` may come several times.
+    """Read ``NAME`` or ``NAME:key=value,key=value``; ``without`` may be repeated.
 
     Raises
     ------
     ValueError
-        If it cannot be read; the message says what is known.
+        If it cannot be read; the message lists the known keys.
     """
     name, _, rest = text.partition(":")
     if not _NAME.fullmatch(name):

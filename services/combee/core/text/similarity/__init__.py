@@ -1,1 +1,1 @@
-"""How alike texts are: word by word, by the words they share, for a question, by their embeddings."""
+"""Similarity of texts: by wording, by shared words, by relevance to a question, by embeddings."""

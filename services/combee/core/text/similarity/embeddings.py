@@ -1,4 +1,4 @@
-"""Which texts have embeddings that are near each other; pure."""
+"""Pairs of texts with similar embeddings; pure."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -9,12 +9,12 @@ Pair = tuple[str, str]
 
 
 def near_pairs(vectors: Mapping[str, Sequence[float]], similarity: float) -> dict[Pair, float]:
-    """Return the pairs whose cosine similarity is at least ``similarity``, and what it is.
+    """Return the pairs whose cosine similarity is at least ``similarity``, with their similarity.
 
-    Vectors without a direction, and those of another length than most, are near none.
+    Zero vectors, and vectors of an unusual length, are in no pair.
     """
     units = {name: unit for name, vector in sorted(vectors.items()) if (unit := _unit(vector))}
-    # Of unit vectors the distance tells the cosine, and it is a hundred times as fast as a sum of products.
+    # The distance of unit vectors determines the cosine, and is a hundred times as fast as a sum of products.
     farthest = sqrt(max(0.0, 2 - 2 * similarity)) + 1e-9
     distances = (
         ((first, second), dist(units[first], units[second]))

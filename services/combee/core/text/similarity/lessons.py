@@ -1,7 +1,7 @@
 """When two contents are the same lesson, and when they may contradict each other.
 
-Strict on purpose: a missed repeat costs a line, a wrong merge destroys knowledge. Letters are compared by
-rapidfuzz, and only slips of the pen count as equal: any looser bound takes employer for employee.
+The rules are strict on purpose: a missed repeat costs a line, a wrong merge destroys knowledge. Letters are compared
+by rapidfuzz, and only typing errors count as equal: any looser limit confuses employer with employee.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,14 @@ from combee_schemas.playbook import Playbook
 T = TypeVar("T")
 
 SHORTEST_MISSPELT = 8
-"""Letters; in shorter words a slip is too often another word (trial, trail)."""
+"""Minimum letters of a word that may be misspelt; in shorter words a typing error is too often another word (trial,
+trail)."""
 _LOOK_ALIKE = frozenset({"causally", "complaint", "scrapping", "stripping"})
-"""Words that a slip away are others: casually, compliant, scraping, striping."""
+"""Words that differ from others by a typing error: casually, compliant, scraping, striping."""
 
 
 def same_lesson(content: str, other: str) -> bool:
-    """Return whether two contents say the same: same numbers, same words in the same order."""
+    """Return whether two contents are equal: same numbers, same words in the same order."""
     return _agree(_said(content), _said(other))
 
 
@@ -39,7 +40,7 @@ def _said(text: str) -> Wording:
 
 @lru_cache(256)
 def _said_at_length(text: str) -> Wording:
-    """Return the wording of a long text: the calls of its batch ask for it, and nobody ever again."""
+    """Return the wording of a long text, cached for its batch's calls only, because nobody else needs it."""
     return wording.__wrapped__(text)
 
 
@@ -53,7 +54,7 @@ def _agree(said: Wording, other: Wording) -> bool:
 
 
 def _misspelt(word: str, other: str) -> bool:
-    """Return whether two long words are one with two neighbours swapped, or a letter doubled, inside it."""
+    """Return whether two long words differ only by two swapped neighbours, or a doubled letter, inside the word."""
     if min(len(word), len(other)) < SHORTEST_MISSPELT or not (is_plain(word) and is_plain(other)):
         return False
     if word[0] != other[0] or word[-2:] != other[-2:] or _LOOK_ALIKE & {word, other}:
@@ -72,19 +73,19 @@ Group = dict[str, None]
 
 
 class Index:
-    """Which entry says what: finds the same lesson and possible contradictions among many entries."""
+    """Index of entries' contents: finds equal lessons and possible contradictions among many entries."""
 
     def __init__(self) -> None:
         self._wordings: dict[str, Wording] = {}
         self._saying: dict[str, Group] = {}
         self._about: dict[str, Group] = {}
         self._alike: dict[tuple[int, tuple[str, ...]], Group] = {}
-        """Number of words and figures → texts, also of entries that are gone: only those can be misspelt."""
+        """Number of words and figures → texts, removed entries included; only such texts can be misspellings."""
         self._own: set[int] = set()
-        """The groups that no copy shares, by their ids: only these may be changed."""
+        """Ids of the groups that no copy shares: only these may be changed."""
 
     def copy(self) -> "Index":
-        """Return an index of the same entries that may change by itself."""
+        """Return an independent index of the same entries."""
         other = Index()
         self._own = set()
         for name in ("_wordings", "_saying", "_about", "_alike"):
@@ -92,7 +93,7 @@ class Index:
         return other
 
     def _group(self, groups: dict[T, Group], key: T) -> Group:
-        """Return a group to change."""
+        """Return a group that may be changed."""
         group = groups.get(key)
         if group is None:
             group = groups[key] = {}
@@ -104,7 +105,7 @@ class Index:
         return group
 
     def put(self, entry_id: str, content: str) -> None:
-        """Note what an entry says now."""
+        """Set an entry's content."""
         self.drop(entry_id)
         said = self._wordings[entry_id] = wording(content)
         self._group(self._saying, said.text)[entry_id] = None
@@ -120,14 +121,14 @@ class Index:
         del self._group(self._saying, said.text)[entry_id]
 
     def forget(self, content: str) -> None:
-        """Forget what nobody says any more."""
+        """Forget a content that no entry has any more."""
         said = wording(content)
         if self._saying.get(said.text) == {}:
             del self._saying[said.text]
             del self._group(self._alike, _frame(said))[said.text]
 
     def saying(self, content: str) -> tuple[str, ...]:
-        """Return the entries that say ``content``, those noted first before others."""
+        """Return the entries with the same lesson as ``content``, in order of insertion."""
         said = wording(content)
         exact = self._saying.get(said.text)
         if exact:
@@ -161,7 +162,7 @@ def _indexed(playbook: Playbook) -> Index:
 
 
 def _indexed_after(before: Playbook, known: Index, playbook: Playbook) -> Index | None:
-    """Return the index of a version by what is new in it; it is the same as one that is made anew."""
+    """Return the index of a version, extended by its new entries; it equals a newly built one."""
     if before.entries is playbook.entries:
         return known
     changed = difference(before.entries, playbook.entries)
@@ -179,4 +180,4 @@ def _indexed_after(before: Playbook, known: Index, playbook: Playbook) -> Index 
 
 
 index_of = once_per_version(_indexed, _indexed_after)
-"""What the entries of a version say; for changes take a copy."""
+"""Index of a version's entries; copy it before changing it."""

@@ -1,7 +1,7 @@
-"""How much two texts share of their words, the rarer ones counting more; pure.
+"""How much of their words two texts share, rare words counting more; pure.
 
-Word for word only: what says the same in other words is found by embeddings or by a model. A ratio of letters takes
-any two sentences of one frame for the same (`benchmarks/similarity.py`).
+Only equal words count: paraphrases are found by embeddings or by a model. A ratio of letters confuses any two
+sentences of one frame (`benchmarks/similarity.py`).
 """
 
 import re
@@ -15,9 +15,9 @@ from combee.core.text.similarity.wording import MARKS, SHORT, wording
 from combee_schemas.playbook import Entry
 
 REARRANGED = 0.9
-"""The share of their words, grammar included, that a content and its contrary have in common."""
+"""Minimum share of words, grammar included, that a content and its contrary have in common."""
 Exact = tuple[tuple[str, ...], int]
-"""The numbers of a content, and how many negations it has."""
+"""The numbers of a content, and its number of negations."""
 Words = frozenset[str]
 _NUMBER = re.compile(r"[-+]?\d[\d.,:eE+-]*")
 _NEGATIONS = frozenset({"not", "no", "none", "neither", "nor"})
@@ -28,15 +28,15 @@ _STOP_WORDS = (
     "that their them then there these they this those through to under until up use used using very was "
     "we were what when where whether which while who whose why will with would you your a an the"
 )
-"""Words of grammar: in a playbook of few entries they would look rare."""
+"""Words of grammar, which would look rare in a playbook of few entries."""
 _STOP = frozenset(_STOP_WORDS.split())
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 
 
 class _Weights:
-    """How much words weigh by BM25: the more, the fewer of some texts have them.
+    """BM25 weights of words: the fewer texts have a word, the more it weighs.
 
-    What most texts say, such as the frame of a formula, weighs next to nothing.
+    Words of most texts, such as the frame of a formula, weigh next to nothing.
     """
 
     def __init__(self, texts: Iterable[Words]) -> None:
@@ -47,13 +47,13 @@ class _Weights:
         self._by_word = {word: by_count[having] for word, having in self.having.items()}
 
     def of(self, words: Iterable[str]) -> float:
-        """Return what these words weigh together."""
-        # In one order: the last digit of a sum depends on it.
+        """Return the sum of these words' weights."""
+        # Summed in a fixed order, on which the last digit depends.
         return sum([self._by_word.get(word, self._unknown) for word in sorted(words)])
 
 
 class Overlap:
-    """Compares entries by the words of their contents, words of grammar left out."""
+    """Compares entries by the words of their contents, without words of grammar."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._words = {entry.id: said_words(entry.content) for entry in entries}
@@ -63,19 +63,19 @@ class Overlap:
         return entry_id in self._words
 
     def contained(self, text: str, entry_id: str) -> float:
-        """Return how much of the lighter of the two, a text or an entry, the other says too: 0 … 1."""
+        """Return the share of the lighter of the two, a text or an entry, that the other contains: 0 … 1."""
         said, known = said_words(text), self._words[entry_id]
         lighter = min(self._weights.of(said), self._weights.of(known))
         return self._weights.of(said & known) / lighter if lighter else 0.0
 
     def shared(self, entry_id: str, other_id: str) -> float:
-        """Return how much of what two entries say together both say: 0 … 1."""
+        """Return the share of two entries' words that both contain: 0 … 1."""
         words, others = self._words[entry_id], self._words[other_id]
         together = self._weights.of(words | others)
         return self._weights.of(words & others) / together if together else 0.0
 
     def sharing(self, most: int) -> Iterator[list[str]]:
-        """Yield the entries that have a word in common which at most ``most`` entries have."""
+        """Yield the entries that share a word which at most ``most`` entries have."""
         having: dict[str, list[str]] = defaultdict(list)
         for entry_id, words in self._words.items():
             for word in words:
@@ -85,7 +85,7 @@ class Overlap:
 
 
 def contradicts(text: str, content: str) -> bool:
-    """Return whether a text says a content's words with another number or negation; their order says nothing."""
+    """Return whether a text has a content's words with another number or negation, in any order."""
     words = _plain(_words(content))
     said = _plain(_words(text) if len(text) <= SHORT else _words_of_long(text))
     if len(words & said) < REARRANGED * len(words):
@@ -100,19 +100,19 @@ def contradicts(text: str, content: str) -> bool:
 
 
 def _plain(words: Words) -> Words:
-    """Return the words that are no numbers and no negations: those agree exactly, or contradict."""
+    """Return the words that are neither numbers nor negations, which must agree exactly or contradict."""
     return frozenset(word for word in words - _NEGATIONS if not _NUMBER.fullmatch(word))
 
 
 def common(content: str, other: str) -> float:
-    """Return how much of what two contents say together both say, each word counting the same: 0 … 1."""
+    """Return the share of two contents' words that both contain, each word counting the same: 0 … 1."""
     words, others = said_words(content), said_words(other)
     together = words | others
     return len(words & others) / len(together) if together else 0.0
 
 
 def said_words(text: str) -> Words:
-    """Return the words of a text that are no grammar."""
+    """Return the words of a text without words of grammar."""
     return _words(text) - _STOP
 
 
@@ -123,7 +123,7 @@ def _words(content: str) -> Words:
 
 @lru_cache(256)
 def _words_of_long(text: str) -> Words:
-    """Return the words of a whole reflection: the calls of its batch ask for them, and nobody ever again."""
+    """Return the words of a whole reflection, cached for its batch's calls only, because nobody else needs them."""
     return frozenset(wording.__wrapped__(text).words) - MARKS
 
 

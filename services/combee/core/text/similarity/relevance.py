@@ -1,4 +1,4 @@
-"""Which entries have most to do with a text: BM25 (Robertson and Zaragoza, 2009), pure, ties in a fixed order."""
+"""Relevance of entries to a text: BM25 (Robertson and Zaragoza, 2009), pure, ties in a fixed order."""
 
 import re
 from collections import Counter, defaultdict
@@ -16,9 +16,9 @@ from combee_schemas.trace import Trace
 
 WORD = re.compile(r"\w+")
 SATURATION, LENGTH = 1.2, 0.75
-"""k1 and b of BM25: how soon a repeated word adds nothing, how much long entries are held back."""
+"""k1 and b of BM25: the saturation of repeated words, and the penalty of long entries."""
 MAX_QUERY_CHARS = 20_000
-"""Of a longer text the beginning and the end are compared."""
+"""Maximum characters of a query; a longer one is reduced to its beginning and end."""
 
 
 def best_entries(
@@ -30,7 +30,7 @@ def best_entries(
 ) -> tuple[Entry, ...]:
     """Return the best ``k`` entries that fit ``budget_tokens``, in their own order.
 
-    Best is what has most to do with ``query``; without one, what helped most: balance of counters, evidence, newest.
+    The most relevant to ``query`` are best; without a query, the most helpful: balance of counters, evidence, newest.
     """
     if k is None and (budget_tokens is None or sum(map(entry_tokens, entries)) <= budget_tokens):
         return tuple(entries)
@@ -47,7 +47,7 @@ def best_entries(
 
 
 def entries_to_judge(entries: Sequence[Entry], trace: Trace, budget_tokens: int) -> tuple[Entry, ...]:
-    """Return those of the entries that a run's agent used, else was shown: what its reflector reads."""
+    """Return the entries for a run's reflector: those its agent used, otherwise those it was shown."""
     shown = frozenset(trace.shown.entry_ids) if trace.shown else None
     used = frozenset(trace.bullet_ids) if shown is None else shown & frozenset(trace.bullet_ids)
     given = [entry for entry in entries if entry.id in used]
@@ -61,24 +61,24 @@ def _use(entry: Entry) -> tuple[int, int, int, str]:
 
 
 def relevance(entries: Sequence[Entry], query: str) -> Mapping[str, float]:
-    """Return per entry id how much it has to do with ``query``: BM25 over words, singular and plural alike."""
+    """Return each entry's relevance to ``query`` by id: BM25 over words, singular and plural alike."""
     return _Bags(entries).scores(query)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a prompt is about: one of its items."""
+    """The subject of a prompt: one of its items."""
 
     text: str
     entry_ids: Collection[str] = ()
-    """Entries that it names; they are nearer to it than any other."""
+    """Entries named by the subject, which are nearer to it than any other."""
 
 
 def nearest_entries(playbook: Playbook, subjects: Sequence[Subject], k: int) -> tuple[Entry, ...]:
-    """Return the ``k`` entries of a version that are nearest to any of the subjects, in their own order.
+    """Return the ``k`` entries of a version nearest to any of the subjects, in their own order.
 
-    Each subject's nearest come first, then each one's second, and so on; of equal rank the higher score, then the id
-    decides. What has no word in common with a subject is not near it.
+    Each subject's nearest entry comes first, then each one's second, and so on; at equal rank the higher score, then
+    the id decides. An entry without a shared word is not near a subject.
     """
     entries, bags = playbook.entries, _bags_of(playbook)
     best: dict[str, tuple[int, float, str]] = {}
@@ -98,17 +98,17 @@ def nearest_entries(playbook: Playbook, subjects: Sequence[Subject], k: int) -> 
 
 
 def rarity(having: int, count: int) -> float:
-    """Return BM25's weight of a word that ``having`` of ``count`` texts have: nearly 0 where all have it."""
+    """Return BM25's weight of a word that ``having`` of ``count`` texts have: nearly 0 if all have it."""
     return log(1 + (count - having + 0.5) / (having + 0.5))
 
 
 class _Bags:
-    """Entries as bags of words, to be compared with one text after the other."""
+    """Entries as bags of words, compared with several texts in turn."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._lengths: dict[str, int] = {}
         self._having: dict[str, list[tuple[str, int]]] = defaultdict(list)
-        """Word → the entries that have it, and how often."""
+        """Word → the entries with it, and its frequency in each."""
         for entry in entries:
             bag = _bag(f"{entry.section} {entry.content}")
             self._lengths[entry.id] = bag.total()

@@ -1,9 +1,9 @@
-"""What a content says, word by word, without what carries no meaning: two that agree are the same lesson.
+"""The wording of a content without meaningless differences: two equal wordings are the same lesson.
 
-Kept as it is: the order of words, numbers, signs, brackets, negations, code, the case of what is no plain word, where
-one sentence ends and the next begins, question marks and colons.
-Evened out: articles, emphasis, short forms, commas, the endings of words (``evened``), and a clause that moved from
-the front ("When X, do Y") to the end ("Do Y when X"), if only one clause follows it.
+Kept: the order of words, numbers, signs, brackets, negations, code, the case of words that are not plain, ends of
+sentences, question marks and colons. Normalised: articles, emphasis, short forms, commas, the endings of words
+(``evened``), and a clause that moved from the front ("When X, do Y") to the end ("Do Y when X"), if only one clause
+follows it.
 """
 
 import re
@@ -15,7 +15,7 @@ from itertools import chain
 from combee.core.text.forms import comparable
 
 SHORT = 300
-"""Characters; what an entry says is mostly shorter, what a reflection says is longer."""
+"""Maximum characters of a short text: most entries are shorter, reflections are longer."""
 _CONTENTS_REMEMBERED = 8_192
 _SAME_SIGNS = str.maketrans(
     {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}
@@ -52,9 +52,9 @@ _EMPHATIC = frozenset(phrase[0] for phrase in _EMPHASIS)
 _DOING_FOLLOWS = frozenset({"after", "before", "when", "while"})
 _SUBORDINATE = _DOING_FOLLOWS | {"at", "during", "for", "given", "if", "in", "on", "to", "unless", "with"}
 _CONTRASTS = frozenset({"but", "else", "if", "otherwise", "unless"})
-"""What a clause behind one of these says depends on the place of the front clause."""
+"""Words after which the meaning of a clause depends on the place of the front clause."""
 _WITH_FRONT = 2
-"""Clauses of a sentence whose first may have moved."""
+"""Number of clauses in a sentence whose first clause may have moved."""
 _STOPS = (".", "?")
 MARKS = frozenset({".", "?", ":"})
 """The words that stand for punctuation."""
@@ -64,20 +64,20 @@ Clause = list[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """What a content says, in comparable words."""
+    """A content in comparable words."""
 
     words: tuple[str, ...]
     text: str
     """The words as one text."""
     figures: tuple[str, ...]
-    """Everything that is not a plain word: it must agree to the letter."""
+    """All tokens that are not plain words, which must agree exactly."""
     subject: str
-    """The words without numbers and negations: what it is about."""
+    """The words without numbers and negations, i.e. the topic."""
 
 
 @lru_cache(_CONTENTS_REMEMBERED)
 def wording(content: str) -> Wording:
-    """Return what a content says."""
+    """Return the wording of a content."""
     text = _plain_text(content.casefold() if content.isupper() else content)
     said = list(chain.from_iterable(map(_said, _sentences(text))))
     while said[-1:] == ["."]:
@@ -173,7 +173,7 @@ def _comparable(words: list[str]) -> list[str]:
 
 _WORDS_REMEMBERED = 8_192
 _SHORTEST_SHOUTED = 4
-"""Letters; shorter words in capitals may be units or symbols."""
+"""Minimum letters of a plain word in capitals; shorter ones may be units or symbols."""
 _SHORTEST_PLURAL = 4
 _SHORTEST_DOING = 6
 _DONE = "~"
@@ -181,7 +181,7 @@ _NO_PLURALS = frozenset(
     {"arms", "customs", "earnings", "goods", "means", "news", "proceeds", "returns", "sales", "savings"}
     | {"securities", "works"}
 )
-"""Their singulars are other words."""
+"""Words ending in s whose singulars are other words."""
 _FIRST_NUMBERS = (
     *("zero", "one", "two", "three", "four", "five", "six"),
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
@@ -202,7 +202,7 @@ _SPELLINGS = tuple(
 
 @lru_cache(_WORDS_REMEMBERED)
 def is_plain(word: str) -> bool:
-    """Return whether a word is one of ordinary language, not a number, a symbol or code."""
+    """Return whether a word is of ordinary language, and not a number, a symbol or code."""
     return word.isalpha() and word.islower() and len(word) > 1
 
 
@@ -213,7 +213,7 @@ def _is_number(word: str) -> bool:
 
 @lru_cache(_WORDS_REMEMBERED)
 def folded(word: str) -> str:
-    """Return a word in small letters, unless its case may mean something: MW is not mW, M is not m."""
+    """Return a word in lower case, unless its case may be significant: MW is not mW, M is not m."""
     shouted = word.isupper() and len(word) >= _SHORTEST_SHOUTED
     is_name = word.istitle() and len(word) > 1
     return word.casefold() if word.isalpha() and (shouted or is_name) else word
@@ -239,7 +239,7 @@ def _singular(word: str) -> str:
 
 
 def done(word: str) -> str:
-    """Return what somebody does, marked: "when rating" is "when you rate", never "when the rate"."""
+    """Return a verb form, marked: "when rating" is "when you rate", never "when the rate"."""
     verb = evened(word)
     is_doing = verb.endswith("ing") and len(verb) >= _SHORTEST_DOING
     stem = (verb[:-3] if is_doing else verb).removesuffix("e")
