@@ -667,7 +667,7 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await page.get_by_role("button", name="Promote").click()
     for key, why in (
         ("x" * 24, "nobody has this key"),
-        (WRITER, "this key has not the scope playbooks:admin"),
+        (WRITER, "this key lacks the scope playbooks:admin"),
     ):
         await dialog.get_by_label("Key").fill(key)
         await dialog.get_by_role("button", name="Use this key").click()

@@ -15,7 +15,7 @@ export interface paths {
         put?: never;
         /**
          * Publish traces, one or many.
-         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the status is 207 then. A reflection's `usage` is not taken over, and its `bullet_tags` count only for entries of the version that its `shown` names. Of one run several outcomes may come: what is said first holds, and no run counts twice.
+         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. If some items of a batch are refused, the others are published, and the status is 207. A reflection's `usage` is ignored, and its `bullet_tags` count only for entries of the version that its `shown` names. A run may have several outcomes: the first value holds, and no run counts twice.
          */
         post: operations["publish_traces"];
         delete?: never;
@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Publish reflections, one or many.
-         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the status is 207 then. A reflection's `usage` is not taken over, and its `bullet_tags` count only for entries of the version that its `shown` names. Of one run several outcomes may come: what is said first holds, and no run counts twice.
+         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. If some items of a batch are refused, the others are published, and the status is 207. A reflection's `usage` is ignored, and its `bullet_tags` count only for entries of the version that its `shown` names. A run may have several outcomes: the first value holds, and no run counts twice.
          */
         post: operations["publish_reflections"];
         delete?: never;
@@ -55,7 +55,7 @@ export interface paths {
         put?: never;
         /**
          * Publish outcomes, one or many.
-         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the status is 207 then. A reflection's `usage` is not taken over, and its `bullet_tags` count only for entries of the version that its `shown` names. Of one run several outcomes may come: what is said first holds, and no run counts twice.
+         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. If some items of a batch are refused, the others are published, and the status is 207. A reflection's `usage` is ignored, and its `bullet_tags` count only for entries of the version that its `shown` names. A run may have several outcomes: the first value holds, and no run counts twice.
          */
         post: operations["publish_outcomes"];
         delete?: never;
@@ -73,7 +73,7 @@ export interface paths {
         };
         /**
          * Reflection
-         * @description Tell what became of a reflection: waiting, in a batch, applied (and to which entries) or dead-lettered.
+         * @description Return a reflection's status: waiting, in a batch, applied (with its entries), dead-lettered or dropped.
          */
         get: operations["reflection"];
         put?: never;
@@ -93,9 +93,9 @@ export interface paths {
         };
         /**
          * Events
-         * @description Push every new version of a playbook, one that does not exist yet too; first the newest one there is.
+         * @description Push every new version of a playbook, starting with the newest; the playbook need not exist yet.
          *
-         *     Of a gated playbook each version that `production` comes to point at, unless all are asked for.
+         *     For a gated playbook, push each version that `production` comes to point at, unless all are requested.
          */
         get: operations["events_v1_playbooks__name__events_get"];
         put?: never;
@@ -155,7 +155,7 @@ export interface paths {
         };
         /**
          * Difference
-         * @description Return what version ``to`` says otherwise than version ``from``, entry by entry.
+         * @description Return the differences from version ``from`` to version ``to``, entry by entry.
          */
         get: operations["difference_v1_playbooks__name__diff_get"];
         put?: never;
@@ -175,7 +175,7 @@ export interface paths {
         };
         /**
          * Outcomes
-         * @description Return how runs went with each version and entry, with 95 % intervals.
+         * @description Return the outcomes of runs by version and by entry, with 95 % intervals.
          */
         get: operations["outcomes_v1_playbooks__name__outcomes_get"];
         put?: never;
@@ -195,7 +195,7 @@ export interface paths {
         };
         /**
          * Candidate
-         * @description Return what waits at a playbook's gate: its verdicts so far, and what it says otherwise than production.
+         * @description Return the candidate at a playbook's gate, with its verdicts so far and its differences from production.
          */
         get: operations["candidate_v1_playbooks__name__candidate_get"];
         put?: never;
@@ -215,9 +215,9 @@ export interface paths {
         };
         /**
          * Playbook
-         * @description Return one version of a playbook, by default what agents read; with its ETag, only if it is another one.
+         * @description Return one version of a playbook, by default the one that agents read; 304 if the client has its ETag.
          *
-         *     That is the newest one, or `production` where the playbook has a gate.
+         *     Agents read the newest version, or `production` if the playbook has a gate.
          */
         get: operations["playbook_v1_playbooks__name__get"];
         put?: never;
@@ -239,7 +239,7 @@ export interface paths {
         put?: never;
         /**
          * Promote
-         * @description Let a label point at a version, the newest by default; agents that read it follow.
+         * @description Point a label at a version, the newest by default; agents that read the label follow.
          */
         post: operations["promote"];
         delete?: never;
@@ -279,9 +279,9 @@ export interface paths {
         put?: never;
         /**
          * Reject
-         * @description Reject a gated playbook's candidate: agents never read it, and what its batches taught is taken back.
+         * @description Reject a gated playbook's candidate: agents never read it, and its batches are revoked.
          *
-         *     With `entry_ids` or `sources` only these go, and the rest is the next candidate.
+         *     With `entry_ids` or `sources` only these are rejected, and the rest becomes the next candidate.
          */
         post: operations["reject"];
         delete?: never;
@@ -301,7 +301,7 @@ export interface paths {
         put?: never;
         /**
          * Rollback
-         * @description Make a new version that says what an old one says; a deleted playbook comes back.
+         * @description Make a new version with an old version's content; a deleted playbook is restored.
          */
         post: operations["rollback"];
         delete?: never;
@@ -321,7 +321,7 @@ export interface paths {
         put?: never;
         /**
          * Edit
-         * @description Change entries; refused if an entry that changed here has changed meanwhile.
+         * @description Change entries; refused if another change to the same entry was made meanwhile.
          */
         post: operations["edit"];
         delete?: never;
@@ -341,7 +341,7 @@ export interface paths {
         put?: never;
         /**
          * Keep
-         * @description Stand behind entries: agents are shown those that are only proposed, and no single source changes them.
+         * @description Confirm entries by hand: proposed ones become active, and no single source can change them.
          */
         post: operations["keep"];
         delete?: never;
@@ -361,7 +361,7 @@ export interface paths {
         put?: never;
         /**
          * Import
-         * @description Replace a playbook's content, or start one; nothing happens if it says the same already.
+         * @description Replace a playbook's content, or start a playbook; nothing happens if the content is the same.
          */
         post: operations["import"];
         delete?: never;
@@ -381,7 +381,7 @@ export interface paths {
         put?: never;
         /**
          * Revoke
-         * @description Take reflections back: what rests on them alone goes, entries say again what they said before.
+         * @description Revoke reflections: entries that rest on them alone are removed, others return to their earlier text.
          */
         post: operations["revoke"];
         delete?: never;
@@ -401,7 +401,7 @@ export interface paths {
         put?: never;
         /**
          * Delete
-         * @description Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back.
+         * @description Delete a playbook and its labels for all subscribers; its history stays, and rollback restores it.
          */
         post: operations["delete"];
         delete?: never;
@@ -421,7 +421,7 @@ export interface paths {
         put?: never;
         /**
          * Branch
-         * @description Fork `NAME@BRANCH`, which learns from now on from the playbook's reflections in its own way.
+         * @description Fork `NAME@BRANCH`, which learns from the playbook's further reflections with its own settings.
          */
         post: operations["branch"];
         delete?: never;
@@ -441,7 +441,7 @@ export interface paths {
         put?: never;
         /**
          * Adopt
-         * @description Make what a branch (`NAME@BRANCH`) says its playbook's next version; the branch stays and learns on.
+         * @description Publish a branch's (`NAME@BRANCH`) entries as the playbook's next version; the branch keeps learning.
          */
         post: operations["adopt"];
         delete?: never;
@@ -461,7 +461,7 @@ export interface paths {
         put?: never;
         /**
          * Consolidate
-         * @description Let the model merge entries that are alike and judge those that are mostly harmful.
+         * @description Let the model merge similar entries and judge mostly harmful ones.
          */
         post: operations["consolidate"];
         delete?: never;
@@ -481,7 +481,7 @@ export interface paths {
         put?: never;
         /**
          * Flush
-         * @description Close the window now: what waits goes into a batch without others, and becomes a version.
+         * @description Close the window now: the waiting reflections become a batch and then a version.
          */
         post: operations["flush"];
         delete?: never;
@@ -499,7 +499,7 @@ export interface paths {
         };
         /**
          * Status
-         * @description Return the live picture: rates and lag per stage, windows, batches, newest versions, dead letters.
+         * @description Return the live status: rates and lag per stage, windows, batches, newest versions, dead letters.
          */
         get: operations["status_v1_status_get"];
         put?: never;
@@ -539,7 +539,7 @@ export interface paths {
         };
         /**
          * Ledger
-         * @description Account for every acknowledged reflection, from the topics alone; the first account reads all of them.
+         * @description Account for every acknowledged reflection, from the topics alone; the first report reads all of them.
          */
         get: operations["ledger_v1_ledger_get"];
         put?: never;
@@ -607,7 +607,7 @@ export interface components {
     schemas: {
         /**
          * Adopt
-         * @description Make what a branch says its playbook's next version.
+         * @description Publish a branch's entries as the playbook's next version.
          */
         Adopt: {
             /** Command Id */
@@ -632,14 +632,6 @@ export interface components {
             unscored: number;
             /** Mean */
             mean?: number | null;
-        };
-        /**
-         * Asked
-         * @description What every command's body may have.
-         */
-        Asked: {
-            /** Command Id */
-            command_id?: string | null;
         };
         /**
          * Branch
@@ -774,6 +766,14 @@ export interface components {
             };
         };
         /**
+         * CommandBody
+         * @description Fields of every command's body.
+         */
+        CommandBody: {
+            /** Command Id */
+            command_id?: string | null;
+        };
+        /**
          * Comparison
          * @description Two versions of one playbook; entries that are alike in both are only counted.
          */
@@ -846,7 +846,7 @@ export interface components {
         };
         /**
          * Edit
-         * @description Change entries; ``text`` is Markdown as ``format=md`` gives it, changed.
+         * @description Change entries; ``text`` is the edited Markdown of ``format=md``.
          */
         Edit: {
             /** Command Id */
@@ -965,7 +965,7 @@ export interface components {
         };
         /**
          * Import
-         * @description Replace the content, or start a playbook.
+         * @description Replace a playbook's content, or start a playbook.
          */
         Import: {
             /** Command Id */
@@ -980,7 +980,7 @@ export interface components {
         };
         /**
          * Item
-         * @description What became of one object of a request.
+         * @description Result of one object of a request.
          */
         Item: {
             /** Index */
@@ -1016,7 +1016,7 @@ export interface components {
         };
         /**
          * Keep
-         * @description Stand behind entries; agents are shown those that are only proposed.
+         * @description Confirm entries by hand; proposed ones become active.
          */
         Keep: {
             /** Command Id */
@@ -1452,7 +1452,7 @@ export interface components {
         };
         /**
          * NewBranch
-         * @description Fork a branch, which learns from the playbook's reflections in its own way.
+         * @description Fork a branch, which learns from the playbook's reflections with its own settings.
          */
         NewBranch: {
             /** Command Id */
@@ -1514,7 +1514,7 @@ export interface components {
         };
         /**
          * Page
-         * @description Some playbooks in the order of their names.
+         * @description A page of playbooks, ordered by name.
          */
         Page: {
             /** Playbooks */
@@ -1549,7 +1549,7 @@ export interface components {
             errors?: components["schemas"]["Wrong"][];
             /**
              * Waiting
-             * @description reflections that wait in the window of what does not exist yet
+             * @description number of reflections waiting in the window of a playbook without a version
              * @default 0
              */
             waiting?: number;
@@ -1561,7 +1561,7 @@ export interface components {
         };
         /**
          * Promote
-         * @description Let a label point at a version.
+         * @description Point a label at a version.
          */
         Promote: {
             /** Command Id */
@@ -1573,7 +1573,7 @@ export interface components {
         };
         /**
          * Receipt
-         * @description What became of the objects of a request; acknowledged by Kafka unless refused.
+         * @description Results of the objects of a request; Kafka has acknowledged all that are not refused.
          */
         Receipt: {
             /**
@@ -1599,7 +1599,7 @@ export interface components {
         };
         /**
          * ReflectionStatus
-         * @description What became of a reflection so far.
+         * @description Present status of a reflection.
          */
         ReflectionStatus: {
             /** Reflection Id */
@@ -1649,7 +1649,7 @@ export interface components {
         };
         /**
          * Rejection
-         * @description Reject the candidate of a gated playbook, or a part of it; the rest goes on as the next candidate.
+         * @description Reject the candidate of a gated playbook, or a part of it; the rest becomes the next candidate.
          */
         Rejection: {
             /** Command Id */
@@ -1676,7 +1676,7 @@ export interface components {
         };
         /**
          * Revoke
-         * @description Take reflections back: what rests on them alone goes, entries say again what they said before.
+         * @description Revoke reflections: entries that rest on them alone are removed, others return to their earlier text.
          */
         Revoke: {
             /** Command Id */
@@ -1710,7 +1710,7 @@ export interface components {
         };
         /**
          * Rollback
-         * @description Make a new version that says what an old one says.
+         * @description Make a new version with an old version's content.
          */
         Rollback: {
             /** Command Id */
@@ -1732,7 +1732,7 @@ export interface components {
         };
         /**
          * Sent
-         * @description A command that Kafka has acknowledged; ``done`` once its effect is there.
+         * @description A command that Kafka has acknowledged; ``done`` once it has its effect.
          */
         Sent: {
             /** Command Id */
@@ -1819,7 +1819,7 @@ export interface components {
         };
         /**
          * Tokens
-         * @description Tokens that the model read and wrote; ``cached``: of those read, from the server's prompt cache.
+         * @description Tokens that the model read and wrote; ``cached`` were read from the server's prompt cache.
          */
         Tokens: {
             /** Read */
@@ -1946,7 +1946,7 @@ export interface components {
         };
         /**
          * VersionRow
-         * @description One version without its entries: where it came from, what it changed, what it cost.
+         * @description One version without its entries: origin, changes, cost.
          */
         VersionRow: {
             /** Version */
@@ -2043,7 +2043,7 @@ export interface components {
         };
         /**
          * Versions
-         * @description Some versions of a playbook, newest first.
+         * @description A page of a playbook's versions, newest first.
          */
         Versions: {
             /** Name */
@@ -2055,7 +2055,7 @@ export interface components {
         };
         /**
          * Wrong
-         * @description One thing that is wrong with a request; what was sent is never repeated.
+         * @description One error in a request, without the sent values.
          */
         Wrong: {
             /** Where */
@@ -2123,6 +2123,16 @@ export interface components {
              *     }
              */
             usage?: components["schemas"]["Usage"];
+        };
+        /**
+         * Asked
+         * @description A reflection that is to be asked about again: its place, and that of the manifest of its batch.
+         */
+        Asked: {
+            /** Offset */
+            offset: number;
+            /** Manifest Offset */
+            manifest_offset: number;
         };
         /**
          * Change
@@ -2857,7 +2867,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description All of it is acknowledged. */
+            /** @description All items are acknowledged. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -2875,7 +2885,7 @@ export interface operations {
                     "application/json": components["schemas"]["Receipt"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2884,7 +2894,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2902,7 +2912,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2929,7 +2939,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -2938,7 +2948,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2947,7 +2957,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2965,7 +2975,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2989,7 +2999,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description All of it is acknowledged. */
+            /** @description All items are acknowledged. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -3007,7 +3017,7 @@ export interface operations {
                     "application/json": components["schemas"]["Receipt"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3016,7 +3026,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3034,7 +3044,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3061,7 +3071,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3070,7 +3080,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3079,7 +3089,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3097,7 +3107,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3121,7 +3131,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description All of it is acknowledged. */
+            /** @description All items are acknowledged. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -3139,7 +3149,7 @@ export interface operations {
                     "application/json": components["schemas"]["Receipt"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3148,7 +3158,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3166,7 +3176,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3193,7 +3203,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3202,7 +3212,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3211,7 +3221,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3229,7 +3239,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3243,12 +3253,12 @@ export interface operations {
     reflection: {
         parameters: {
             query: {
-                /** @description the playbook that it was published for */
+                /** @description the playbook of the reflection */
                 playbook: string;
             };
             header?: never;
             path: {
-                /** @description as it was published or answered */
+                /** @description the id that was published or returned */
                 reflection_id: string;
             };
             cookie?: never;
@@ -3264,7 +3274,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReflectionStatus"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3273,7 +3283,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3282,7 +3292,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3291,7 +3301,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3300,7 +3310,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3309,7 +3319,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3327,7 +3337,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3341,17 +3351,17 @@ export interface operations {
     events_v1_playbooks__name__events_get: {
         parameters: {
             query?: {
-                /** @description of the playbook in the events */
+                /** @description format of the playbook in the events */
                 format?: "ace" | "gepa" | "json" | "kayba" | "md" | "skill";
-                /** @description the entries that agents are shown, or those only proposed too */
+                /** @description only entries shown to agents, or also proposed ones */
                 state?: "active" | "all";
-                /** @description of `ace` and `md`: with the entries' counters, or without, as a prompt should be: its lines then change only where entries do; by default as the playbook has it */
+                /** @description for `ace` and `md`: with the entries' counters, or without, so that a prompt's lines change only where entries do; by default the playbook's own setting */
                 counters?: boolean | null;
-                /** @description `latest`: every new version; by default of a gated playbook `production` alone */
+                /** @description `latest` sends every new version; by default a gated playbook sends only `production` */
                 label?: "latest" | null;
             };
             header?: {
-                /** @description the id of the last event received, or a version: what came after it is sent first */
+                /** @description the id of the last event received, or a version; later events are sent first */
                 "last-event-id"?: string | null;
             };
             path: {
@@ -3371,7 +3381,7 @@ export interface operations {
                     "text/event-stream": unknown;
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3380,7 +3390,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3389,7 +3399,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3398,7 +3408,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3407,7 +3417,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3425,7 +3435,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3439,9 +3449,9 @@ export interface operations {
     list_playbooks_v1_playbooks_get: {
         parameters: {
             query?: {
-                /** @description names that begin so */
+                /** @description start of the names */
                 prefix?: string;
-                /** @description names that come later */
+                /** @description only names after this one */
                 after?: string | null;
                 limit?: number;
             };
@@ -3460,7 +3470,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3469,7 +3479,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3478,7 +3488,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3487,7 +3497,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3496,7 +3506,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3514,7 +3524,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3528,7 +3538,7 @@ export interface operations {
     versions_v1_playbooks__name__versions_get: {
         parameters: {
             query?: {
-                /** @description older ones than this */
+                /** @description only versions before this one */
                 before?: number | null;
                 limit?: number;
             };
@@ -3550,7 +3560,7 @@ export interface operations {
                     "application/json": components["schemas"]["Versions"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3559,7 +3569,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3568,7 +3578,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3577,7 +3587,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3586,7 +3596,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3595,7 +3605,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3613,7 +3623,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3650,7 +3660,7 @@ export interface operations {
                     "application/json": components["schemas"]["Comparison"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3659,7 +3669,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3668,7 +3678,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3677,7 +3687,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3686,7 +3696,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3695,7 +3705,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3713,7 +3723,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3745,7 +3755,7 @@ export interface operations {
                     "application/json": components["schemas"]["OutcomesReport"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3754,7 +3764,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3763,7 +3773,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3772,7 +3782,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3781,7 +3791,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3790,7 +3800,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3808,7 +3818,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3840,7 +3850,7 @@ export interface operations {
                     "application/json": components["schemas"]["Candidate"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3849,7 +3859,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3858,7 +3868,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3867,7 +3877,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3876,7 +3886,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3885,7 +3895,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3903,7 +3913,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3921,15 +3931,15 @@ export interface operations {
                 /** @description such as `production`, or `latest` */
                 label?: string | null;
                 format?: "ace" | "gepa" | "json" | "kayba" | "md" | "skill";
-                /** @description the entries that agents are shown, or those only proposed too */
+                /** @description only entries shown to agents, or also proposed ones */
                 state?: "active" | "all";
-                /** @description of `ace` and `md`: with the entries' counters, or without, as a prompt should be: its lines then change only where entries do; by default as the playbook has it */
+                /** @description for `ace` and `md`: with the entries' counters, or without, so that a prompt's lines change only where entries do; by default the playbook's own setting */
                 counters?: boolean | null;
-                /** @description who reads: only who has a name may be shown a candidate that is tried on a share of the callers */
+                /** @description name of the reader; only named readers may be shown a candidate that is tried on a share of the callers */
                 caller?: string;
             };
             header?: {
-                /** @description ETags that the client has already */
+                /** @description ETags that the client has */
                 "if-none-match"?: string | null;
             };
             path: {
@@ -3944,9 +3954,9 @@ export interface operations {
             200: {
                 headers: {
                     ETag?: string;
-                    /** @description the version that this is */
+                    /** @description the version in the body */
                     "Combee-Version"?: number;
-                    /** @description belongs into `shown.canary` of the outcome */
+                    /** @description value for `shown.canary` of the outcome */
                     "Combee-Canary"?: string;
                     [name: string]: unknown;
                 };
@@ -3956,19 +3966,19 @@ export interface operations {
                     "text/markdown": string;
                 };
             };
-            /** @description The client has it already. */
+            /** @description The client has this version. */
             304: {
                 headers: {
                     ETag?: string;
-                    /** @description the version that this is */
+                    /** @description the version in the body */
                     "Combee-Version"?: number;
-                    /** @description belongs into `shown.canary` of the outcome */
+                    /** @description value for `shown.canary` of the outcome */
                     "Combee-Canary"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3977,7 +3987,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3986,7 +3996,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3995,7 +4005,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4004,7 +4014,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4013,7 +4023,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4022,7 +4032,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4031,7 +4041,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4049,7 +4059,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4063,7 +4073,7 @@ export interface operations {
     promote: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4079,7 +4089,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4088,7 +4098,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4097,7 +4107,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4106,7 +4116,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4115,7 +4125,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4124,7 +4134,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4142,7 +4152,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4169,7 +4179,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4178,7 +4188,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4187,7 +4197,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4205,7 +4215,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4219,7 +4229,7 @@ export interface operations {
     approve: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4235,7 +4245,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4244,7 +4254,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4253,7 +4263,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4262,7 +4272,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4271,7 +4281,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4280,7 +4290,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4298,7 +4308,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4325,7 +4335,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4334,7 +4344,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4343,7 +4353,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4361,7 +4371,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4375,7 +4385,7 @@ export interface operations {
     reject: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4391,7 +4401,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4400,7 +4410,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4409,7 +4419,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4418,7 +4428,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4427,7 +4437,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4436,7 +4446,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4454,7 +4464,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4481,7 +4491,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4490,7 +4500,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4499,7 +4509,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4517,7 +4527,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4531,7 +4541,7 @@ export interface operations {
     rollback: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4547,7 +4557,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4556,7 +4566,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4565,7 +4575,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4574,7 +4584,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4583,7 +4593,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4592,7 +4602,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4610,7 +4620,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4637,7 +4647,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4646,7 +4656,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4655,7 +4665,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4673,7 +4683,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4687,7 +4697,7 @@ export interface operations {
     edit: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4703,7 +4713,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4712,7 +4722,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4721,7 +4731,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4730,7 +4740,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4739,7 +4749,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4748,7 +4758,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4766,7 +4776,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4793,7 +4803,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4802,7 +4812,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4811,7 +4821,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4829,7 +4839,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4843,7 +4853,7 @@ export interface operations {
     keep: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4859,7 +4869,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4868,7 +4878,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4877,7 +4887,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4886,7 +4896,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4895,7 +4905,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4904,7 +4914,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4922,7 +4932,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4949,7 +4959,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4958,7 +4968,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4967,7 +4977,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4985,7 +4995,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4999,7 +5009,7 @@ export interface operations {
     import: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5015,7 +5025,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5024,7 +5034,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5033,7 +5043,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5042,7 +5052,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5051,7 +5061,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5060,7 +5070,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5078,7 +5088,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5105,7 +5115,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5114,7 +5124,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5123,7 +5133,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5141,7 +5151,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5155,7 +5165,7 @@ export interface operations {
     revoke: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5171,7 +5181,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5180,7 +5190,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5189,7 +5199,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5198,7 +5208,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5207,7 +5217,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5216,7 +5226,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5234,7 +5244,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5261,7 +5271,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5270,7 +5280,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5279,7 +5289,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5297,7 +5307,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5311,7 +5321,7 @@ export interface operations {
     delete: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5323,11 +5333,11 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Asked"];
+                "application/json": components["schemas"]["CommandBody"];
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5336,7 +5346,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5345,7 +5355,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5354,7 +5364,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5363,7 +5373,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5372,7 +5382,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5390,7 +5400,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5417,7 +5427,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5426,7 +5436,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5435,7 +5445,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5453,7 +5463,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5467,7 +5477,7 @@ export interface operations {
     branch: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5483,7 +5493,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5492,7 +5502,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5501,7 +5511,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5510,7 +5520,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5519,7 +5529,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5528,7 +5538,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5546,7 +5556,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5573,7 +5583,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5582,7 +5592,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5591,7 +5601,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5609,7 +5619,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5623,7 +5633,7 @@ export interface operations {
     adopt: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5639,7 +5649,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5648,7 +5658,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5657,7 +5667,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5666,7 +5676,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5675,7 +5685,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5684,7 +5694,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5702,7 +5712,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5729,7 +5739,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5738,7 +5748,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5747,7 +5757,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5765,7 +5775,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5779,7 +5789,7 @@ export interface operations {
     consolidate: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5791,11 +5801,11 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Asked"];
+                "application/json": components["schemas"]["CommandBody"];
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5804,7 +5814,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5813,7 +5823,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5822,7 +5832,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5831,7 +5841,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5840,7 +5850,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5858,7 +5868,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5885,7 +5895,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5894,7 +5904,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5903,7 +5913,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5921,7 +5931,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5935,7 +5945,7 @@ export interface operations {
     flush: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5947,11 +5957,11 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Asked"];
+                "application/json": components["schemas"]["CommandBody"];
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5960,7 +5970,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5969,7 +5979,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5978,7 +5988,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5987,7 +5997,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5996,7 +6006,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6014,7 +6024,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6041,7 +6051,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6050,7 +6060,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6059,7 +6069,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6077,7 +6087,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6106,7 +6116,7 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6115,7 +6125,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6124,7 +6134,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6133,7 +6143,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6142,7 +6152,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6160,7 +6170,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6191,7 +6201,7 @@ export interface operations {
                     "application/json": components["schemas"]["LiveBatch"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6200,7 +6210,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6209,7 +6219,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6218,7 +6228,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6227,7 +6237,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6236,7 +6246,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6254,7 +6264,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6283,7 +6293,7 @@ export interface operations {
                     "application/json": components["schemas"]["LedgerReport"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6292,7 +6302,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6301,7 +6311,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6310,7 +6320,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6319,7 +6329,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6337,7 +6347,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6357,7 +6367,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All is well. */
+            /** @description Everything is healthy. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6366,7 +6376,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6375,7 +6385,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6384,7 +6394,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6393,7 +6403,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6402,7 +6412,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6420,7 +6430,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Something is red; the text says what. */
+            /** @description A check has failed; the text names it. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6440,7 +6450,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All is well. */
+            /** @description Everything is healthy. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6449,7 +6459,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6458,7 +6468,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6467,7 +6477,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6476,7 +6486,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6485,7 +6495,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6503,7 +6513,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Something is red; the text says what. */
+            /** @description A check has failed; the text names it. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6532,7 +6542,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6541,7 +6551,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6550,7 +6560,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6559,7 +6569,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6568,7 +6578,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6586,7 +6596,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;

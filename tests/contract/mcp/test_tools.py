@@ -169,10 +169,10 @@ async def test_a_key_may_do_through_a_tool_what_it_may_on_the_gateway_and_nothin
     error = await refused(address, WRITER, "playbook", playbook=NAME)
     assert "has not the scope playbooks:read" in str(error)
     error = await refused(address, READER, "playbook", playbook="sales/offers")
-    assert "name spaces do not hold sales/offers" in str(error)
+    assert "name spaces do not include sales/offers" in str(error)
     error = await refused(address, WRITER, "publish_reflection", playbook="sales/offers", key_insight="x")
     assert isinstance(error, CombeeError)
-    assert "name spaces do not hold sales/offers" in str(error)
+    assert "name spaces do not include sales/offers" in str(error)
     error = await refused(address, None, "playbook", playbook=NAME)
     assert "an API key is needed; check the address, the API key" in str(error)
 

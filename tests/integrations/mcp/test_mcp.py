@@ -338,17 +338,17 @@ async def test_a_key_has_the_rights_that_it_has_on_the_gateway(guarded: Guarded,
         with pytest.raises(MCPError, match="has not the scope playbooks:read"):
             await writer.read_resource(URI)
     async with on_http(guarded, mode, ELSEWHERE) as stranger:
-        assert "name spaces do not hold" in await refused(stranger, "playbook", playbook=NAME)
+        assert "name spaces do not include" in await refused(stranger, "playbook", playbook=NAME)
         assert (await stranger.list_resources()).resources == []
 
 
 @pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
 async def test_who_may_not_read_a_playbook_may_not_watch_it(guarded: Guarded) -> None:
     async with on_http(guarded, "legacy", ELSEWHERE) as stranger:
-        with pytest.raises(MCPError, match="name spaces do not hold"):
+        with pytest.raises(MCPError, match="name spaces do not include"):
             await stranger.subscribe_resource(URI)
     async with on_http(guarded, "auto", ELSEWHERE) as stranger:
-        with pytest.raises(MCPError, match="name spaces do not hold"):
+        with pytest.raises(MCPError, match="name spaces do not include"):
             async with stranger.listen(resource_subscriptions=[URI]):
                 pass
 
