@@ -114,7 +114,8 @@ class Actions:
         with _Form(f"Roll back to version {playbook.version}?", f"as {caller.name}", self._pressed) as form:
             ui.label(
                 f"Version {newest.version + 1} will have the content of version {playbook.version}; compared with"
-                f" version {newest.version}: {_counted(compare(newest, playbook))}. Later lessons stay in the history."
+                f" version {newest.version}: {_counted(compare(newest, playbook))}. Later lessons stay in the"
+                " history."
             ).classes("words")
             if is_gated:
                 ui.label(
