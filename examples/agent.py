@@ -1,4 +1,4 @@
-"""An agent that learns: it publishes what it found out, and is pushed what all agents have learned since.
+"""An agent that learns: it publishes its lesson, and receives the lessons of all agents.
 
 Usage: python examples/agent.py [ADDRESS]    a gateway's address, or Kafka's (HOST:PORT)
 """
@@ -32,7 +32,7 @@ with Client(ADDRESS) as combee:
         combee.publish(playbook=PLAYBOOK, key_insight=lesson)
     counts = combee.flush(timeout_s=10)
     if not counts.delivered:
-        sys.exit(f"nobody takes reflections at {ADDRESS}: is `combee up` running?")
+        sys.exit(f"no deployment at {ADDRESS}: is `combee up` running?")
     print(f"{counts.delivered} reflections acknowledged; the next version comes when their window closes")
     if not arrived.wait(PATIENCE_S):
         sys.exit(f"no new version within {PATIENCE_S} s: is `combee up` running? `combee doctor` says more")

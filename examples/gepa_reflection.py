@@ -1,4 +1,4 @@
-"""GEPA with Combee: 9 records a proposal, three calls side by side, then one that combines. A toy is the model."""
+"""GEPA with Combee: 9 records a proposal, three concurrent calls, then one that combines them. The model is a toy."""
 
 import re
 

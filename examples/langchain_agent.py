@@ -1,4 +1,4 @@
-"""A LangChain agent that learns. Beside "combee up --simulated" and "combee sim serve --port 8700" (a simulation)."""
+"""A LangChain agent that learns. Needs "combee up --simulated" and "combee sim serve --port 8700" (a simulation)."""
 
 import sys
 
@@ -12,7 +12,7 @@ ADDRESS, MODEL = sys.argv[1:] or ("http://127.0.0.1:8750", "http://127.0.0.1:870
 
 
 def paid(order: int) -> str:
-    """Say what was paid for an order."""
+    """Return the amount paid for an order."""
     return f"Order {order}: 120 were paid."
 
 

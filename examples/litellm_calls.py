@@ -1,4 +1,4 @@
-"""LiteLLM with Combee. Beside "combee up --simulated" and "combee sim serve --port 8700" (a simulation)."""
+"""LiteLLM with Combee. Needs "combee up --simulated" and "combee sim serve --port 8700" (a simulation)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""OpenAI Agents with Combee. Beside "combee up --simulated" and "combee sim serve --port 8700" (a simulation)."""
+"""OpenAI Agents with Combee. Needs "combee up --simulated" and "combee sim serve --port 8700" (a simulation)."""
 
 import sys
 
@@ -13,7 +13,7 @@ ADDRESS, MODEL = sys.argv[1:] or ("http://127.0.0.1:8750", "http://127.0.0.1:870
 
 @function_tool
 def paid(order: int) -> str:
-    """Say what was paid for an order."""
+    """Return the amount paid for an order."""
     return f"Order {order}: 120 were paid."
 
 

@@ -1,4 +1,4 @@
-"""A traced agent that learns. Beside "combee up --simulated" with combee[otel] (a simulation)."""
+"""A traced agent that learns. Needs "combee up --simulated" with combee[otel] (a simulation)."""
 
 import json
 import sys

@@ -1,6 +1,6 @@
-"""A lesson whose way can be followed: one trace from this agent to the version of the playbook.
+"""A lesson with one trace from this agent to the version of the playbook.
 
-Beside "combee up --simulated" with combee[otel] and OTEL_EXPORTER_OTLP_ENDPOINT (a simulation).
+Run it with "combee up --simulated" with combee[otel] and OTEL_EXPORTER_OTLP_ENDPOINT (a simulation).
 """
 
 import sys

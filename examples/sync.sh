@@ -1,6 +1,6 @@
 #!/bin/sh
-# Keeps what agents learned about refunds where coding assistants look for it, until Ctrl-C; with --once: writes and ends.
-# Beside a "combee up"; elsewhere add --gateway ADDRESS.
+# Keeps coding assistants' files equal to the playbook about refunds until Ctrl-C; with --once writes once and ends.
+# Run it on the machine of "combee up"; elsewhere add --gateway ADDRESS.
 combee sync support/refunds \
   --to AGENTS.md \
   --to .claude/skills/refunds/SKILL.md \

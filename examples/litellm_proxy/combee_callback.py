@@ -1,4 +1,4 @@
-"""What config.yaml names: every chat call through the proxy is shown this playbook and becomes a trace."""
+"""The callback in config.yaml: every chat call through the proxy is shown this playbook and becomes a trace."""
 
 from combee.integrations.litellm import CombeeLogger
 

@@ -1,4 +1,4 @@
-"""Lessons in the words of those who gave the feedback, and house rules for the curator."""
+"""Lessons in the words of the feedback, and house rules for the curator."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,17 +19,17 @@ LONGEST = 2_000
 
 
 def reflect_prompt(trace: Trace, shown: Sequence[Entry]) -> None:
-    """Ask nothing: what people said is the lesson."""
+    """Make no call: the feedback is the lesson."""
 
 
 def read_reflection(
     trace: Trace,
     shown: Sequence[Entry],  # noqa: ARG001 - ACE would say which entries it judges
-    body: Mapping[str, Any],  # noqa: ARG001 - no model was asked
+    body: Mapping[str, Any],  # noqa: ARG001 - no model was called
 ) -> dict[str, Any]:
     """Return the fields of a reflection; a trace without feedback goes to the dead letters."""
     if not trace.feedback.strip():
-        raise ValueError("nobody said anything about this run")
+        raise ValueError("the run has no feedback")
     return {"key_insight": trace.feedback[:LONGEST]}
 
 

@@ -121,7 +121,7 @@ class Rejected(Value):
 
     entry_id: Name
     said: Hash = ""
-    """Digest of the entry's wording, so that no large text displaces others; empty: the removal of the entry was rejected."""
+    """Digest of the wording: no large text displaces others. Empty: the removal of the entry was rejected."""
     evidence: tuple[Name, ...] = ()
 
 

@@ -666,8 +666,8 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await page.goto(f"{base}playbook?name={PLAYBOOK}&version=2")
     await page.get_by_role("button", name="Promote").click()
     for key, why in (
-        ("x" * 24, "nobody has this key"),
-        (WRITER, "this key has not the scope playbooks:admin"),
+        ("x" * 24, "this key is unknown"),
+        (WRITER, "this key lacks the scope playbooks:admin"),
     ):
         await dialog.get_by_label("Key").fill(key)
         await dialog.get_by_role("button", name="Use this key").click()
@@ -686,7 +686,7 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     )  # among the labels, and in the audit trail
     await expect(links.first).to_be_visible(timeout=PATIENCE_MS)
     await page.get_by_role("button", name="Roll back").click()
-    await expect(dialog.get_by_text("Version 4 will say what version 2 says")).to_be_visible()
+    await expect(dialog.get_by_text("Version 4 will have the content of version 2")).to_be_visible()
     await page.keyboard.press("Escape")
     await expect(dialog).to_be_hidden(timeout=PATIENCE_MS)
     assert context.playbooks.latest(PLAYBOOK).version == len(("one", "two", "three"))
@@ -762,7 +762,7 @@ async def knock(base: str) -> None:
     assert {"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"} <= set(policy)
 
 
-STALE = re.compile(r"^No connection since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: the figures are of then\.$")
+STALE = re.compile(r"^No connection since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: the figures are from then\.$")
 
 
 async def look_at_nothing(page: Page, base: str) -> None:

@@ -58,7 +58,7 @@ async def test_ctrl_c_keeps_the_finished_cells_and_the_next_run_goes_on(tmp_path
     async with asyncio.timeout(DEADLINE_S):
         _, err = await process.communicate()
     assert process.returncode == 130, err.decode()
-    assert b"the same command goes on from there" in err
+    assert b"the same command resumes from there" in err
     kept = lines(path)
     assert all(json.loads(line)["numbers"] for line in kept)
 

@@ -190,7 +190,7 @@ async def test_the_ledger_reads_on_where_it_ended(site: Site, tmp_path: Path) ->
     file.write_text("{}")
     third = await site.run(*verb)
     assert (third.code, third.json()["continued_from_ms"]) == (0, None)
-    assert "is of no use" in third.err
+    assert "is unusable" in third.err
 
 
 @pytest.mark.timeout(120)

@@ -145,7 +145,7 @@ async def test_a_replay_to_where_the_playbook_is_already_is_refused() -> None:
     first = await original()
     replay = Replay(first.log, NAME, timeout_s=1)
     await replay.read()
-    with pytest.raises(FatalError, match="is there already"):
+    with pytest.raises(FatalError, match="exists there already"):
         await replay.run(first.log)
 
 

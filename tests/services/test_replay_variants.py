@@ -49,7 +49,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> Deployment:
     ("options", "code", "says"),
     [
         (("--variant", "a:nope=1"), 2, "is nothing that a variant changes"),
-        (("--variant", "a", "--variant", "a:copies=1"), 2, "two variants of one name"),
+        (("--variant", "a", "--variant", "a:copies=1"), 2, "two variants have the same name"),
         (("--variant", "a:without=colour"), 2, "selects nothing"),
         (("--variant", "a", "--without", "colour"), 2, "selects nothing"),
         (("--variant", "a", "--versions", "9"), 2, "FIRST..LAST"),
@@ -59,7 +59,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> Deployment:
         (("--versions", "1..2"), 2, "add --variant NAME"),
         (("--variant", "a", "--versions", "8..9", "--simulated"), 1, "has no version in that range"),
         (("--variant", "a", "--since", "2038-01-01", "--simulated"), 1, "no reflection that counted"),
-        (("--variant", "a", "--simulated"), 1, "--yes does not ask"),
+        (("--variant", "a", "--simulated"), 1, "--yes agrees to the cost"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_replayed_is_refused_before_anything_starts(

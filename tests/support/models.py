@@ -121,7 +121,7 @@ class ModelClient:
         self._draining = True
 
     async def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing, because nothing is open."""
 
 
 def together(prompt: Prompt) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-/** The client: publishing and reading. Nothing of it throws into an agent. */
+/** The client for publishing and reading. It never throws into an agent. */
 
 import { randomUUID } from "node:crypto";
 import { Connection, type Log, reasonOf } from "./connection.js";
@@ -9,7 +9,7 @@ import { type Kind, type Redact, Redactor } from "./redaction.js";
 import type { PlaybookView } from "./view.js";
 
 type Schemas = components["schemas"];
-/** A number alone is called `score`. */
+/** A single number is the score named `score`. */
 type Scored<T> = Omit<T, "score"> & { score?: Record<string, number> | number };
 
 export type Reflection = Schemas["NewReflection"];
@@ -19,13 +19,13 @@ export type Outcome = Scored<Schemas["NewOutcome"]>;
 export interface ClientOptions {
   /** The gateway's key. */
   apiKey?: string;
-  /** Room of the buffer; default 10,000. */
+  /** Maximum number of buffered messages; default 10,000. */
   maxMessages?: number;
-  /** Room of the buffer in characters of JSON; default 32 Mi. */
+  /** Maximum size of the buffer in characters of JSON; default 32 Mi. */
   maxChars?: number;
-  /** Instead of the default redaction; null turns it off. */
+  /** A function that replaces the default redaction; null turns it off. */
   redact?: ((text: string) => string) | null;
-  /** Where warnings go, each once; default `console.warn`. */
+  /** Receives each warning once; default `console.warn`. */
   log?: Log;
 }
 
@@ -51,45 +51,45 @@ export class Combee {
     return id;
   }
 
-  /** Hand over what one run left behind; return its id. */
+  /** Hand over the trace of one run; return its id. */
   trace(trace: Trace): string {
     const id = trace?.trace_id || `t-${randomUUID()}`;
     this.put("traces", { ...trace, trace_id: id });
     return id;
   }
 
-  /** Say how a run went; it is counted for the version of `shown`, or of the trace whose id is `run_id`. */
+  /** Report the outcome of a run; it is counted for the version of `shown`, or of the trace whose id is `run_id`. */
   outcome(outcome: Outcome): void {
     this.put("outcomes", outcome);
   }
 
-  /** Return a playbook from memory; only an unknown one is waited for, and never long. Never rejects. */
+  /** Return a playbook from memory; wait, not for long, only for an unknown one. Never rejects. */
   playbook(name: string, options: ReadOptions = {}): Promise<PlaybookView> {
     return this.reader.playbook(name, options);
   }
 
-  /** Call `notify` with what is known and with each change; return what ends that. */
+  /** Call `notify` with the present playbook and with each change; return a function that ends it. */
   onUpdate(name: string, notify: Notify, options: Pick<ReadOptions, "label" | "caller"> = {}): () => void {
     return this.reader.subscribe(name, notify, options);
   }
 
-  /** What became of everything so far. */
+  /** Counts of all messages so far. */
   get counts(): Delivery {
     return this.outbox.counts();
   }
 
-  /** Deliver what waits; resolves after `timeoutMs` at the latest. */
+  /** Deliver waiting messages; resolves after `timeoutMs` at the latest. */
   flush(timeoutMs = FLUSH_MS): Promise<Delivery> {
     return this.outbox.flush(timeoutMs);
   }
 
-  /** Deliver what waits, disconnect. */
+  /** Deliver waiting messages and disconnect. */
   close(timeoutMs = FLUSH_MS): Promise<Delivery> {
     this.reader.close();
     return this.outbox.close(timeoutMs);
   }
 
-  /** @internal Log once that something of an integration failed. */
+  /** @internal Log once that a part of an integration failed. */
   warn(reason: string, message: string, error: unknown): void {
     this.connection.warnOnce(reason, `${message}: ${reasonOf(error)}`);
   }
@@ -97,7 +97,7 @@ export class Combee {
   private put(kind: Kind, message: Reflection | Trace | Outcome): void {
     const given = message && "score" in message ? message.score : undefined;
     const score = typeof given === "number" ? { score: { score: given } } : {};
-    // A branch learns from what its playbook is sent.
+    // A branch learns from its playbook's input.
     const playbook = typeof message?.playbook === "string" ? { playbook: message.playbook.replace(/@.*$/, "") } : {};
     this.outbox.put(kind, { created_at_ms: Date.now(), ...message, ...score, ...playbook });
   }

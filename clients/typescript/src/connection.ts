@@ -1,4 +1,4 @@
-/** The gateway's address and key, what time-outs and pauses are, and what is logged. */
+/** The gateway's address and key, time-outs, pauses and logging. */
 
 export type Log = (message: string) => void;
 
@@ -22,7 +22,7 @@ export class Connection {
     return this.apiKey ? { Authorization: `Bearer ${this.apiKey}`, ...more } : more;
   }
 
-  /** Ask the gateway; rejects where it does not answer in time. */
+  /** Send a request to the gateway; rejects if it does not answer in time. */
   fetch(path: string, options: { method?: string; body?: string; headers?: Record<string, string> } = {}): Promise<Response> {
     return fetch(this.url + path, {
       ...options,
@@ -31,29 +31,29 @@ export class Connection {
     });
   }
 
-  /** Give up what is under way. */
+  /** Abort open requests. */
   close(): void {
     this.closing.abort();
   }
 
-  /** Log each reason once: an agent's log is not filled by what it can do nothing about. */
+  /** Log each reason once, so that problems beyond the agent's control do not fill its log. */
   warnOnce(reason: string, message: string): void {
     if (this.said.has(reason)) return;
     this.said.add(reason);
     try {
       this.log(`combee: ${message}`);
     } catch {
-      // A user's logger; nothing else could be told.
+      // A user's logger failed, and there is no other place to report it.
     }
   }
 
-  /** Forget that a reason was logged: it is over, and its return is news. */
+  /** Allow a reason to be logged again after the problem is over. */
   isOver(reason: string): void {
     this.said.delete(reason);
   }
 }
 
-/** Exponential backoff with jitter, so that the agents of a fleet do not come back all at once. */
+/** Exponential backoff with jitter, so that the agents of a fleet do not reconnect all at once. */
 export class Backoff {
   private pauseMs: number;
 
@@ -80,7 +80,7 @@ export function retryAfterMs(response: Response): number {
   return Number.isFinite(seconds) ? Math.min(Math.max(0, seconds * 1000), LONGEST_RETRY_AFTER_MS) : 0;
 }
 
-/** Return what wakes a sleeper early, and its sleep. With `isBackground` it keeps no process alive. */
+/** Return a sleep and the function that ends it early. With `isBackground` it keeps no process alive. */
 export function sleep(ms: number, isBackground = false): { done: Promise<void>; wake: () => void } {
   let wake = (): void => undefined;
   const done = new Promise<void>((resolve) => {

@@ -1,14 +1,14 @@
-/** Server-sent events over node:http: a stream that keeps no process alive, and is opened anew when it ends. */
+/** Server-sent events over node:http: a stream that keeps no process alive, and is reopened when it ends. */
 
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { Backoff, type Connection, reasonOf, sleep } from "./connection.js";
 
-/** A stream that says nothing for longer, not even that it lives, is opened anew. */
+/** Maximum silence of a stream, without even a heartbeat, before it is reopened. */
 const SILENCE_MS = 60_000;
 
 export interface Listener {
-  /** The stream stands: what happened before it may have been missed. */
+  /** The stream is open; earlier events may have been missed. */
   opened(): void;
   event(kind: string): void;
 }
@@ -30,7 +30,7 @@ export class EventStream {
       try {
         await this.listen();
       } catch (error) {
-        this.connection.warnOnce("stream", `playbooks are not kept fresh for now, what is known stays: ${reasonOf(error)}`);
+        this.connection.warnOnce("stream", `playbooks are not updated for now, the known versions stay: ${reasonOf(error)}`);
       }
       if (this.isClosed) break;
       const pause = sleep(this.backoff.nextMs(), true);
@@ -88,7 +88,7 @@ export class EventStream {
       if (field === "event") kind = value;
       if (field === "id") this.lastEventId = value;
     }
-    if (!kind) return; // a sign of life
+    if (!kind) return; // a heartbeat
     this.backoff.reset();
     this.listener.event(kind);
   }

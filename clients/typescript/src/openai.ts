@@ -1,15 +1,15 @@
 /**
- * `wrapOpenAI`: a client of OpenAI's library that is shown the playbook and whose calls become traces.
+ * `wrapOpenAI`: a client of OpenAI's library whose calls are shown the playbook and become traces.
  *
  * The library is not imported. Every helper of its clients (`create`, `parse`, `stream`, `withResponse`, …) ends in one
- * method, `request`: the copy's own changes the body and reads along what comes back.
+ * method, `request`: the copy's own changes the body and reads the answer.
  */
 
 import { randomUUID } from "node:crypto";
 import type { Combee, Trace } from "./client.js";
 import type { PlaybookView } from "./view.js";
 
-/** What JSON holds; whatever a server puts there, the agent gets it. */
+/** Any JSON; the agent gets whatever the server sends. */
 type Json = any;
 
 export interface WrapOptions {
@@ -17,30 +17,30 @@ export interface WrapOptions {
   playbook: string;
   label?: string;
   fallback?: string;
-  /** Whose calls they are, see `playbook`. */
+  /** Name of the reader, see `playbook`. */
   caller?: string;
-  /** Is called with each call's run before it is handed over, such as to say how it went. */
+  /** Called with each call's run before it is handed over, for example to report its outcome. */
   onEnd?: (run: Run) => void;
 }
 
-/** One call: what it was shown, what it asked, what was answered. Becomes one trace. */
+/** One call with its playbook, input and answer; it becomes one trace. */
 export class Run {
   readonly traceId = `t-${randomUUID()}`;
   answer = "";
   private said: Partial<Trace> = {};
 
   constructor(
-    /** What the agent has learned. */
+    /** The playbook shown to the agent. */
     readonly playbook: PlaybookView,
     readonly task: string,
   ) {}
 
-  /** Say how the run went: in words, whether it succeeded, in numbers; and the right answer, if it is known. */
+  /** Report the outcome: feedback, success, scores, and the right answer if it is known. */
   outcome(outcome: Pick<Trace, "feedback" | "success" | "score" | "target">): void {
     this.said = { ...this.said, ...outcome };
   }
 
-  /** The trace, once the answer is there. */
+  /** The trace, once the answer has arrived. */
   trace(steps: string[], metadata: Record<string, string>): Trace {
     return {
       trace_id: this.traceId,
@@ -56,18 +56,18 @@ export class Run {
 }
 
 interface Endpoint {
-  /** What a call asks, as messages. */
+  /** Return a call's input as messages. */
   messages(body: Json): Json[];
-  /** The body with a playbook in front: first, so that providers' prompt caches hit. */
+  /** Return the body with a playbook in front, so that providers' prompt caches hit. */
   withPrompt(body: Json, prompt: string): Json;
-  /** Add a piece of a stream to the reply that it makes. */
+  /** Add a piece of a stream to its reply. */
   add(reply: Json, chunk: Json): void;
 }
 
 const CHAT: Endpoint = {
   messages: (body) => [...(body.messages ?? [])],
   withPrompt(body, prompt) {
-    if (!Array.isArray(body.messages)) return body; // its server shall refuse it
+    if (!Array.isArray(body.messages)) return body; // the server refuses it
     const role = body.messages[0]?.role === "developer" ? "developer" : "system";
     return { ...body, messages: [{ role, content: prompt }, ...body.messages] };
   },
@@ -96,7 +96,7 @@ const RESPONSES: Endpoint = {
     const items = typeof given === "string" ? [{ role: "user", content: given }] : [...given].map(itemAsMessage);
     return body.instructions ? [{ role: "system", content: body.instructions }, ...items] : items;
   },
-  // Not as an item of the input: the server would keep it with the conversation, once more at every turn.
+  // Not an item of the input, which the server would add to the conversation again at every turn.
   withPrompt: (body, prompt) => ({ ...body, instructions: [prompt, body.instructions].filter(Boolean).join("\n\n") }),
   add(reply, chunk) {
     if (chunk.type === "response.output_text.delta") reply.output_text = (reply.output_text ?? "") + (chunk.delta ?? "");
@@ -109,16 +109,16 @@ const RESPONSES: Endpoint = {
 const ENDPOINTS: Record<string, Endpoint> = { "/chat/completions": CHAT, "/responses": RESPONSES };
 
 /**
- * Return a copy of an OpenAI client whose chat completions and responses learn, streams too.
+ * Return a copy of an OpenAI client whose chat completions and responses, also streamed, learn.
  *
- * Throws a TypeError if `client` is none of `openai` 5 or newer; afterwards nothing of Combee's own is thrown.
+ * Throws a TypeError if `client` is not a client of `openai` 5 or newer; afterwards Combee itself never throws.
  */
 export function wrapOpenAI<C extends object>(client: C, options: WrapOptions): C {
   const original = client as Json;
   if (typeof original.request !== "function" || !(original.chat?._client || original.responses?._client)) {
     throw new TypeError("wrapOpenAI needs a client of the package openai, version 5 or newer");
   }
-  // Private fields are the original's alone: what needs them runs there.
+  // Only the original has its private fields, so methods that need them run there.
   const copy = Object.create(original);
   copy.makeRequest = (...rest: unknown[]) => original.makeRequest(...rest);
   copy.withOptions = (more: unknown) => wrapOpenAI(original.withOptions(more), options);
@@ -127,7 +127,7 @@ export function wrapOpenAI<C extends object>(client: C, options: WrapOptions): C
   return copy;
 }
 
-/** Return a part of a client, and its parts, that asks through another client. */
+/** Return a part of a client that, with its own parts, calls through another client. */
 function rebound(part: Json, client: Json): Json {
   const copy = Object.assign(Object.create(Object.getPrototypeOf(part)), part, { _client: client });
   for (const [name, value] of Object.entries(part)) {
@@ -146,7 +146,7 @@ function recorded(client: Json, asked: unknown, rest: unknown[], options: WrapOp
   return typeof reply._thenUnwrap === "function" ? reply._thenUnwrap((value: Json) => call?.observe(value) ?? value) : reply;
 }
 
-/** Return the call to record; undefined: it asks no model, or cannot be shown the playbook. */
+/** Return the call to record, undefined if it calls no model or cannot be shown the playbook. */
 async function begun(given: Json, options: WrapOptions): Promise<Call | undefined> {
   try {
     const endpoint = ENDPOINTS[String(given.path).split("?", 1)[0]!];
@@ -180,7 +180,7 @@ class Call {
     this.body = prompt ? endpoint.withPrompt(asked, prompt) : asked;
   }
 
-  /** Return a reply as it is; it is recorded, a stream when it ends or is left. */
+  /** Return the unchanged reply and record it, a stream when it ends or is left. */
   observe(reply: Json): Json {
     if (!this.body.stream) {
       this.record(reply);
@@ -200,7 +200,7 @@ class Call {
         try {
           this.endpoint.add(reply, chunk);
         } catch {
-          // A piece of another shape; the agent gets it.
+          // A piece of another shape is only passed to the agent.
         }
         yield chunk;
       }
@@ -226,24 +226,24 @@ class Call {
   }
 }
 
-// ---- what calls and replies say
+// ---- texts of calls and replies
 
-/** Return an item of a conversation as a message: a tool's call or result is named by its type. */
+/** Return an item of a conversation as a message; the role of a tool's call or result is its type. */
 function itemAsMessage(item: Json): Json {
   if (item.type === "function_call") return { role: "assistant", content: callsText([item]) };
   return { role: item.role ?? item.type ?? "item", content: item.content ?? item.output ?? item.arguments ?? "" };
 }
 
-/** Return what a message says, tools' calls included, as text. */
+/** Return a message's content as text, with its tool calls. */
 function content(message: Json): string {
   const said = message?.content;
   const text = Array.isArray(said)
-    ? said.map((part) => String(part?.text ?? `[${part?.type ?? "part"}]`)).join("\n") // pictures are only named
+    ? said.map((part) => String(part?.text ?? `[${part?.type ?? "part"}]`)).join("\n") // images are replaced by their type
     : String(said ?? "");
   return joined(text, message?.tool_calls?.length ? JSON.stringify(message.tool_calls) : "");
 }
 
-/** Return the text of a response, or of a completion's first choice; calls of tools as JSON. */
+/** Return the text of a response, or of a completion's first choice, with tool calls as JSON. */
 function answerText(reply: Json): string {
   const message = reply?.choices?.[0]?.message;
   if (message) return joined(message.content || message.refusal || "", callsText(message.tool_calls?.map((call: Json) => call?.function)));
@@ -262,7 +262,7 @@ function joined(...parts: string[]): string {
   return parts.filter(Boolean).join("\n");
 }
 
-/** Return OpenTelemetry's names for what is known of a call (GenAI semantic conventions). */
+/** Return a call's attributes under OpenTelemetry's names (GenAI semantic conventions). */
 function metadataOf(reply: Json, model: string): Record<string, string> {
   const fields = {
     "gen_ai.request.model": model,

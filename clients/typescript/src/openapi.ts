@@ -15,7 +15,7 @@ export interface paths {
         put?: never;
         /**
          * Publish traces, one or many.
-         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the status is 207 then. A reflection's `usage` is not taken over, and its `bullet_tags` count only for entries of the version that its `shown` names. Of one run several outcomes may come: what is said first holds, and no run counts twice.
+         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. If some items of a batch are refused, the others are published, and the status is 207. A reflection's `usage` is ignored, and its `bullet_tags` count only for entries of the version that its `shown` names. A run may have several outcomes: the first value holds, and no run counts twice.
          */
         post: operations["publish_traces"];
         delete?: never;
@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Publish reflections, one or many.
-         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the status is 207 then. A reflection's `usage` is not taken over, and its `bullet_tags` count only for entries of the version that its `shown` names. Of one run several outcomes may come: what is said first holds, and no run counts twice.
+         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. If some items of a batch are refused, the others are published, and the status is 207. A reflection's `usage` is ignored, and its `bullet_tags` count only for entries of the version that its `shown` names. A run may have several outcomes: the first value holds, and no run counts twice.
          */
         post: operations["publish_reflections"];
         delete?: never;
@@ -55,7 +55,7 @@ export interface paths {
         put?: never;
         /**
          * Publish outcomes, one or many.
-         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the status is 207 then. A reflection's `usage` is not taken over, and its `bullet_tags` count only for entries of the version that its `shown` names. Of one run several outcomes may come: what is said first holds, and no run counts twice.
+         * @description Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other content under it is refused (409) while it is remembered. Without an id the same content has the same id. Secrets in texts are replaced by `***`. If some items of a batch are refused, the others are published, and the status is 207. A reflection's `usage` is ignored, and its `bullet_tags` count only for entries of the version that its `shown` names. A run may have several outcomes: the first value holds, and no run counts twice.
          */
         post: operations["publish_outcomes"];
         delete?: never;
@@ -73,7 +73,7 @@ export interface paths {
         };
         /**
          * Reflection
-         * @description Tell what became of a reflection: waiting, in a batch, applied (and to which entries) or dead-lettered.
+         * @description Return a reflection's status: waiting, in a batch, applied (with its entries), dead-lettered or dropped.
          */
         get: operations["reflection"];
         put?: never;
@@ -93,9 +93,9 @@ export interface paths {
         };
         /**
          * Events
-         * @description Push every new version of a playbook, one that does not exist yet too; first the newest one there is.
+         * @description Push every new version of a playbook, starting with the newest; the playbook need not exist yet.
          *
-         *     Of a gated playbook each version that `production` comes to point at, unless all are asked for.
+         *     For a gated playbook, push each version that `production` comes to point at, unless all are requested.
          */
         get: operations["events_v1_playbooks__name__events_get"];
         put?: never;
@@ -155,7 +155,7 @@ export interface paths {
         };
         /**
          * Difference
-         * @description Return what version ``to`` says otherwise than version ``from``, entry by entry.
+         * @description Return the differences from version ``from`` to version ``to``, entry by entry.
          */
         get: operations["difference_v1_playbooks__name__diff_get"];
         put?: never;
@@ -175,7 +175,7 @@ export interface paths {
         };
         /**
          * Outcomes
-         * @description Return how runs went with each version and entry, with 95 % intervals.
+         * @description Return the outcomes of runs by version and by entry, with 95 % intervals.
          */
         get: operations["outcomes_v1_playbooks__name__outcomes_get"];
         put?: never;
@@ -195,7 +195,7 @@ export interface paths {
         };
         /**
          * Candidate
-         * @description Return what waits at a playbook's gate: its verdicts so far, and what it says otherwise than production.
+         * @description Return the candidate at a playbook's gate, with its verdicts so far and its differences from production.
          */
         get: operations["candidate_v1_playbooks__name__candidate_get"];
         put?: never;
@@ -215,9 +215,9 @@ export interface paths {
         };
         /**
          * Playbook
-         * @description Return one version of a playbook, by default what agents read; with its ETag, only if it is another one.
+         * @description Return one version of a playbook, by default the one that agents read; 304 if the client has its ETag.
          *
-         *     That is the newest one, or `production` where the playbook has a gate.
+         *     Agents read the newest version, or `production` if the playbook has a gate.
          */
         get: operations["playbook_v1_playbooks__name__get"];
         put?: never;
@@ -239,7 +239,7 @@ export interface paths {
         put?: never;
         /**
          * Promote
-         * @description Let a label point at a version, the newest by default; agents that read it follow.
+         * @description Point a label at a version, the newest by default; agents that read the label follow.
          */
         post: operations["promote"];
         delete?: never;
@@ -279,9 +279,9 @@ export interface paths {
         put?: never;
         /**
          * Reject
-         * @description Reject a gated playbook's candidate: agents never read it, and what its batches taught is taken back.
+         * @description Reject a gated playbook's candidate: agents never read it, and its batches are revoked.
          *
-         *     With `entry_ids` or `sources` only these go, and the rest is the next candidate.
+         *     With `entry_ids` or `sources` only these are rejected, and the rest becomes the next candidate.
          */
         post: operations["reject"];
         delete?: never;
@@ -301,7 +301,7 @@ export interface paths {
         put?: never;
         /**
          * Rollback
-         * @description Make a new version that says what an old one says; a deleted playbook comes back.
+         * @description Make a new version with an old version's content; a deleted playbook is restored.
          */
         post: operations["rollback"];
         delete?: never;
@@ -321,7 +321,7 @@ export interface paths {
         put?: never;
         /**
          * Edit
-         * @description Change entries; refused if an entry that changed here has changed meanwhile.
+         * @description Change entries; refused if another change to the same entry was made meanwhile.
          */
         post: operations["edit"];
         delete?: never;
@@ -341,7 +341,7 @@ export interface paths {
         put?: never;
         /**
          * Keep
-         * @description Stand behind entries: agents are shown those that are only proposed, and no single source changes them.
+         * @description Confirm entries by hand: proposed ones become active, and no single source can change them.
          */
         post: operations["keep"];
         delete?: never;
@@ -361,7 +361,7 @@ export interface paths {
         put?: never;
         /**
          * Import
-         * @description Replace a playbook's content, or start one; nothing happens if it says the same already.
+         * @description Replace a playbook's content, or start a playbook; nothing happens if the content is the same.
          */
         post: operations["import"];
         delete?: never;
@@ -381,7 +381,7 @@ export interface paths {
         put?: never;
         /**
          * Revoke
-         * @description Take reflections back: what rests on them alone goes, entries say again what they said before.
+         * @description Revoke reflections: entries that rest on them alone are removed, others return to their earlier text.
          */
         post: operations["revoke"];
         delete?: never;
@@ -401,7 +401,7 @@ export interface paths {
         put?: never;
         /**
          * Delete
-         * @description Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back.
+         * @description Delete a playbook and its labels for all subscribers; its history stays, and rollback restores it.
          */
         post: operations["delete"];
         delete?: never;
@@ -421,7 +421,7 @@ export interface paths {
         put?: never;
         /**
          * Branch
-         * @description Fork `NAME@BRANCH`, which learns from now on from the playbook's reflections in its own way.
+         * @description Fork `NAME@BRANCH`, which learns from the playbook's further reflections with its own settings.
          */
         post: operations["branch"];
         delete?: never;
@@ -441,7 +441,7 @@ export interface paths {
         put?: never;
         /**
          * Adopt
-         * @description Make what a branch (`NAME@BRANCH`) says its playbook's next version; the branch stays and learns on.
+         * @description Publish a branch's (`NAME@BRANCH`) entries as the playbook's next version; the branch keeps learning.
          */
         post: operations["adopt"];
         delete?: never;
@@ -461,7 +461,7 @@ export interface paths {
         put?: never;
         /**
          * Consolidate
-         * @description Let the model merge entries that are alike and judge those that are mostly harmful.
+         * @description Let the model merge similar entries and judge mostly harmful ones.
          */
         post: operations["consolidate"];
         delete?: never;
@@ -481,7 +481,7 @@ export interface paths {
         put?: never;
         /**
          * Flush
-         * @description Close the window now: what waits goes into a batch without others, and becomes a version.
+         * @description Close the window now: the waiting reflections become a batch and then a version.
          */
         post: operations["flush"];
         delete?: never;
@@ -499,7 +499,7 @@ export interface paths {
         };
         /**
          * Status
-         * @description Return the live picture: rates and lag per stage, windows, batches, newest versions, dead letters.
+         * @description Return the live status: rates and lag per stage, windows, batches, newest versions, dead letters.
          */
         get: operations["status_v1_status_get"];
         put?: never;
@@ -539,7 +539,7 @@ export interface paths {
         };
         /**
          * Ledger
-         * @description Account for every acknowledged reflection, from the topics alone; the first account reads all of them.
+         * @description Account for every acknowledged reflection, from the topics alone; the first report reads all of them.
          */
         get: operations["ledger_v1_ledger_get"];
         put?: never;
@@ -607,7 +607,7 @@ export interface components {
     schemas: {
         /**
          * Adopt
-         * @description Make what a branch says its playbook's next version.
+         * @description Publish a branch's entries as the playbook's next version.
          */
         Adopt: {
             /** Command Id */
@@ -632,14 +632,6 @@ export interface components {
             unscored: number;
             /** Mean */
             mean?: number | null;
-        };
-        /**
-         * Asked
-         * @description What every command's body may have.
-         */
-        Asked: {
-            /** Command Id */
-            command_id?: string | null;
         };
         /**
          * Branch
@@ -774,6 +766,14 @@ export interface components {
             };
         };
         /**
+         * CommandBody
+         * @description Fields of every command's body.
+         */
+        CommandBody: {
+            /** Command Id */
+            command_id?: string | null;
+        };
+        /**
          * Comparison
          * @description Two versions of one playbook; entries that are alike in both are only counted.
          */
@@ -846,7 +846,7 @@ export interface components {
         };
         /**
          * Edit
-         * @description Change entries; ``text`` is Markdown as ``format=md`` gives it, changed.
+         * @description Change entries; ``text`` is the edited Markdown of ``format=md``.
          */
         Edit: {
             /** Command Id */
@@ -965,7 +965,7 @@ export interface components {
         };
         /**
          * Import
-         * @description Replace the content, or start a playbook.
+         * @description Replace a playbook's content, or start a playbook.
          */
         Import: {
             /** Command Id */
@@ -980,7 +980,7 @@ export interface components {
         };
         /**
          * Item
-         * @description What became of one object of a request.
+         * @description Result of one object of a request.
          */
         Item: {
             /** Index */
@@ -1016,7 +1016,7 @@ export interface components {
         };
         /**
          * Keep
-         * @description Stand behind entries; agents are shown those that are only proposed.
+         * @description Confirm entries by hand; proposed ones become active.
          */
         Keep: {
             /** Command Id */
@@ -1452,7 +1452,7 @@ export interface components {
         };
         /**
          * NewBranch
-         * @description Fork a branch, which learns from the playbook's reflections in its own way.
+         * @description Fork a branch, which learns from the playbook's reflections with its own settings.
          */
         NewBranch: {
             /** Command Id */
@@ -1514,7 +1514,7 @@ export interface components {
         };
         /**
          * Page
-         * @description Some playbooks in the order of their names.
+         * @description A page of playbooks, ordered by name.
          */
         Page: {
             /** Playbooks */
@@ -1549,7 +1549,7 @@ export interface components {
             errors?: components["schemas"]["Wrong"][];
             /**
              * Waiting
-             * @description reflections that wait in the window of what does not exist yet
+             * @description number of reflections waiting in the window of a playbook without a version
              * @default 0
              */
             waiting?: number;
@@ -1561,7 +1561,7 @@ export interface components {
         };
         /**
          * Promote
-         * @description Let a label point at a version.
+         * @description Point a label at a version.
          */
         Promote: {
             /** Command Id */
@@ -1573,7 +1573,7 @@ export interface components {
         };
         /**
          * Receipt
-         * @description What became of the objects of a request; acknowledged by Kafka unless refused.
+         * @description Results of the objects of a request; Kafka has acknowledged all that are not refused.
          */
         Receipt: {
             /**
@@ -1599,7 +1599,7 @@ export interface components {
         };
         /**
          * ReflectionStatus
-         * @description What became of a reflection so far.
+         * @description Present status of a reflection.
          */
         ReflectionStatus: {
             /** Reflection Id */
@@ -1649,7 +1649,7 @@ export interface components {
         };
         /**
          * Rejection
-         * @description Reject the candidate of a gated playbook, or a part of it; the rest goes on as the next candidate.
+         * @description Reject the candidate of a gated playbook, or a part of it; the rest becomes the next candidate.
          */
         Rejection: {
             /** Command Id */
@@ -1676,7 +1676,7 @@ export interface components {
         };
         /**
          * Revoke
-         * @description Take reflections back: what rests on them alone goes, entries say again what they said before.
+         * @description Revoke reflections: entries that rest on them alone are removed, others return to their earlier text.
          */
         Revoke: {
             /** Command Id */
@@ -1710,7 +1710,7 @@ export interface components {
         };
         /**
          * Rollback
-         * @description Make a new version that says what an old one says.
+         * @description Make a new version with an old version's content.
          */
         Rollback: {
             /** Command Id */
@@ -1732,7 +1732,7 @@ export interface components {
         };
         /**
          * Sent
-         * @description A command that Kafka has acknowledged; ``done`` once its effect is there.
+         * @description A command that Kafka has acknowledged; ``done`` once it has its effect.
          */
         Sent: {
             /** Command Id */
@@ -1819,7 +1819,7 @@ export interface components {
         };
         /**
          * Tokens
-         * @description Tokens that the model read and wrote; ``cached``: of those read, from the server's prompt cache.
+         * @description Tokens that the model read and wrote; ``cached`` were read from the server's prompt cache.
          */
         Tokens: {
             /** Read */
@@ -1946,7 +1946,7 @@ export interface components {
         };
         /**
          * VersionRow
-         * @description One version without its entries: where it came from, what it changed, what it cost.
+         * @description One version without its entries: origin, changes, cost.
          */
         VersionRow: {
             /** Version */
@@ -2043,7 +2043,7 @@ export interface components {
         };
         /**
          * Versions
-         * @description Some versions of a playbook, newest first.
+         * @description A page of a playbook's versions, newest first.
          */
         Versions: {
             /** Name */
@@ -2055,7 +2055,7 @@ export interface components {
         };
         /**
          * Wrong
-         * @description One thing that is wrong with a request; what was sent is never repeated.
+         * @description One error in a request, without the sent values.
          */
         Wrong: {
             /** Where */
@@ -2123,6 +2123,16 @@ export interface components {
              *     }
              */
             usage?: components["schemas"]["Usage"];
+        };
+        /**
+         * Asked
+         * @description A reflection that is to be asked about again: its place, and that of the manifest of its batch.
+         */
+        Asked: {
+            /** Offset */
+            offset: number;
+            /** Manifest Offset */
+            manifest_offset: number;
         };
         /**
          * Change
@@ -2862,7 +2872,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description All of it is acknowledged. */
+            /** @description All items are acknowledged. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -2880,7 +2890,7 @@ export interface operations {
                     "application/json": components["schemas"]["Receipt"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -2889,7 +2899,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2907,7 +2917,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -2934,7 +2944,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -2943,7 +2953,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2952,7 +2962,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -2970,7 +2980,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -2994,7 +3004,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description All of it is acknowledged. */
+            /** @description All items are acknowledged. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -3012,7 +3022,7 @@ export interface operations {
                     "application/json": components["schemas"]["Receipt"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3021,7 +3031,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3039,7 +3049,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3066,7 +3076,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3075,7 +3085,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3084,7 +3094,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3102,7 +3112,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3126,7 +3136,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description All of it is acknowledged. */
+            /** @description All items are acknowledged. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -3144,7 +3154,7 @@ export interface operations {
                     "application/json": components["schemas"]["Receipt"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3153,7 +3163,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3171,7 +3181,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -3198,7 +3208,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3207,7 +3217,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3216,7 +3226,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3234,7 +3244,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3248,12 +3258,12 @@ export interface operations {
     reflection: {
         parameters: {
             query: {
-                /** @description the playbook that it was published for */
+                /** @description the playbook of the reflection */
                 playbook: string;
             };
             header?: never;
             path: {
-                /** @description as it was published or answered */
+                /** @description the id that was published or returned */
                 reflection_id: string;
             };
             cookie?: never;
@@ -3269,7 +3279,7 @@ export interface operations {
                     "application/json": components["schemas"]["ReflectionStatus"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3278,7 +3288,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3287,7 +3297,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3296,7 +3306,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3305,7 +3315,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3314,7 +3324,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3332,7 +3342,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3346,17 +3356,17 @@ export interface operations {
     events_v1_playbooks__name__events_get: {
         parameters: {
             query?: {
-                /** @description of the playbook in the events */
+                /** @description format of the playbook in the events */
                 format?: "ace" | "gepa" | "json" | "kayba" | "md" | "skill";
-                /** @description the entries that agents are shown, or those only proposed too */
+                /** @description only entries shown to agents, or also proposed ones */
                 state?: "active" | "all";
-                /** @description of `ace` and `md`: with the entries' counters, or without, as a prompt should be: its lines then change only where entries do; by default as the playbook has it */
+                /** @description for `ace` and `md`: with the entries' counters, or without, so that a prompt's lines change only where entries do; by default the playbook's own setting */
                 counters?: boolean | null;
-                /** @description `latest`: every new version; by default of a gated playbook `production` alone */
+                /** @description `latest` sends every new version; by default a gated playbook sends only `production` */
                 label?: "latest" | null;
             };
             header?: {
-                /** @description the id of the last event received, or a version: what came after it is sent first */
+                /** @description the id of the last event received, or a version; later events are sent first */
                 "last-event-id"?: string | null;
             };
             path: {
@@ -3376,7 +3386,7 @@ export interface operations {
                     "text/event-stream": unknown;
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3385,7 +3395,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3394,7 +3404,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3403,7 +3413,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3412,7 +3422,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3430,7 +3440,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3444,9 +3454,9 @@ export interface operations {
     list_playbooks_v1_playbooks_get: {
         parameters: {
             query?: {
-                /** @description names that begin so */
+                /** @description start of the names */
                 prefix?: string;
-                /** @description names that come later */
+                /** @description only names after this one */
                 after?: string | null;
                 limit?: number;
             };
@@ -3465,7 +3475,7 @@ export interface operations {
                     "application/json": components["schemas"]["Page"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3474,7 +3484,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3483,7 +3493,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3492,7 +3502,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3501,7 +3511,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3519,7 +3529,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3533,7 +3543,7 @@ export interface operations {
     versions_v1_playbooks__name__versions_get: {
         parameters: {
             query?: {
-                /** @description older ones than this */
+                /** @description only versions before this one */
                 before?: number | null;
                 limit?: number;
             };
@@ -3555,7 +3565,7 @@ export interface operations {
                     "application/json": components["schemas"]["Versions"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3564,7 +3574,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3573,7 +3583,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3582,7 +3592,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3591,7 +3601,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3600,7 +3610,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3618,7 +3628,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3655,7 +3665,7 @@ export interface operations {
                     "application/json": components["schemas"]["Comparison"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3664,7 +3674,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3673,7 +3683,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3682,7 +3692,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3691,7 +3701,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3700,7 +3710,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3718,7 +3728,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3750,7 +3760,7 @@ export interface operations {
                     "application/json": components["schemas"]["OutcomesReport"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3759,7 +3769,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3768,7 +3778,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3777,7 +3787,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3786,7 +3796,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3795,7 +3805,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3813,7 +3823,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3845,7 +3855,7 @@ export interface operations {
                     "application/json": components["schemas"]["Candidate"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3854,7 +3864,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3863,7 +3873,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -3872,7 +3882,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -3881,7 +3891,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3890,7 +3900,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3908,7 +3918,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -3926,15 +3936,15 @@ export interface operations {
                 /** @description such as `production`, or `latest` */
                 label?: string | null;
                 format?: "ace" | "gepa" | "json" | "kayba" | "md" | "skill";
-                /** @description the entries that agents are shown, or those only proposed too */
+                /** @description only entries shown to agents, or also proposed ones */
                 state?: "active" | "all";
-                /** @description of `ace` and `md`: with the entries' counters, or without, as a prompt should be: its lines then change only where entries do; by default as the playbook has it */
+                /** @description for `ace` and `md`: with the entries' counters, or without, so that a prompt's lines change only where entries do; by default the playbook's own setting */
                 counters?: boolean | null;
-                /** @description who reads: only who has a name may be shown a candidate that is tried on a share of the callers */
+                /** @description name of the reader; only named readers may be shown a candidate that is tried on a share of the callers */
                 caller?: string;
             };
             header?: {
-                /** @description ETags that the client has already */
+                /** @description ETags that the client has */
                 "if-none-match"?: string | null;
             };
             path: {
@@ -3949,9 +3959,9 @@ export interface operations {
             200: {
                 headers: {
                     ETag?: string;
-                    /** @description the version that this is */
+                    /** @description the version in the body */
                     "Combee-Version"?: number;
-                    /** @description belongs into `shown.canary` of the outcome */
+                    /** @description value for `shown.canary` of the outcome */
                     "Combee-Canary"?: string;
                     [name: string]: unknown;
                 };
@@ -3961,19 +3971,19 @@ export interface operations {
                     "text/markdown": string;
                 };
             };
-            /** @description The client has it already. */
+            /** @description The client has this version. */
             304: {
                 headers: {
                     ETag?: string;
-                    /** @description the version that this is */
+                    /** @description the version in the body */
                     "Combee-Version"?: number;
-                    /** @description belongs into `shown.canary` of the outcome */
+                    /** @description value for `shown.canary` of the outcome */
                     "Combee-Canary"?: string;
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -3982,7 +3992,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -3991,7 +4001,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4000,7 +4010,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4009,7 +4019,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4018,7 +4028,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4027,7 +4037,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4036,7 +4046,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4054,7 +4064,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4068,7 +4078,7 @@ export interface operations {
     promote: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4084,7 +4094,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4093,7 +4103,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4102,7 +4112,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4111,7 +4121,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4120,7 +4130,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4129,7 +4139,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4147,7 +4157,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4174,7 +4184,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4183,7 +4193,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4192,7 +4202,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4210,7 +4220,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4224,7 +4234,7 @@ export interface operations {
     approve: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4240,7 +4250,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4249,7 +4259,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4258,7 +4268,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4267,7 +4277,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4276,7 +4286,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4285,7 +4295,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4303,7 +4313,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4330,7 +4340,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4339,7 +4349,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4348,7 +4358,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4366,7 +4376,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4380,7 +4390,7 @@ export interface operations {
     reject: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4396,7 +4406,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4405,7 +4415,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4414,7 +4424,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4423,7 +4433,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4432,7 +4442,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4441,7 +4451,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4459,7 +4469,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4486,7 +4496,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4495,7 +4505,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4504,7 +4514,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4522,7 +4532,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4536,7 +4546,7 @@ export interface operations {
     rollback: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4552,7 +4562,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4561,7 +4571,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4570,7 +4580,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4579,7 +4589,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4588,7 +4598,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4597,7 +4607,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4615,7 +4625,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4642,7 +4652,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4651,7 +4661,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4660,7 +4670,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4678,7 +4688,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4692,7 +4702,7 @@ export interface operations {
     edit: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4708,7 +4718,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4717,7 +4727,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4726,7 +4736,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4735,7 +4745,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4744,7 +4754,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4753,7 +4763,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4771,7 +4781,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4798,7 +4808,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4807,7 +4817,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4816,7 +4826,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4834,7 +4844,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -4848,7 +4858,7 @@ export interface operations {
     keep: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -4864,7 +4874,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4873,7 +4883,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -4882,7 +4892,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -4891,7 +4901,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -4900,7 +4910,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4909,7 +4919,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -4927,7 +4937,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -4954,7 +4964,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -4963,7 +4973,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -4972,7 +4982,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4990,7 +5000,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5004,7 +5014,7 @@ export interface operations {
     import: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5020,7 +5030,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5029,7 +5039,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5038,7 +5048,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5047,7 +5057,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5056,7 +5066,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5065,7 +5075,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5083,7 +5093,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5110,7 +5120,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5119,7 +5129,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5128,7 +5138,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5146,7 +5156,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5160,7 +5170,7 @@ export interface operations {
     revoke: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5176,7 +5186,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5185,7 +5195,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5194,7 +5204,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5203,7 +5213,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5212,7 +5222,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5221,7 +5231,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5239,7 +5249,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5266,7 +5276,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5275,7 +5285,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5284,7 +5294,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5302,7 +5312,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5316,7 +5326,7 @@ export interface operations {
     delete: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5328,11 +5338,11 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Asked"];
+                "application/json": components["schemas"]["CommandBody"];
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5341,7 +5351,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5350,7 +5360,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5359,7 +5369,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5368,7 +5378,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5377,7 +5387,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5395,7 +5405,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5422,7 +5432,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5431,7 +5441,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5440,7 +5450,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5458,7 +5468,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5472,7 +5482,7 @@ export interface operations {
     branch: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5488,7 +5498,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5497,7 +5507,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5506,7 +5516,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5515,7 +5525,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5524,7 +5534,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5533,7 +5543,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5551,7 +5561,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5578,7 +5588,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5587,7 +5597,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5596,7 +5606,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5614,7 +5624,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5628,7 +5638,7 @@ export interface operations {
     adopt: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5644,7 +5654,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5653,7 +5663,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5662,7 +5672,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5671,7 +5681,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5680,7 +5690,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5689,7 +5699,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5707,7 +5717,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5734,7 +5744,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5743,7 +5753,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5752,7 +5762,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5770,7 +5780,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5784,7 +5794,7 @@ export interface operations {
     consolidate: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5796,11 +5806,11 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Asked"];
+                "application/json": components["schemas"]["CommandBody"];
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5809,7 +5819,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5818,7 +5828,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5827,7 +5837,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5836,7 +5846,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5845,7 +5855,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -5863,7 +5873,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5890,7 +5900,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -5899,7 +5909,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5908,7 +5918,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -5926,7 +5936,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -5940,7 +5950,7 @@ export interface operations {
     flush: {
         parameters: {
             query?: {
-                /** @description wait so long for the effect before answering (s) */
+                /** @description maximum wait for the effect before the answer (s) */
                 wait_s?: number;
             };
             header?: never;
@@ -5952,11 +5962,11 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Asked"];
+                "application/json": components["schemas"]["CommandBody"];
             };
         };
         responses: {
-            /** @description Its effect is there, or nothing was to be done. */
+            /** @description The command has its effect, or there was nothing to do. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5965,7 +5975,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Kafka has acknowledged it; the services get to it. */
+            /** @description Kafka has acknowledged it; the services will process it. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5974,7 +5984,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description It is well-formed and cannot be done */
+            /** @description The request is well-formed but cannot be carried out */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -5983,7 +5993,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -5992,7 +6002,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6001,7 +6011,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6019,7 +6029,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description It cannot be done with what there is */
+            /** @description The request conflicts with the present state */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -6046,7 +6056,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6055,7 +6065,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6064,7 +6074,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6082,7 +6092,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6111,7 +6121,7 @@ export interface operations {
                     "application/json": components["schemas"]["Snapshot"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6120,7 +6130,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6129,7 +6139,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6138,7 +6148,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6147,7 +6157,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6165,7 +6175,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6196,7 +6206,7 @@ export interface operations {
                     "application/json": components["schemas"]["LiveBatch"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6205,7 +6215,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6214,7 +6224,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such thing, or it is not this key's to see */
+            /** @description The resource is missing or hidden from this key */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -6223,7 +6233,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6232,7 +6242,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6241,7 +6251,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6259,7 +6269,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6288,7 +6298,7 @@ export interface operations {
                     "application/json": components["schemas"]["LedgerReport"];
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6297,7 +6307,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6306,7 +6316,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6315,7 +6325,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6324,7 +6334,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6342,7 +6352,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6362,7 +6372,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All is well. */
+            /** @description Everything is healthy. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6371,7 +6381,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6380,7 +6390,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6389,7 +6399,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6398,7 +6408,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6407,7 +6417,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6425,7 +6435,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Something is red; the text says what. */
+            /** @description A check has failed; the text names it. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6445,7 +6455,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All is well. */
+            /** @description Everything is healthy. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6454,7 +6464,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6463,7 +6473,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6472,7 +6482,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6481,7 +6491,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6490,7 +6500,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6508,7 +6518,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Something is red; the text says what. */
+            /** @description A check has failed; the text names it. */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6537,7 +6547,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description No key was given, or none that is known */
+            /** @description The key is missing or unknown */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -6546,7 +6556,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key has not the scope, or not this name space */
+            /** @description The key lacks the scope or the name space */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6555,7 +6565,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Asked under a name that is not this machine's */
+            /** @description The request's host name is not this machine's */
             421: {
                 headers: {
                     [name: string]: unknown;
@@ -6564,7 +6574,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The request is not as this document says */
+            /** @description The request does not match this document */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6573,7 +6583,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After seconds */
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6591,7 +6601,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds */
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -8,15 +8,15 @@ type Receipt = components["schemas"]["Receipt"];
 
 /** Counts since the client was made, in messages. */
 export interface Delivery {
-  /** Taken into the buffer. */
+  /** Messages accepted into the buffer. */
   published: number;
-  /** Acknowledged by the log. */
+  /** Messages acknowledged by the log. */
   delivered: number;
-  /** In the buffer, not acknowledged. */
+  /** Buffered messages without acknowledgement. */
   waiting: number;
-  /** Not delivered and never to be: no room, no message, or refused. */
+  /** Messages that will never be delivered: buffer full, invalid, or refused. */
   dropped: number;
-  /** Finds by kind that were taken out before sending. */
+  /** Number of redacted finds by kind. */
   redacted: Record<string, number>;
 }
 
@@ -25,12 +25,12 @@ interface Message {
   json: string;
 }
 
-/** The gateway takes 500 at most. */
+/** Maximum number of messages per request; the gateway accepts at most 500. */
 const MOST_AT_ONCE = 100;
 const CHARS_AT_ONCE = 1 << 20;
-/** So long the first message of a batch waits for others. */
+/** Milliseconds that the first message of a batch waits for others. */
 const LINGER_MS = 20;
-/** What a batch cannot be sent for whatever is done again: it is not as it must be. */
+/** Statuses of a batch that can never be sent, because it is invalid. */
 const REFUSED = new Set([400, 409, 413, 415, 422]);
 
 export class Outbox {
@@ -52,7 +52,7 @@ export class Outbox {
     private readonly maxChars: number,
   ) {}
 
-  /** Take a message; what finds no room, or is none, is dropped and counted. */
+  /** Add a message; an invalid one, or one without room, is dropped and counted. */
   put(kind: Kind, message: unknown): void {
     let json: string;
     try {
@@ -88,7 +88,7 @@ export class Outbox {
     };
   }
 
-  /** Deliver what waits; resolves after `timeoutMs` at the latest. */
+  /** Deliver waiting messages; resolves after `timeoutMs` at the latest. */
   async flush(timeoutMs: number): Promise<Delivery> {
     const timeout = sleep(Math.max(0, timeoutMs));
     const isOver = timeout.done.then(() => true);
@@ -100,7 +100,7 @@ export class Outbox {
     return this.counts();
   }
 
-  /** Deliver what waits, and take nothing more. */
+  /** Deliver waiting messages, and accept no more. */
   async close(timeoutMs: number): Promise<Delivery> {
     this.isClosed = true;
     await this.flush(timeoutMs);
@@ -135,7 +135,7 @@ export class Outbox {
     this.pause = undefined;
   }
 
-  /** Return the oldest messages of one kind; they stay until they are acknowledged. */
+  /** Return the oldest messages of one kind, which stay until they are acknowledged. */
   private first(): Message[] {
     const kind = this.waiting[0]?.kind;
     let chars = 0;
@@ -150,7 +150,7 @@ export class Outbox {
     for (const message of this.waiting.splice(0, count)) this.chars -= message.json.length;
   }
 
-  /** Send; return undefined once all is settled, else after how many milliseconds to try again. */
+  /** Send; return undefined once all messages are settled, else the milliseconds until the next attempt. */
   private async send(batch: Message[]): Promise<number | undefined> {
     const bodies = batch.flatMap((message) => this.prepared(message));
     return bodies.length ? this.post(batch[0]!.kind, bodies) : undefined;
@@ -161,7 +161,7 @@ export class Outbox {
     try {
       return [JSON.stringify(redacted(message.kind, JSON.parse(message.json), this.redact))];
     } catch (error) {
-      // It may be a user's; unredacted nothing leaves.
+      // A user's redactor may throw; nothing is sent unredacted.
       this.drop(1, `redaction failed: ${reasonOf(error)}`);
       return [];
     }
@@ -188,7 +188,7 @@ export class Outbox {
     }
   }
 
-  /** Find out which message of a refused batch it is; the repeats of a later attempt are harmless. */
+  /** Find the invalid message of a refused batch; repeats by a later attempt are harmless. */
   private async postEach(kind: Kind, bodies: string[], problem: string): Promise<number | undefined> {
     if (bodies.length === 1) {
       this.drop(1, problem);

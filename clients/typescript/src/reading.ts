@@ -1,31 +1,31 @@
-/** Reading: playbooks stay in memory; the gateway tells of a change, and with an ETag only changes are transferred. */
+/** Reading: playbooks stay in memory; the gateway pushes changes, and ETags avoid repeated transfers. */
 
 import { type Connection, reasonOf, sleep } from "./connection.js";
 import { EventStream } from "./events.js";
 import { type Playbook, PlaybookView } from "./view.js";
 
 export interface ReadOptions {
-  /** Such as `production`; by default what agents read. */
+  /** A label, such as `production`; by default the version that agents read. */
   label?: string;
-  /** Goes before the label. */
+  /** The version, which has precedence over the label. */
   version?: number;
-  /** The text where no version is known. */
+  /** The text if no version is known. */
   fallback?: string;
-  /** Who reads: a caller with a name may be shown a candidate that is tried on a share of the callers. */
+  /** Name of the reader; only a named caller may be shown a candidate that is tried on a share of the callers. */
   caller?: string;
-  /** So long an unknown playbook is waited for; default 2,000. */
+  /** Maximum wait for an unknown playbook; default 2,000. */
   timeoutMs?: number;
 }
 
 export type Notify = (playbook: PlaybookView) => void;
 
 const WAIT_MS = 2_000;
-/** What could not be found is not waited for again within this time. */
+/** Time during which a playbook that was not found is not waited for again. */
 const NOT_AGAIN_MS = 10_000;
-/** A canary may end by time alone, of which no event tells. */
+/** Interval of repeated reads during a canary, which may end by time without an event. */
 const CANARY_CHECK_MS = 30_000;
 
-/** What the gateway answers to one way of asking for one playbook. */
+/** The gateway's answer to one request for one playbook. */
 class Reading {
   playbook: Playbook | null = null;
   canary = "";
@@ -46,7 +46,7 @@ class Reading {
     return new PlaybookView(this.name, this.playbook, fallback, this.canary);
   }
 
-  /** Ask again, once at a time; a change during the question is asked for afterwards. */
+  /** Read again, one request at a time; a change during a request causes another one afterwards. */
   refresh(): Promise<void> {
     this.isStale = true;
     this.refreshing ??= this.settle();
@@ -105,7 +105,7 @@ export class Reader {
 
   constructor(private readonly connection: Connection) {}
 
-  /** Return a playbook from memory; only what is not known yet is waited for. Never rejects. */
+  /** Return a playbook from memory; wait only for a playbook that is not known yet. Never rejects. */
   async playbook(name: string, options: ReadOptions): Promise<PlaybookView> {
     const reading = this.found(name, options);
     if (!reading) return new PlaybookView(String(name), null, options.fallback ?? "", "");
@@ -138,7 +138,7 @@ export class Reader {
     return isUnknown && Date.now() >= reading.notBefore;
   }
 
-  /** Return the reading; undefined: there can be no playbook of that name. */
+  /** Return the reading, undefined for an invalid name. */
   private found(name: string, options: ReadOptions): Reading | undefined {
     try {
       return this.reading(name, options);
@@ -166,7 +166,7 @@ export class Reader {
     const refresh = (): void => {
       for (const reading of this.readings.values()) if (reading.name === name) void reading.refresh();
     };
-    // Every version, judged or not: which one an agent reads is for the gateway to say.
+    // Follow every version, judged or not: the gateway decides which one an agent reads.
     const path = `${playbookPath(name)}/events?label=latest&format=md`;
     const stream = new EventStream(this.connection, path, { opened: refresh, event: refresh });
     this.streams.set(name, stream);

@@ -1,15 +1,15 @@
-/** Personal data and secrets taken out of what is sent, as in the Python SDK; what was found is counted, never shown. */
+/** Redaction of personal data and secrets before sending, as in the Python SDK; finds are counted, never shown. */
 
 export type Redact = ((text: string) => string) | Redactor;
 export type Kind = "traces" | "reflections" | "outcomes";
 
 const HIDDEN = "***";
-/** Characters looked through at a time: a search holds up everything else. */
+/** Characters searched at a time, because a search blocks everything else. */
 const CHUNK = 16 * 1024;
 
 /** Where a key may begin: not within a word, but after an escaped line end or tab, and after a percent-encoded byte. */
 const BEGIN = String.raw`(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))`;
-// From where its word begins, in an atomic group: a word that says eyJ again and again is read through once.
+// From where its word begins, in an atomic group: a word with many repeats of eyJ is read only once.
 const TOKEN = String.raw`(?<![A-Za-z0-9_-])(?=([A-Za-z0-9_-]*?eyJ))\1[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+`;
 const KEYS = [
   String.raw`sk-[A-Za-z0-9_-]{8,}`,
@@ -46,9 +46,9 @@ const PERSONAL: readonly [string, RegExp, (text: string) => boolean][] = [
   ],
 ];
 
-/** The default: e-mail addresses, phone, card and account numbers, keys, tokens, passwords. */
+/** The default redactor of e-mail addresses, phone, card and account numbers, keys, tokens and passwords. */
 export class Redactor {
-  /** How much of each kind was found. */
+  /** Number of finds by kind. */
   readonly counts: Record<string, number> = {};
 
   redact(text: string): string {
@@ -95,7 +95,7 @@ function isIban(text: string): boolean {
   return [...digits].reduce((rest, digit) => (10 * rest + Number(digit)) % 97, 0) === 1;
 }
 
-/** Return a text in parts that end with a line, or at least with a word. */
+/** Return a text in parts that end at a line's end, or at least at a word's. */
 function chunks(text: string): string[] {
   const parts: string[] = [];
   let start = 0;

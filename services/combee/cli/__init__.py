@@ -1,1 +1,1 @@
-"""The command line: ``combee NAME`` stands in ``NAME.py`` or the folder ``NAME``, and ``verbs.py`` lists them."""
+"""The command line: ``combee NAME`` is in ``NAME.py`` or the folder ``NAME``, and ``verbs.py`` lists them."""

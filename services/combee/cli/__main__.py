@@ -9,7 +9,7 @@ try:
     import typer
 
     from combee.cli.verbs import Verbs
-except ModuleNotFoundError as error:  # 'pip install combee' alone brings the SDK, and this script
+except ModuleNotFoundError as error:  # 'pip install combee' without extras installs the SDK and this script
     raise extras.end(error) from None
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib import metadata  # noqa: PLC0415 - nobody else needs it
+        from importlib import metadata  # noqa: PLC0415 - only --version needs it
 
         typer.echo(f"combee {metadata.version('combee')}")
         raise typer.Exit
@@ -35,19 +35,19 @@ def _combee(
     *,
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version and exit."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command line; what it imports is never looked through for garbage, which took a third of a start."""
+    """Run the command line without garbage collection of its imports, which took a third of a start."""
     gc.disable()  # until a verb is there, see ``verbs``
     try:
         app()
     finally:
-        gc.freeze()  # the process ends: its last collection would find what ends anyway
+        gc.freeze()  # the process ends: its last collection would free nothing that matters
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``combee adopt``: what a branch has learned becomes its playbook's next version."""
+"""``combee adopt``: publish a branch's entries as its playbook's next version."""
 
 import asyncio
 from typing import Annotated
@@ -50,7 +50,7 @@ def adopt(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make what a branch says its playbook's next version; the branch stays and learns on."""
+    """Publish a branch's entries as the playbook's next version; the branch stays and keeps learning."""
     name = playbook_of(line)
 
     async def decide(_log: Log, commands: Commands) -> Decision:
@@ -61,4 +61,4 @@ def adopt(
     adopted = made.adopted.model_dump() if made.adopted else None
     print_change(made, {"adopted": adopted}, changed=change.changed, as_json=as_json, with_diff=True)
     if not as_json:
-        remark(f"{line} goes on; 'combee playbook delete {line}' ends it")
+        remark(f"{line} keeps learning; 'combee playbook delete {line}' ends it")

@@ -26,12 +26,12 @@ def register(app: typer.Typer) -> None:
 def archive(
     name: MaybePlaybook = None,
     *,
-    to: Annotated[Path, typer.Option(help="the file; it is written whole or not at all")],
+    to: Annotated[Path, typer.Option(help="the file to write, as a whole or not at all")],
     prefix: Annotated[bool, typer.Option("--prefix", help="all playbooks of the topic prefix")] = False,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a playbook, or all of a prefix, to one file: a state that all services can go on from; they may run."""
+    """Write a playbook, or all of a prefix, to one file for 'combee restore'; services may keep running."""
     if (name is None) != prefix:
         raise typer.BadParameter("name a playbook, or say --prefix for all of them")
     settings = load_settings(bootstrap_servers=bootstrap_servers)

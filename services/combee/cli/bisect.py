@@ -22,7 +22,7 @@ from combee.log.history import messages
 from combee_schemas import topics
 from combee_schemas.playbook import LATEST, Playbook
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 
 
 def register(app: typer.Typer) -> None:
@@ -38,11 +38,13 @@ def bisect_(
     good: Annotated[
         str, typer.Option(help="a version or label that was still good", autocompletion=refs)
     ] = "1",
-    bad: Annotated[str, typer.Option(help="a later one that is worse", autocompletion=refs)] = LATEST,
+    bad: Annotated[
+        str, typer.Option(help="a later version or label that is worse", autocompletion=refs)
+    ] = LATEST,
     as_json: AsJson = False,
     job: Job,
 ) -> None:
-    """Name the version with which held-out questions are answered worse, and what made it; exit 1 if none is."""
+    """Find the version that lowered accuracy on held-out questions, and its batch; exit 1 if there is none."""
     culprit = asyncio.run(_bisect(job, name, good, bad))
     if as_json:
         print_json(as_document(name, culprit))
@@ -55,14 +57,14 @@ def bisect_(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """The version after which the score fell, with what is known of it."""
+    """The version with which the score fell, its playbook and its batch's reflections."""
 
     bisected: Bisected
     playbook: Playbook | None = None
-    """Without one the ends do not differ."""
+    """None if the two ends do not differ."""
     comparison: Comparison | None = None
     reflections: tuple[str, ...] = ()
-    """Of its batch."""
+    """Ids of its batch's reflections."""
 
 
 async def _bisect(job: Job, name: str, good: str, bad: str) -> Culprit:
@@ -130,7 +132,7 @@ def as_document(name: str, culprit: Culprit) -> dict[str, Any]:
 
 
 def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
-    """Yield what was found, for people."""
+    """Yield the result as text lines."""
     bisected = culprit.bisected
     first, last = min(bisected.evaluated), max(bisected.evaluated)
     yield f"version {last} − version {first}: {bisected.ends} on {bisected.ends.n} questions"
@@ -138,7 +140,7 @@ def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
         better = (
             "it is better"
             if bisected.ends.is_significant
-            else "no difference is shown: more questions would tell more"
+            else "no difference is shown: more questions would give a clearer answer"
         )
         yield f"version {last} is not worse than version {first} ({better})"
         return
@@ -146,7 +148,7 @@ def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
     by = (
         f"batch {made.batch_sequence}"
         if made.origin == "batch"
-        else f"{made.origin} by {clean(made.issued_by) or 'somebody'}"
+        else f"{made.origin} by {clean(made.issued_by) or 'an unknown user'}"
     )
     evaluations = len(bisected.evaluated)
     yield f"{name} fell with version {made.version} ({by}): {bisected.step}, after {evaluations} evaluations"
@@ -155,9 +157,9 @@ def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
     yield from diff.lines(culprit.comparison)
     if culprit.reflections:
         more = (
-            f" and {len(culprit.reflections) - MOST_NAMED} more"
-            if len(culprit.reflections) > MOST_NAMED
+            f" and {len(culprit.reflections) - MAX_NAMED} more"
+            if len(culprit.reflections) > MAX_NAMED
             else ""
         )
-        yield f"learned from {clean(', '.join(culprit.reflections[:MOST_NAMED]))}{more}"
+        yield f"learned from {clean(', '.join(culprit.reflections[:MAX_NAMED]))}{more}"
         yield "'combee why ENTRY' leads from an entry to its reflections, 'combee playbook revoke' takes them back"

@@ -1,4 +1,4 @@
-"""``combee branch``: a line of its own beside a playbook, made and listed."""
+"""``combee branch``: make a branch of a playbook, or list branches."""
 
 import asyncio
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ from combee.log.reports.status import line_row
 from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.plan import BranchSettings
 
-OWN = ", ".join(BranchSettings.model_fields)
+SETTING_NAMES = ", ".join(BranchSettings.model_fields)
 
 
 def register(app: typer.Typer) -> None:
@@ -41,14 +41,14 @@ def branch(
     ] = None,
     own: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help=f"what it does in its own way: {OWN}"),
+        typer.Option("--set", metavar="KEY=VALUE", help=f"a setting of the branch: {SETTING_NAMES}"),
     ] = None,
     command_id: CommandId = None,
     timeout: Timeout = 120.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fork NAME@BRANCH, which learns from NAME's reflections in its own way; without --as list branches."""
+    """Fork NAME@BRANCH, which learns from NAME's reflections with its own settings; without --as list branches."""
     if as_ is None:
         if own or command_id:
             raise typer.BadParameter("--set and --id are for a new branch: name it with --as")
@@ -68,11 +68,11 @@ def branch(
         print_json({**row, "changed": change.changed})
         return
     print_version(made, changed=change.changed)
-    remark(f"it learns from now on: 'combee branch {name}' shows it beside {name}")
+    remark(f"it learns from now on: 'combee branch {name}' compares it with {name}")
 
 
 def _settings(given: list[str]) -> dict[str, str]:
-    """Return ``key=value`` by key; what keys there are is decided with the command."""
+    """Return ``key=value`` by key; the command checks the keys."""
     parts = [text.partition("=") for text in given]
     if wrong := [key for key, sign, _ in parts if not sign]:
         raise typer.BadParameter(f"{wrong[0]!r} is no KEY=VALUE, such as batch_size=10")
@@ -121,7 +121,7 @@ def _row(line: Line, known: LinesToday) -> dict[str, Any]:
 
 
 def _table(rows: Iterable[dict[str, Any]]) -> Table:
-    """Return lines side by side; what they learned and took is since the fork."""
+    """Return playbook and branches side by side; reflections and tokens count from the fork."""
     table = Table("line", "forked from", "version", "entries", "versions", "reflections", box=None)
     for title in ("calls", "tokens", "retention", "lost", "tokens today"):
         table.add_column(title)

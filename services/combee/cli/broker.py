@@ -26,7 +26,7 @@ def group() -> None:
 
 @broker.command(epilog="Example: combee broker fetch")
 def fetch() -> None:
-    """Fetch and verify what the broker needs, once; nothing happens when all is there."""
+    """Fetch and verify the broker's jars; nothing happens if they are complete."""
     asyncio.run(_fetch())
 
 
@@ -46,7 +46,7 @@ async def _fetch() -> None:
 async def throw_away_broker(
     folder: Path, *, progress: Callable[[int, int], None] | None = None, benchmark: bool = False
 ) -> AsyncIterator[str]:
-    """Yield the address of an embedded broker whose data nobody keeps."""
+    """Yield the address of an embedded broker whose data are deleted at the end."""
     from combee.adapters.embedded_kafka import EmbeddedKafka  # noqa: PLC0415 - as above
 
     async with EmbeddedKafka(

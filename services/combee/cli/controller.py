@@ -1,4 +1,4 @@
-"""``combee controller NAME``: the batch size that stands, why, and the delays behind it."""
+"""``combee controller NAME``: the current batch size, its reason, and the delays behind it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def controller(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which batch size the controller has chosen for a playbook, and what it rests on."""
+    """Show the batch size that the controller chose for a playbook, and the delays behind it."""
     stands = asyncio.run(_standing(load_settings(bootstrap_servers=bootstrap_servers), name))
     law = fitted(stands)
     if png is not None:
@@ -57,9 +57,7 @@ async def _standing(settings: Settings, name: str) -> BatchSize:
             return batch_sizes[-1]
         known = await newest_playbooks(log)
     if name in known:
-        raise FatalError(
-            f"nobody has decided on a batch size for {name} yet: is 'combee worker control' running?"
-        )
+        raise FatalError(f"no batch size has been chosen for {name} yet: is 'combee worker control' running?")
     raise FatalError(f"there is no playbook {name}; there are: {', '.join(known) or 'none yet'}")
 
 
@@ -133,7 +131,7 @@ def drawn(stands: BatchSize, law: PowerLaw | None, path: Path) -> None:
         axes.plot(*_curve(law, sizes, stands.batch_size), label=fitted)
     axes.axvline(stands.batch_size, color="tab:red", linestyle="--", label=f"chosen: {stands.batch_size}")
     title = f"{stands.playbook}: {TITLE.format(EPOCH)}"
-    # Linear: that the curve flattens is the point.
+    # Linear axes show where the curve flattens.
     axes.set(title=title, xlabel="batch size", ylabel="seconds", ylim=(0, None))
     axes.legend()
     save_figure(figure, path)

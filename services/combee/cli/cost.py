@@ -1,4 +1,4 @@
-"""``combee cost``: what playbooks took to learn, in calls, tokens and money; and what was spent today."""
+"""``combee cost``: model calls, tokens and money spent on playbooks, in total and today."""
 
 import asyncio
 from typing import Annotated, Any, Literal
@@ -30,20 +30,24 @@ def register(app: typer.Typer) -> None:
 def cost(
     name: MaybeName = None,
     *,
-    by: Annotated[Literal["playbook", "tenant"], typer.Option(help="one row for each of these")] = "playbook",
+    by: Annotated[
+        Literal["playbook", "tenant"], typer.Option(help="one row per playbook or per tenant")
+    ] = "playbook",
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sum up the model calls behind every version; money at the prices that held when it was spent."""
+    """Sum up the model calls behind every version; money is counted at the prices of the time of each call."""
     if by == "tenant" and name is not None:
-        raise typer.BadParameter("--by tenant is about all playbooks: give no name")
+        raise typer.BadParameter("--by tenant covers all playbooks: give no name")
     histories = asyncio.run(_cost(load_settings(bootstrap_servers=bootstrap_servers), name))
     grouped: dict[str, list[list[Playbook]]] = {}
     for line in in_order(histories):
         grouped.setdefault(tenant_of(line) if by == "tenant" else line, []).append(histories[line])
     rows = [cost_row(*group) for group in grouped.items()]
     if name is not None and not rows:
-        raise FatalError(f"{name} has no version yet; 'combee playbook list' names those that have")
+        raise FatalError(
+            f"{name} has no version yet; 'combee playbook list' shows the playbooks that have one"
+        )
     if as_json:
         print_json(rows)
     else:
@@ -56,7 +60,7 @@ async def _cost(settings: Settings, name: str | None) -> dict[str, list[Playbook
 
 
 async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
-    """Return all versions by playbook, without their entries: they may be many."""
+    """Return all versions by playbook, without their entries to bound memory."""
     topic = topics.HISTORY.name
     ends, first = await log.ends(topic), await log.beginnings(topic)
     numbers = [(await partition_of(log, topics.HISTORY, name)).partition] if name else sorted(ends)

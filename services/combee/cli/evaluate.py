@@ -18,7 +18,7 @@ from combee.assembly.answerers import answerer, evaluation_caps, evaluation_mode
 from combee.assembly.local.deployment import beside, deployment
 from combee.assembly.local.preflight import model_flag, require_model, stands_in
 from combee.cli.playbook.files import read_text
-from combee.cli.playbook.lookup import resolve_line
+from combee.cli.playbook.lookup import resolve_version_or_branch
 from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, BaseUrl, Name, Ref, Servers, Simulated, places
@@ -29,8 +29,8 @@ from combee.log.evaluation.evaluator import Evaluated, Evaluator
 from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST
 
-TOLD = 3
-"""So many questions without an answer are named."""
+MAX_TROUBLES = 3
+"""Maximum number of unanswered questions printed per version."""
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +50,7 @@ def evaluate(
     as_json: AsJson = False,
     job: "Job",
 ) -> None:
-    """Answer held-out questions with a version and score the answers; what was asked is not paid for again."""
+    """Answer held-out questions with a version and score the answers; stored answers are not paid for again."""
     results = asyncio.run(_evaluate(job, name, [ref for ref in (version, against) if ref is not None]))
     verdict = paired(results[0].points, results[1].points) if against else None
     if as_json:
@@ -59,7 +59,7 @@ def evaluate(
         for line in lines(results, verdict):
             output().print(line, markup=False, soft_wrap=True)
     for result in results:
-        for trouble in result.troubles[:TOLD]:
+        for trouble in result.troubles[:MAX_TROUBLES]:
             remark(f"version {result.version}: no answer, which counts as wrong: {trouble}")
         if result.stopped:
             remark(f"version {result.version}: {result.unasked} questions were not asked: {result.stopped}")
@@ -69,7 +69,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is asked, and of whom."""
+    """Questions, model and scorer of one evaluation."""
 
     settings: Settings
     simulated: LanguageModel | None
@@ -83,7 +83,9 @@ def job_of(
         Path | None, typer.Option(help="held-out ACE samples (JSON lines); never learn from them")
     ] = None,
     scorer: Annotated[str | None, typer.Option(help=f"one of {', '.join(SCORERS)}")] = None,
-    model: Annotated[str | None, typer.Option(help="answers; else COMBEE_EVAL_MODEL, COMBEE_MODEL")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="the model that answers; else COMBEE_EVAL_MODEL, COMBEE_MODEL")
+    ] = None,
     base_url: BaseUrl = None,
     simulated: Simulated = False,
     stall_timeout: Annotated[
@@ -91,7 +93,7 @@ def job_of(
     ] = 600.0,
     bootstrap_servers: Servers = None,
 ) -> Job:
-    """Return what the options of a verb ask for; refused before a broker is looked for."""
+    """Return the job of a verb's options; wrong options are refused before a broker is looked up."""
     settings = _where(
         load_settings(
             eval_questions=questions,
@@ -111,7 +113,7 @@ def job_of(
 
 
 def with_job(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return a verb that asks held-out questions with the options of ``job_of`` beside its own."""
+    """Return a verb with the options of ``job_of`` added to its own."""
     own, options = signature(verb), signature(job_of).parameters
 
     @wraps(verb)
@@ -128,13 +130,13 @@ def with_job(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _where(settings: Settings) -> Settings:
-    """Return the settings with the model of the deployment that runs here, where none is configured."""
+    """Return the settings; without a configured model, with that of the deployment running here."""
     running = deployment(settings)
     return beside(running, settings) if running else settings
 
 
 def stand_in(settings: Settings, *, simulated: bool) -> LanguageModel | None:
-    """Return a stand-in where one is asked for and none runs; it knows the questions' rows by the file."""
+    """Return an in-process stand-in if one is requested and none runs; it reads the answers from the file."""
     if settings.evaluation.answers != "model":
         return None
     model = evaluation_model(settings)
@@ -152,7 +154,7 @@ def stand_in(settings: Settings, *, simulated: bool) -> LanguageModel | None:
 
 @asynccontextmanager
 async def evaluating(job: Job) -> AsyncIterator[tuple[Log, Evaluator]]:
-    """Yield the log and who evaluates what is in it."""
+    """Yield the log and its evaluator."""
     settings, model = job.settings, evaluation_model(job.settings)
     async with open_log(settings) as (log, _), answerer(settings, job.simulated) as who:
         yield (
@@ -172,7 +174,7 @@ async def _evaluate(job: Job, name: str, versions: list[str]) -> list[Evaluated]
     results: list[Evaluated] = []
     async with evaluating(job) as (log, evaluator):
         for ref in versions:
-            playbook = await resolve_line(log, name, ref)
+            playbook = await resolve_version_or_branch(log, name, ref)
             with progress(f"version {playbook.version}") as show:
                 results.append(await evaluator.evaluate(playbook, job.questions, show))
     return results
@@ -219,7 +221,7 @@ def _interval(interval: Interval, name: str) -> dict[str, float]:
 
 
 def verdict_of(difference: Interval) -> str:
-    """Return what a difference says, in a word or two."""
+    """Return a difference's verdict, in a word or two."""
     if not difference.is_significant:
         return "no difference shown"
     return "better" if difference.mean > 0 else "worse"

@@ -1,6 +1,6 @@
 """``combee experiment``: the paper's experiments re-run, on the stand-in (simulated) or on a real model.
 
-The experiments are a package of a checkout, beside the product: what needs them is imported on demand.
+The experiments are a separate package of a checkout, so their modules are imported on demand.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def experiment(
-    name: Annotated[str, typer.Argument(help="which one; 'list' says which there are")],
+    name: Annotated[str, typer.Argument(help="the experiment; 'list' shows all")],
     *,
     data: Annotated[
         list[Path] | None, typer.Option(help="ACE samples (JSON lines) to learn from; may be repeated")
@@ -50,8 +50,10 @@ def experiment(
     family: Annotated[
         bool, typer.Option("--family", help="the built-in task family; the default without --data")
     ] = False,
-    samples: Annotated[int | None, typer.Option(min=1, help="learn from so many samples at most")] = None,
-    questions: Annotated[int | None, typer.Option(min=1, help="so many exam questions at most")] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="maximum number of samples to learn from")
+    ] = None,
+    questions: Annotated[int | None, typer.Option(min=1, help="maximum number of exam questions")] = None,
     seeds: Annotated[str, typer.Option(help="how many, or 0-4, or 1,3,5")] = "5",
     model: Annotated[
         str | None, typer.Option(help="a real model, such as openai/gpt-4.1-mini; else the stand-in")
@@ -61,22 +63,25 @@ def experiment(
         bool, typer.Option("--simulated", help="the stand-in, whatever model is configured")
     ] = False,
     latency: Annotated[
-        str, typer.Option(help="of a simulated call: seconds, or lognormal:MEDIAN,SIGMA; nothing is slept")
+        str,
+        typer.Option(
+            help="latency of a simulated call: seconds, or lognormal:MEDIAN,SIGMA; counted without waiting"
+        ),
     ] = "1",
-    law: Annotated[str, typer.Option(help=f"of the stand-in, {LAW_HELP}")] = IN_FORCE,
-    mode: Annotated[list[str] | None, typer.Option(help=f"of the stand-in, {MODE_HELP}")] = None,
+    law: Annotated[str, typer.Option(help=f"the stand-in's law, {LAW_HELP}")] = IN_FORCE,
+    mode: Annotated[list[str] | None, typer.Option(help=f"the stand-in's mode, {MODE_HELP}")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="model calls at once")] = 32,
-    price_in: Annotated[float, typer.Option(min=0, help="a million tokens read (money)")] = 0.0,
+    price_in: Annotated[float, typer.Option(min=0, help="price of a million tokens read")] = 0.0,
     price_cached_in: Annotated[
-        float | None, typer.Option(min=0, help="a million tokens read from the prompt cache (money)")
+        float | None, typer.Option(min=0, help="price of a million tokens read from the prompt cache")
     ] = None,
-    price_out: Annotated[float, typer.Option(min=0, help="a million tokens written (money)")] = 0.0,
-    out: Annotated[Path, typer.Option(help="results go into a folder NAME below this one")] = Path("results"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="measure again what is there already")] = False,
+    price_out: Annotated[float, typer.Option(min=0, help="price of a million tokens written")] = 0.0,
+    out: Annotated[Path, typer.Option(help="parent of the results' folder NAME")] = Path("results"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="repeat finished measurements")] = False,
     plot: Annotated[bool, typer.Option(help="draw plot.png (needs matplotlib)")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Re-run one of the paper's experiments; what was measured already is not measured again."""
+    """Re-run one of the paper's experiments; finished measurements are not repeated."""
     _require_experiments()
     if name == LIST:
         _list(as_json=as_json)
@@ -91,7 +96,7 @@ def experiment(
     asks_real = settings.model.model not in (None, SIMULATED)
     parse(parse_law, law)
     if asks_real and (mode or law != IN_FORCE):
-        raise typer.BadParameter("--law and --mode are the stand-in's: a real model fails in its own ways")
+        raise typer.BadParameter("--law and --mode apply only to the stand-in")
     if asks_real:
         require_model(settings.model)
         asyncio.run(require_answer(settings.model))
@@ -142,7 +147,7 @@ def _list(*, as_json: bool) -> None:
 def _data(
     files: list[Path], *, family: bool, samples: int | None, questions: int | None
 ) -> "tuple[Data, ...]":
-    """Return what is learned from, cut to size."""
+    """Return the data to learn from, cut to ``--samples`` and ``--questions``."""
     from combee_experiments.data import samples as data  # noqa: PLC0415 - of a checkout
 
     try:
@@ -153,7 +158,7 @@ def _data(
         families.append(data.family())
     names = [task.name for task in families]
     if len(set(names)) < len(names):
-        raise typer.BadParameter("two data files of one name: rename one, tables tell them apart by it")
+        raise typer.BadParameter("two data files have the same name, which tables show: rename one")
     return tuple(replace(task, train=task.train[:samples], exam=task.exam[:questions]) for task in families)
 
 
@@ -175,9 +180,7 @@ def _run(name: str, setup: "Setup", folder: Path, *, fresh: bool, plot: bool, as
         with _progress() as show:
             measured, report = run(CATALOGUE[name].load(), setup, store, show)
     except KeyboardInterrupt:
-        remark(
-            f"stopped; the cells that were finished are in {store.path}, the same command goes on from there"
-        )
+        remark(f"stopped; finished cells are in {store.path}, and the same command resumes from there")
         raise typer.Exit(INTERRUPTED) from None
     files = results.write(folder, name, setup, measured, report, plot=plot)
     if as_json:
@@ -191,7 +194,7 @@ def _run(name: str, setup: "Setup", folder: Path, *, fresh: bool, plot: bool, as
 
 @contextmanager
 def _progress() -> "Iterator[Callable[[Moved], None]]":
-    """Show on standard error how many cells are done, and which is measured now."""
+    """Show on standard error how many cells are done, and which one is measured now."""
     console = diagnostics()
     with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("cells")

@@ -1,4 +1,4 @@
-"""``combee forget``: what names a person, or what runs left behind, is erased from a prefix, archives and caches."""
+"""``combee forget``: erase a person's data, or runs, from a prefix, archives and caches."""
 
 import asyncio
 import secrets
@@ -45,10 +45,11 @@ def register(app: typer.Typer) -> None:
 def forget(
     *,
     subject_file: Annotated[
-        str | None, typer.Option(help="what names the person, one spelling a line; - reads stdin")
+        str | None, typer.Option(help="names of the person, one spelling a line; - reads stdin")
     ] = None,
     subject: Annotated[
-        list[str] | None, typer.Option(help="the same here, where other users of this machine can see it")
+        list[str] | None,
+        typer.Option(help="one spelling on the command line, visible to other users of this machine"),
     ] = None,
     trace: Annotated[str | None, typer.Option(help="a run, by the id of its trace or its reflection")] = None,
     rule: Annotated[list[str] | None, typer.Option("--filter", help=f"runs: {FORMS}")] = None,
@@ -63,29 +64,31 @@ def forget(
     to: Annotated[
         str | None,
         typer.Option(
-            help="the new, empty topic prefix for what is left; the old one is deleted",
+            help="the new, empty topic prefix for the remaining records; the old one is deleted",
             callback=lambda value: value and checked_prefix(value),
         ),
     ] = None,
-    archive: Annotated[list[Path] | None, typer.Option(help="an archive that is rewritten, too")] = None,
+    archive: Annotated[
+        list[Path] | None, typer.Option(help="an archive to rewrite as well; may be repeated")
+    ] = None,
     cache_dir: Annotated[
         list[Path] | None,
-        typer.Option(help="a cache_dir of agents on this machine: the playbooks in it are deleted"),
+        typer.Option(help="a cache_dir of agents on this machine, whose playbooks are deleted"),
     ] = None,
     with_playbooks: Annotated[
-        bool, typer.Option("--with-playbooks", help="playbooks whose names name the person go whole")
+        bool, typer.Option("--with-playbooks", help="delete playbooks whose names contain the person's")
     ] = False,
     work: Annotated[
-        Path | None, typer.Option(help="where copies are made meanwhile; by default in the data directory")
+        Path | None, typer.Option(help="folder for temporary copies; by default the data directory")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="only count what would go; services may run")
+        bool, typer.Option("--dry-run", help="only count what would be erased; services may run")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase what names a person, or runs and what they alone taught; what is left goes to a new prefix."""
+    """Erase a person's data, or runs and what only they taught; the remaining records move to a new prefix."""
     selector = _selector(subject_file, subject or (), trace, rule or (), playbook or "")
     archives = tuple(archive or ())
     if not (to or archives or dry_run):
@@ -103,13 +106,15 @@ def forget(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     old = settings.kafka.topic_prefix
     if to == old:
-        raise typer.BadParameter(f"--to names the prefix itself: what is left of {old} goes to another one")
+        raise typer.BadParameter(
+            f"--to names the prefix itself: the remaining records of {old} go to another one"
+        )
     if (
         to
         and not dry_run
-        and not (yes or confirmed(f"move what is left of {old} to {to}, and delete {old}?"))
+        and not (yes or confirmed(f"move the remaining records of {old} to {to}, and delete {old}?"))
     ):
-        raise FatalError("nothing was erased; --dry-run counts what would go")
+        raise FatalError("nothing was erased; --dry-run counts what would be erased")
     erasures = asyncio.run(_forget(settings, wish, folder, archives, to, dry_run=dry_run))
     if not dry_run:
         _empty_caches(settings, cache_dir or (), moved=to is not None)
@@ -124,14 +129,14 @@ def forget(
 def _selector(
     subject_file: str | None, given: Sequence[str], trace: str | None, rules: Sequence[str], playbook: str
 ) -> Selector:
-    """Return what is chosen; no message repeats what names a person."""
+    """Return the selector of the options; no error text repeats a person's name."""
     chosen: dict[SelectorKind, bool] = {
         "subject": bool(subject_file or given),
         "trace": trace is not None,
         "filter": bool(rules),
     }
     if sum(chosen.values()) != 1:
-        raise typer.BadParameter("say one of --subject-file (or --subject), --trace and --filter")
+        raise typer.BadParameter("give one of --subject-file (or --subject), --trace and --filter")
     kind = next(kind for kind, is_chosen in chosen.items() if is_chosen)
     if kind == "subject":
         subjects = (*given, *(_lines(subject_file) if subject_file else ()))
@@ -167,7 +172,9 @@ async def _forget(
         assert to is not None  # noqa: S101 - else it would be archives alone
         async with _place(load_settings(bootstrap_servers=servers, topic_prefix=to), servers) as new:
             if await forgetting.is_moved(old, new):
-                remark(f"what is left of {old.prefix} is in {to} already; {old.prefix} is deleted now")
+                remark(
+                    f"the remaining records of {old.prefix} are in {to} already; {old.prefix} is deleted now"
+                )
                 await forgetting.finish(old, new, folder, archives)
                 return ()
             await forgetting.begin_anew(old, new, folder)
@@ -203,7 +210,7 @@ async def _place(settings: Settings, servers: str) -> AsyncIterator[Place]:
 
 
 def _empty_caches(settings: Settings, folders: Sequence[Path], *, moved: bool) -> None:
-    """Delete the ledger's checkpoint of the old prefix, and what agents on this machine keep of playbooks."""
+    """Delete the ledger's checkpoint of the old prefix, and agents' cached playbooks on this machine."""
     if moved:
         with suppress(ModuleNotFoundError):
             (data_dir(settings) / f"ledger-{of_brokers(settings)}.json").unlink(missing_ok=True)
@@ -229,10 +236,11 @@ def _tell(
             table.add_row(topic, str(gone), str(rewritten))
         print_whole(table)
         output().print(
-            f"{erasure.entries} entries of playbooks go from all versions that have them", markup=False
+            f"{erasure.entries} entries of playbooks are removed from all versions that have them",
+            markup=False,
         )
     if nothing:
-        remark("nothing was found: nothing is changed")
+        remark("nothing matches: nothing is changed")
     elif to and not dry_run:
         said = (
             f"start services and agents with COMBEE_TOPIC_PREFIX={to}; the old prefix is deleted: {deletes}"

@@ -1,4 +1,4 @@
-"""``combee ledger``: whether every promise was kept, from the topics alone."""
+"""``combee ledger``: check every promise against the topics."""
 
 import asyncio
 import gc
@@ -34,7 +34,7 @@ Full = Annotated[
     bool,
     typer.Option(
         "--full",
-        help="Read everything, and trust no checkpoint. Without it reading goes on where the last one ended.",
+        help="Read everything instead of continuing from the checkpoint.",
     ),
 ]
 CheckpointFile = Annotated[
@@ -50,7 +50,7 @@ def ledger(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Account for all reflections and retained traces; exit 1 if one is lost, counts twice or a rule is broken."""
+    """Account for all reflections and retained traces; exit 1 if one is lost or counted twice or a rule fails."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     with _uncollected():
         report = asyncio.run(_account(settings, checkpoint or _default_file(settings), full=full))
@@ -64,7 +64,7 @@ def ledger(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Look for no garbage meanwhile: what is read has no cycles, and each search goes through all that is kept."""
+    """Disable garbage collection: the records read have no cycles, and each collection would scan all of them."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -80,14 +80,14 @@ async def _account(settings: Settings, file: Path | None, *, full: bool) -> Ledg
         with reading() as progress:
             read = await account(log, before, now_ms=SystemClock().now_ms(), on_progress=progress)
     if read.remark:
-        remark(f"read from the beginning, as the checkpoint did not suffice: {read.remark}")
+        remark(f"read from the beginning, because the checkpoint was not enough: {read.remark}")
     if file is not None and read.checkpoint is not None:
         _write(file, read.checkpoint)
     return read.report
 
 
 def _default_file(settings: Settings) -> Path | None:
-    """Return where a checkpoint is kept; None where there is no data directory, as in a container without one."""
+    """Return the checkpoint's path; None without a data directory, as in some containers."""
     try:
         return data_dir(settings) / f"ledger-{of_brokers(settings)}.json"
     except ModuleNotFoundError:
@@ -95,13 +95,13 @@ def _default_file(settings: Settings) -> Path | None:
 
 
 def _read(file: Path) -> Checkpoint | None:
-    """Return the checkpoint in a file; None if there is none that is believed."""
+    """Return a file's checkpoint, None if it is missing or unusable."""
     try:
         return unsealed(read_trusted(file))
     except FileNotFoundError:
         return None
     except (CheckpointError, SettingsError, OSError, UnicodeDecodeError) as error:
-        remark(f"read from the beginning, as {file} is of no use: {error}")
+        remark(f"read from the beginning, because {file} is unusable: {error}")
         return None
 
 
@@ -112,7 +112,7 @@ def _write(file: Path, checkpoint: Checkpoint) -> None:
         partial.write_text(sealed(checkpoint), "utf-8")
         partial.replace(file)
     except OSError as error:
-        remark(f"no checkpoint is kept, so the next reading begins anew: {error}")
+        remark(f"the checkpoint was not saved, so the next run reads from the beginning: {error}")
 
 
 def _print(report: LedgerReport) -> None:

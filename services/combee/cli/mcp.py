@@ -50,14 +50,14 @@ def mcp(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="with --http; 0: a free one")] = 8760,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="with --http: a name by which it may be asked besides; may be repeated"),
+        typer.Option(help="with --http: a further accepted host name; may be repeated"),
     ] = None,
     gateway: Gateway = None,
     bootstrap_servers: Servers = None,
 ) -> None:
-    """Serve playbooks to coding assistants by the Model Context Protocol, on stdio or HTTP."""
+    """Serve playbooks to coding assistants over the Model Context Protocol, on stdio or HTTP."""
     address = gateway_address(gateway, bootstrap_servers)
-    # On standard output stands the protocol alone.
+    # Standard output carries only the protocol.
     configure_logs("warning", json=False)
     if not http:
         asyncio.run(_stdio(address, bootstrap_servers))
@@ -71,7 +71,7 @@ async def _stdio(gateway: str | None, servers: str | None) -> None:
     from combee.integrations.mcp.deployment import GatewayDeployment  # noqa: PLC0415 - an extra
     from combee.integrations.mcp.serving import serve_stdio  # noqa: PLC0415 - an extra
 
-    # A thread waits for standard input, and nothing but its end would wake it: Ctrl-C ends the process at once.
+    # A thread waits for standard input and wakes only at its end, so Ctrl-C ends the process at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if gateway is not None:
         key = resolved_address(gateway, prefix=None, api_key=None, security=None).api_key
@@ -100,7 +100,7 @@ async def _http(gateway: str, host: str, port: int, names: Sequence[str]) -> Non
 
 
 class LogDeployment:
-    """See ``Deployment``; on Kafka, with the rights that this process has there."""
+    """A ``Deployment`` on Kafka, with this process's rights."""
 
     def __init__(self, log: Log, client: AsyncClient) -> None:
         self._log, self._client = log, client
@@ -135,4 +135,4 @@ class LogDeployment:
         return self._client.on_update(name, callback)
 
     async def close(self) -> None:
-        """Do nothing: whoever opened log and client closes them."""
+        """Do nothing: the caller that opened log and client closes them."""

@@ -1,4 +1,4 @@
-"""``combee publish``: traces, reflections and outcomes from JSON lines into the log; none is waited for."""
+"""``combee publish``: write traces, reflections and outcomes from JSON lines into the log, without waiting."""
 
 import asyncio
 import concurrent.futures
@@ -26,7 +26,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 
 CHUNK = 200
-"""Lines that are acknowledged together: a stream is published as it comes."""
+"""Maximum number of lines acknowledged together."""
 
 
 def register(app: typer.Typer) -> None:
@@ -75,7 +75,7 @@ async def _publish(settings: Settings, lines: Iterable[str], playbook: str, wher
             ignored: dict[str, Unknown] = {}
             items = list(_items(chunk, playbook, where, counts, ignored))
             await _send(log, items, counts, settings.sources.signer())
-            # A stream may never end: each field is told of when it first comes.
+            # A stream may never end, so an ignored field is reported when it first appears.
             if news := {name: unknown for name, unknown in ignored.items() if name not in reported}:
                 remark(f"{where}: {ignored_text(news)}")
                 reported |= news
@@ -83,7 +83,7 @@ async def _publish(settings: Settings, lines: Iterable[str], playbook: str, wher
 
 
 async def _chunks(lines: Iterable[str]) -> AsyncIterator[Sequence[tuple[int, str]]]:
-    """Yield numbered lines as they come, together what is there; reading may block, so a thread does it."""
+    """Yield chunks of numbered lines as they arrive; a thread reads, because reading may block."""
     queue: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(CHUNK)
     loop = asyncio.get_running_loop()
 
@@ -96,7 +96,7 @@ async def _chunks(lines: Iterable[str]) -> AsyncIterator[Sequence[tuple[int, str
                 put(line)
             put(None)
 
-    # A daemon: one that waits for a line must not keep the process after Ctrl-C.
+    # A daemon thread, because a blocking read must not keep the process alive after Ctrl-C.
     threading.Thread(target=read, daemon=True).start()
     chunk: list[tuple[int, str]] = []
     while (line := await queue.get()) is not None:

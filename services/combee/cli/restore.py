@@ -1,4 +1,4 @@
-"""``combee restore``: an archive back into an empty prefix."""
+"""``combee restore``: write an archive back into an empty prefix."""
 
 import asyncio
 from pathlib import Path
@@ -37,11 +37,11 @@ def restore(
     ] = None,
     partitions: Annotated[int | None, typer.Option(min=1, help="default COMBEE_PARTITIONS")] = None,
     scan_partitions: Annotated[int | None, typer.Option(min=1, help="default COMBEE_SCAN_PARTITIONS")] = None,
-    check: Annotated[bool, typer.Option("--check", help="only read the file, and say what it holds")] = False,
+    check: Annotated[bool, typer.Option("--check", help="only read the file and show its contents")] = False,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read an archive back into an empty prefix; run again after a kill, it goes on. Services start afterwards."""
+    """Read an archive back into an empty prefix; a repeat resumes an interrupted run. Start services afterwards."""
     if check:
         with reading() as progress:
             contents = read_contents(file, on_progress=progress)
@@ -56,7 +56,7 @@ def restore(
     try:
         contents = asyncio.run(_restore(settings, file))
     except (TransientError, TimeoutError) as error:
-        again = "run the same command again: it goes on where it stopped"
+        again = "run the same command again: it resumes where it stopped"
         raise FatalError(f"{error or 'the broker took too long'}; {again}") from error
     kafka = settings.kafka
     _tell(contents, f"restored into {kafka.topic_prefix}:", as_json=as_json)

@@ -1,4 +1,4 @@
-"""``combee review``: what a label would say anew, moved if you agree; at a gate, the candidate and its verdicts."""
+"""``combee review``: a candidate compared with what agents read now, approved or rejected."""
 
 import asyncio
 from dataclasses import asdict, dataclass
@@ -28,13 +28,13 @@ from combee_schemas.playbook import LATEST, PRODUCTION
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """What a person says of a candidate."""
+    """A person's decision on a candidate."""
 
     accepts: bool
     reason: str
     entry_ids: tuple[str, ...]
     sources: tuple[str, ...]
-    """What alone is rejected."""
+    """Parts to reject, with ``entry_ids``; if both are empty, the whole candidate is rejected."""
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +50,7 @@ def review(
     *,
     label: Annotated[
         str,
-        typer.Option(help="what agents read by name", callback=checked_label, autocompletion=label_names),
+        typer.Option(help="the label that agents read", callback=checked_label, autocompletion=label_names),
     ] = PRODUCTION,
     yes: Annotated[bool, typer.Option("--yes", help="move the label, or approve, without asking")] = False,
     reject: Annotated[
@@ -61,23 +61,24 @@ def review(
         ),
     ] = False,
     entry: Annotated[
-        list[str] | None, typer.Option(help="reject this entry alone (its id); may be repeated")
+        list[str] | None, typer.Option(help="reject only this entry (its id); may be repeated")
     ] = None,
     source: Annotated[
-        list[str] | None, typer.Option(help="reject what this source taught alone; may be repeated")
+        list[str] | None, typer.Option(help="reject only what this source taught; may be repeated")
     ] = None,
-    reason: Annotated[str, typer.Option(help="why; it stands in the decision")] = "",
+    reason: Annotated[str, typer.Option(help="the reason, recorded with the decision")] = "",
     timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a version says otherwise than a label does, and move the label there if you agree.
+    """Compare a candidate with what agents read now; approve or reject it.
 
-    Without NAME: what waits at gates. Of a gated playbook the candidate is shown, to be approved or rejected.
+    Without NAME, list the playbooks whose candidates wait at a gate. For a playbook without a gate, compare the
+    newest version with a label, and move the label there on approval.
     """
     if (entry or source) and not (reject and name):
         raise typer.BadParameter(
-            "they name what is rejected: add --reject and NAME", param_hint="--entry, --source"
+            "these options name parts to reject: add --reject and NAME", param_hint="--entry, --source"
         )
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     if name is None:
@@ -115,7 +116,7 @@ def _promote(
     elif agreed:
         output().print(f"{name} {label} → version {number}", markup=False)
     else:
-        remark(f"{label} stays where it is; 'combee why ENTRY' tells what taught an entry")
+        remark(f"{label} stays where it is; 'combee why ENTRY' shows what taught an entry")
 
 
 async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comparison:
@@ -144,7 +145,7 @@ def _list(settings: Settings, *, as_json: bool) -> None:
 
 
 async def _candidate(settings: Settings, name: str) -> Candidate | None:
-    """Return what waits at a playbook's gate; None: it has none, or nothing waits there."""
+    """Return the candidate at a playbook's gate, None without a gate or a candidate."""
     async with open_log(settings) as (log, _):
         try:
             return await commands_on(log, SystemClock()).candidate(name)
@@ -166,7 +167,7 @@ def _show(candidate: Candidate, *, as_json: bool) -> None:
 
 
 def _accepts(candidate: Candidate, *, reject: bool, yes: bool, asks: bool) -> bool | None:
-    """Return what the person says; None: nothing."""
+    """Return whether the person approves, None if they decide nothing."""
     if reject:
         return False
     if "approve" not in candidate.waits_for:

@@ -45,7 +45,7 @@ def serve(
     law: Annotated[str, typer.Option(help=LAW_HELP)] = IN_FORCE,
     mode: Annotated[list[str] | None, typer.Option(help=MODE_HELP)] = None,
     context_tokens: Annotated[
-        int | None, typer.Option(min=1, help="refuse longer prompts, as a model with this window does")
+        int | None, typer.Option(min=1, help="context window (tokens): longer prompts are refused")
     ] = None,
     call_log: Annotated[Path | None, typer.Option(help="one JSON line per call")] = None,
     knows: Annotated[
@@ -74,7 +74,7 @@ def serve(
 
 
 def parse(read: Callable[[Any], T], given: object) -> T:
-    """Return what ``read`` makes of an option; a wrong one is a usage error."""
+    """Return an option parsed by ``read``; a wrong value is a usage error."""
     try:
         return read(given)
     except ValueError as error:

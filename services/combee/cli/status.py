@@ -1,4 +1,4 @@
-"""``combee status``: what is in the topics, how far the services are, which playbooks there are."""
+"""``combee status``: topics, the services' backlog and all playbooks."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -62,7 +62,7 @@ async def log_status(
     spending: SpendPolicy = UNCAPPED,
     limits: Mapping[str, Limits] = NO_LIMITS,
 ) -> dict[str, Any]:
-    """Return everything that the log itself can say."""
+    """Return the status, read from the log alone."""
     services: dict[str, dict[str, object]] = {}
     for group in INPUTS:
         group_lag = await backlog(log, group, SystemClock())
@@ -155,9 +155,9 @@ def _print(state: dict[str, Any]) -> None:
 
 
 def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is held back or paused, and which playbooks lose reflections."""
+    """Yield warnings: held-back or paused playbooks, and playbooks that lose reflections."""
     for hold in state["held_back"]:
-        what, until = hold["playbook"] or "what cannot be used", moment(hold["until_ms"])
+        what, until = hold["playbook"] or "unreadable records", moment(hold["until_ms"])
         yield f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
     yield from pause_texts(state["playbooks"])
     for row in state["playbooks"]:
@@ -166,7 +166,7 @@ def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what else there is to say of a line: its fork, its batch size, its runs, its gate, its canary."""
+    """Yield further details of a playbook or branch: fork, batch size, runs, gate, canary."""
     if row["branch"]:
         yield f"forked from {branch_text(row['branch'])}"
     if row["sizing"] and policy_text(row) not in {"configured", "branch"}:

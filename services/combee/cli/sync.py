@@ -1,4 +1,4 @@
-"""``combee sync``: files that coding assistants read, kept equal to a playbook in a region of their own."""
+"""``combee sync``: keep a region of coding assistants' files equal to a playbook."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from combee.sdk import AsyncClient, PlaybookView
 from combee_schemas.playbook import NO_LABEL, Playbook
 
 ATTEMPTS = 20
-"""So often in a row a file may change while it is being replaced."""
+"""Maximum number of times in a row that a file may change while it is being replaced."""
 
 
 def register(app: typer.Typer) -> None:
@@ -40,12 +40,12 @@ def sync(
         str, typer.Option(help="the version that this label points at", autocompletion=label_names)
     ] = NO_LABEL,
     once: Annotated[bool, typer.Option("--once", help="write what there is and end")] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="wait so long for an answer (s)")] = 10.0,
+    timeout: Annotated[float, typer.Option(min=0, help="maximum wait for an answer (s)")] = 10.0,
     gateway: Gateway = None,
     bootstrap_servers: Servers = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document a line")] = False,
 ) -> None:
-    """Keep a region of AGENTS.md, SKILL.md, CLAUDE.md or a Cursor rule equal to a playbook; the rest stays."""
+    """Keep a region of AGENTS.md, SKILL.md, CLAUDE.md or a Cursor rule equal to a playbook, the rest unchanged."""
     files = Files(name, list(dict.fromkeys(to)), as_json=as_json)
     address = gateway_address(gateway, bootstrap_servers)
     with suppress(KeyboardInterrupt):
@@ -76,13 +76,11 @@ async def _missing(client: AsyncClient, name: str, label: str, gateway: str | No
     if await client.ready(0):
         return f"there is no version of {name}{_of(label)} ('combee playbook list' shows what there is)"
     where = gateway or "Kafka"
-    return (
-        f"{where} has not said within {timeout_s:g} s what {name} says (are the address and the key right?)"
-    )
+    return f"{where} has not sent {name} within {timeout_s:g} s (are the address and the key right?)"
 
 
 async def keep(client: AsyncClient, files: "Files", label: str = NO_LABEL) -> None:
-    """Write each newer version until cancelled; of several that came meanwhile the last one."""
+    """Write each newer version until cancelled; when several are waiting, only the last."""
     came, newest = asyncio.Event(), list[PlaybookView]()
 
     def take(view: PlaybookView) -> None:
@@ -123,9 +121,9 @@ class Files:
         self._written = playbook.version
 
     def update(self, playbook: Playbook | None) -> None:
-        """Write a newer version; a file that cannot be changed now is told of, and left until the next one."""
+        """Write a newer version; a file that cannot be changed now is reported and left until the next version."""
         if playbook is None:
-            remark(f"{self.name} is deleted: its files keep what it said last")
+            remark(f"{self.name} is deleted: its files keep its last version")
             self._written = None
             return
         if playbook.version == self._written:
@@ -159,7 +157,7 @@ class Files:
 
 
 Change = Callable[[bytes | None], bytes]
-"""Returns what a file should hold; it is given what the file holds, None if there is none."""
+"""Returns a file's new content from its present one, None if there is no file."""
 
 
 def read_or_none(path: Path) -> bytes | None:
@@ -183,8 +181,8 @@ def read_or_none(path: Path) -> bytes | None:
 def replace(path: Path, change: Change) -> bool:
     """Replace a file as a whole, or not at all, by what ``change`` makes of it; return whether it differs.
 
-    Mode and owner stay, and a symbolic link goes on pointing at its file. The file is read again right before it is
-    replaced: what somebody else has written meanwhile is changed, not lost.
+    Mode, owner and symbolic links stay. The file is read again immediately before it is replaced, so that another
+    program's changes are kept.
 
     Raises
     ------
@@ -201,14 +199,16 @@ def replace(path: Path, change: Change) -> bool:
                 return True
         except OSError as error:
             raise FatalError(f"cannot write {path}: {error.strerror or error}") from error
-    raise FatalError(f"{path} has changed {ATTEMPTS} times while it was being replaced: who else writes it?")
+    raise FatalError(
+        f"{path} has changed {ATTEMPTS} times while being replaced: does another program write it?"
+    )
 
 
 def _replaced(path: Path, before: bytes | None, after: bytes) -> bool:
     """Replace a file that holds ``before``; False if it does not any more."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{token_hex(4)}.combee")
-    # Less the user's mask; one that was there before gives its own mode below.
+    # A new file's mode follows the user's mask; an existing file keeps its mode, set below.
     mode = 0o666 if before is None else 0o600
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:

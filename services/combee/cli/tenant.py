@@ -1,4 +1,4 @@
-"""``combee tenant delete``: every playbook of a tenant is deleted, and what stays in the topics is said."""
+"""``combee tenant delete``: delete every playbook of a tenant, and report which records remain."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import FOR_EVER, TOPICS, AnyTopic
 
-tenant = typer.Typer(help="Tenants, name spaces of playbooks: delete one.", no_args_is_help=True)
+tenant = typer.Typer(help="Tenants (name spaces of playbooks): delete one.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -32,19 +32,19 @@ def register(app: typer.Typer) -> None:
 
 @tenant.callback()
 def group() -> None:
-    """Tenants, name spaces of playbooks: delete one."""
+    """Tenants (name spaces of playbooks): delete one."""
 
 
 @tenant.command(epilog="Example: combee tenant delete support --yes")
 def delete(
-    name: Annotated[str, typer.Argument(help="what stands before the first / of its playbooks' names")],
+    name: Annotated[str, typer.Argument(help="the part of its playbooks' names before the first /")],
     *,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete every playbook and branch of a tenant for all subscribers; say which records of it remain."""
+    """Delete every playbook and branch of a tenant for all subscribers, and show which records remain."""
     deleted = asyncio.run(_delete(name, yes=yes, timeout_s=timeout, servers=bootstrap_servers))
     remains = dict(_remains())
     if as_json:
@@ -52,8 +52,8 @@ def delete(
         return
     output().print(f"deleted: {', '.join(deleted)}", markup=False, soft_wrap=True)
     for topic, how_long in remains.items():
-        output().print(f"what {topic} has of them stays {how_long}", markup=False, soft_wrap=True)
-    remark("whoever still publishes for them starts them anew: take the tenant's keys or rights away first")
+        output().print(f"their records in {topic} stay {how_long}", markup=False, soft_wrap=True)
+    remark("agents that still publish for them create them anew: revoke the tenant's keys or rights first")
 
 
 def _remains() -> Iterator[tuple[str, str]]:
@@ -80,7 +80,7 @@ async def _delete(name: str, *, yes: bool, timeout_s: float, servers: str | None
 
 
 async def _lines(log: Log, name: str) -> list[Playbook]:
-    """Return what a tenant has, branches before their playbooks."""
+    """Return a tenant's playbooks and branches, branches first."""
     playbooks = [
         playbook for line, playbook in (await newest_playbooks(log)).items() if tenant_of(line) == name
     ]
@@ -93,8 +93,8 @@ async def _confirm(log: Log, name: str, lines: Sequence[Playbook], *, yes: bool)
     begun = await newest_batches(log)
     for line in lines:
         if (in_flight := begun.get(line.name, 0) - line.batch_sequence) > 0:
-            remark(f"{in_flight} batches of {line.name} are on their way: they will start the name anew")
-    question = f"delete {', '.join(line.name for line in lines)}: all that {name} has?"
+            remark(f"{in_flight} batches of {line.name} are in flight and will create the name anew")
+    question = f"delete {', '.join(line.name for line in lines)}: everything of {name}?"
     if not (yes or confirmed(question)):
         raise FatalError("nothing was deleted; --yes deletes without asking")
 
@@ -104,5 +104,5 @@ async def _delete_line(commands: Commands, name: str, timeout_s: float) -> None:
     if command is not None and await commands.carried_out(command, timeout_s) is None:
         raise FatalError(
             f"{name} is not deleted after {timeout_s:.0f} s: the command is in the log and takes effect when publish"
-            " gets to it; run this again for what is left"
+            " processes it; run this again for the rest"
         )

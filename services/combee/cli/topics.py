@@ -1,4 +1,4 @@
-"""``combee topics``: the topics as they should be, as they are, and made so."""
+"""``combee topics``: create, check and show the topics, and the rights on them."""
 
 import asyncio
 from typing import Annotated
@@ -30,7 +30,7 @@ def group() -> None:
 
 @topics.command(epilog="Example: combee topics create --bootstrap-servers kafka:9092")
 def create(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
-    """Create the topics that are missing, and have the broker set the time in those that agents write."""
+    """Create missing topics, and let the broker set the timestamps of topics that agents write."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     created, problems = asyncio.run(_create(settings))
     if as_json:
@@ -49,7 +49,7 @@ async def _create(settings: Settings) -> tuple[list[str], list[str]]:
 
 @topics.command(epilog="Example: combee topics check --json")
 def check(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
-    """Compare the topics with what they should be; exit 1 if one is missing or wrong."""
+    """Compare the topics with their required configuration; exit 1 if one is missing or wrong."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     problems = asyncio.run(_check(settings))
     if as_json:
@@ -63,9 +63,7 @@ async def _check(settings: Settings) -> list[str]:
     async with open_broker(settings) as servers:
         connected = connection(settings, servers)
         if others := await nested_prefixes(connected):
-            remark(
-                f"{connected.prefix} and {', '.join(others)} lie within one another: grant rights topic by topic only"
-            )
+            remark(f"{connected.prefix} and {', '.join(others)} overlap: grant rights topic by topic only")
         return await topic_problems(settings, connected)
 
 
@@ -99,7 +97,7 @@ def acls(
         typer.Option("--format", help=f"one of {', '.join(FORMATS)}", autocompletion=lambda: list(FORMATS)),
     ] = "kafka-acls",
     principal: Annotated[
-        list[str] | None, typer.Option(help="ROLE=User:NAME; again for further roles; else User:combee-ROLE")
+        list[str] | None, typer.Option(help="ROLE=User:NAME, default User:combee-ROLE; may be repeated")
     ] = None,
 ) -> None:
     """Show the rights each role needs on a cluster that denies by default; needs no broker."""

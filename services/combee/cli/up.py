@@ -29,7 +29,7 @@ from combee.log.history import all_labels
 from combee.process.settings.loading import Settings, load_settings
 
 INFORMATION = ("[info ", '"level": "info"')
-"""How lines say that they are, as text and as JSON."""
+"""Marks of log lines at level info, as text and as JSON."""
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 
 
@@ -50,10 +50,10 @@ def up(
     ] = True,
     metrics_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="health and metrics from this port on; 0, default: free ports"),
+        typer.Option(min=0, max=65_535, help="first port for health and metrics; 0, default: free ports"),
     ] = None,
 ) -> None:
-    """Run the broker (unless one is configured), all services and the gateway; restart what ends; one log."""
+    """Run the broker (unless one is configured), all services and the gateway, with restarts and one log."""
     settings = load_settings(
         model=model_flag(simulated=simulated, model=model, base_url=base_url),
         base_url=base_url,
@@ -67,7 +67,7 @@ def up(
 
 
 def _fronts(*, wanted: bool) -> tuple[str, ...]:
-    """Return what to run beside the services, as far as it is installed."""
+    """Return the front-end roles to run with the services, as far as they are installed."""
     if wanted and not without("gateway"):
         return tuple(FRONTS)
     if wanted:
@@ -86,7 +86,7 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
         require_data_dir(settings)
     with tempfile.TemporaryDirectory(prefix="combee-up-", ignore_cleanup_errors=True) as folder:
         async with AsyncExitStack() as opened:
-            # First of all: of a second one the first has the port, too.
+            # Checked first: a second deployment would also find the first one's port in use.
             add_to_stack_file = await opened.enter_async_context(
                 sole_stack(settings, UP, Path(folder), tell=remark)
             )
@@ -140,7 +140,7 @@ async def _admin_key(settings: Settings, log: Log) -> AdminKey | None:
 
 
 async def _signed_in(settings: Settings, served: str, key: AdminKey) -> list[str]:
-    """Return the lines that say how to give commands over HTTP and in the dashboard."""
+    """Return lines that explain how to send commands over HTTP and in the dashboard."""
     lines = [f"  admin key        {key.path} (a judge is on: commands over HTTP need it)"]
     if settings.gateway.dashboard and not without("dashboard"):
         try:
@@ -153,7 +153,7 @@ async def _signed_in(settings: Settings, served: str, key: AdminKey) -> list[str
 
 
 async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None:
-    """Wait for Ctrl-C, or raise what made a service impossible to run."""
+    """Wait for Ctrl-C, or raise the error of a service that cannot run."""
     waits: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait()), asyncio.create_task(failed)]
     done, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for task in rest:
@@ -163,7 +163,7 @@ async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None
 
 
 def banner(deployment: Deployment, served: str) -> Iterator[str]:
-    """Yield what runs and where; ``served`` is the gateway's address, empty without one."""
+    """Yield the deployment's addresses; ``served`` is the gateway's, empty without one."""
     yield "combee is up; Ctrl-C stops it"
     if served:
         yield f"  HTTP, dashboard  {served}"
@@ -174,9 +174,9 @@ def banner(deployment: Deployment, served: str) -> Iterator[str]:
 
 
 class _Lines:
-    """Prints the lines of all services, each with its name in a colour of its own.
+    """Prints the log lines of all services, each with its name in its own colour.
 
-    What is only information is passed over while they start, unless ``wordy``: who fails is quoted from its file.
+    Information is hidden during the start unless ``wordy``; a failed service's file is quoted anyway.
     """
 
     def __init__(self, console: Console, *, wordy: bool = False) -> None:

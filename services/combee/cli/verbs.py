@@ -1,4 +1,4 @@
-"""The verbs, each imported when it is asked for: most calls need one of them only."""
+"""The verbs, each imported on demand: most calls need only one."""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from combee_schemas.errors import CombeeError, ConfigurationError
 
 
 class Verb(NamedTuple):
-    """Where a verb stands, and what the list of verbs says of it."""
+    """A verb's module and its line in the list of verbs."""
 
     module: str
     summary: str
@@ -25,7 +25,7 @@ class Verb(NamedTuple):
 VERBS = {
     "up": Verb(
         "combee.cli.up",
-        "Run the broker (unless one is configured), all services and the gateway; restart what ends; one log.",
+        "Run the broker (unless one is configured), all services and the gateway, with restarts and one log.",
     ),
     "publish": Verb(
         "combee.cli.publish",
@@ -33,7 +33,7 @@ VERBS = {
     ),
     "learn": Verb(
         "combee.cli.learn.verb",
-        "Learn from a file or folder: publish what is new, wait until all of it is applied, print the playbook.",
+        "Learn from a file or folder: publish new runs, wait until all are applied, print the playbook.",
     ),
     "playbook": Verb(
         "combee.cli.playbook.group",
@@ -41,35 +41,35 @@ VERBS = {
     ),
     "sync": Verb(
         "combee.cli.sync",
-        "Keep a region of AGENTS.md, SKILL.md, CLAUDE.md or a Cursor rule equal to a playbook; the rest stays.",
+        "Keep a region of AGENTS.md, SKILL.md, CLAUDE.md or a Cursor rule equal to a playbook, the rest unchanged.",
     ),
     "mcp": Verb(
         "combee.cli.mcp",
-        "Serve playbooks to coding assistants by the Model Context Protocol, on stdio or HTTP.",
+        "Serve playbooks to coding assistants over the Model Context Protocol, on stdio or HTTP.",
     ),
     "branch": Verb(
         "combee.cli.branch",
-        "Fork NAME@BRANCH, which learns from NAME's reflections in its own way; without --as list branches.",
+        "Fork NAME@BRANCH, which learns from NAME's reflections with its own settings; without --as list branches.",
     ),
     "adopt": Verb(
         "combee.cli.adopt",
-        "Make what a branch says its playbook's next version; the branch stays and learns on.",
+        "Publish a branch's entries as the playbook's next version; the branch stays and keeps learning.",
     ),
     "review": Verb(
         "combee.cli.review",
-        "Show what a version says otherwise than a label does, and move the label there if you agree.",
+        "Compare a candidate with what agents read now; approve or reject it.",
     ),
     "evaluate": Verb(
         "combee.cli.evaluate",
-        "Answer held-out questions with a version and score the answers; what was asked is not paid for again.",
+        "Answer held-out questions with a version and score the answers; stored answers are not paid for again.",
     ),
     "bisect": Verb(
         "combee.cli.bisect",
-        "Name the version with which held-out questions are answered worse, and what made it; exit 1 if none is.",
+        "Find the version that lowered accuracy on held-out questions, and its batch; exit 1 if there is none.",
     ),
     "why": Verb(
         "combee.cli.why",
-        "Tell where an entry comes from: its versions, the reflections it rests on, the runs behind them.",
+        "Show where an entry comes from: its versions, the reflections behind it, and their runs.",
     ),
     "status": Verb(
         "combee.cli.status",
@@ -77,35 +77,35 @@ VERBS = {
     ),
     "top": Verb(
         "combee.cli.top.verb",
-        "Show lags, windows, the running batch's tree, batch sizes and why, retention, cost, versions; q ends it.",
+        "Show lags, windows, the running batch's tree, batch sizes and reasons, retention, cost, versions; q quits.",
     ),
     "cost": Verb(
         "combee.cli.cost",
-        "Sum up the model calls behind every version; money at the prices that held when it was spent.",
+        "Sum up the model calls behind every version; money is counted at the prices of the time of each call.",
     ),
     "tenant": Verb(
         "combee.cli.tenant",
-        "Tenants, name spaces of playbooks: delete one.",
+        "Tenants (name spaces of playbooks): delete one.",
     ),
     "replay": Verb(
         "combee.cli.replay.verb",
-        "Give a copy the same input; exit 1 if it is planned otherwise, or says otherwise on the same answers.",
+        "Re-run learning from the log, with the same or changed settings, and compare the results.",
     ),
     "archive": Verb(
         "combee.cli.archive",
-        "Write a playbook, or all of a prefix, to one file: a state that all services can go on from; they may run.",
+        "Write a playbook, or all of a prefix, to one file for 'combee restore'; services may keep running.",
     ),
     "restore": Verb(
         "combee.cli.restore",
-        "Read an archive back into an empty prefix; run again after a kill, it goes on. Services start afterwards.",
+        "Read an archive back into an empty prefix; a repeat resumes an interrupted run. Start services afterwards.",
     ),
     "forget": Verb(
         "combee.cli.forget",
-        "Erase what names a person, or runs and what they alone taught; what is left goes to a new prefix.",
+        "Erase a person's data, or runs and what only they taught; the remaining records move to a new prefix.",
     ),
     "ledger": Verb(
         "combee.cli.ledger",
-        "Account for all reflections and retained traces; exit 1 if one is lost, counts twice or a rule is broken.",
+        "Account for all reflections and retained traces; exit 1 if one is lost or counted twice or a rule fails.",
     ),
     "dlq": Verb(
         "combee.cli.dlq.group",
@@ -113,7 +113,7 @@ VERBS = {
     ),
     "doctor": Verb(
         "combee.cli.doctor.verb",
-        "Check settings, broker, topics, clock, disk, model, lag, dead letters and batches; each with a remedy.",
+        "Check settings, broker, topics, clock, disk, model, lag, dead letters and batches, and name remedies.",
     ),
     "topics": Verb(
         "combee.cli.topics",
@@ -129,7 +129,7 @@ VERBS = {
     ),
     "demo": Verb(
         "combee.cli.demo.verb",
-        "Start a throw-away Kafka, all services and a simulated fleet; watch it learn; prove nothing was lost.",
+        "Start a temporary Kafka, all services and simulated agents; show how they learn; prove nothing was lost.",
     ),
     "sim": Verb(
         "combee.cli.sim",
@@ -137,22 +137,22 @@ VERBS = {
     ),
     "experiment": Verb(
         "combee.cli.experiment",
-        "Re-run one of the paper's experiments; what was measured already is not measured again.",
+        "Re-run one of the paper's experiments; finished measurements are not repeated.",
     ),
     "controller": Verb(
         "combee.cli.controller",
-        "Show which batch size the controller has chosen for a playbook, and what it rests on.",
+        "Show the batch size that the controller chose for a playbook, and the delays behind it.",
     ),
 }
-"""What may be asked for; the list is shown without importing any of them."""
+"""All verbs by name; the list is shown without importing any of them."""
 
 
 @cache
 def _command(name: str) -> Any:
-    """Return a verb; making its options is slow, and one call of the command line asks several times."""
+    """Return a verb, cached: making its options is slow, and one command line looks it up several times."""
     app = typer.Typer()
     import_module(VERBS[name].module).register(app)
-    if not gc.isenabled():  # ``main`` stopped it; in a test's process it is not ours to touch
+    if not gc.isenabled():  # ``main`` stopped it; a test's process keeps its own setting
         gc.freeze()
         gc.enable()
     return get_group(app).commands[name]
@@ -193,11 +193,11 @@ class Verbs(TyperGroup):
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the group's own signature
-        """Return what the list of verbs and completion need to know of a verb: its summary."""
+        """Return a verb's summary, which the list of verbs and completion need."""
         return TyperCommand(cmd_name, help=VERBS[cmd_name].summary) if cmd_name in VERBS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the verb that is called, whole."""
+        """Return the called verb with its options."""
         name, summary, rest = super().resolve_command(ctx, args)
         return name, summary and self.commands[str(summary.name)], rest
 

@@ -19,8 +19,8 @@ from combee.log.inspection.lineage import Lineage, Source, lineage
 from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.base import playbook_of
 
-SHOWN = 10
-LONG = 300
+MAX_SOURCES = 10
+MAX_TEXT = 300
 
 
 def register(app: typer.Typer) -> None:
@@ -34,16 +34,16 @@ def why(
     playbook: Annotated[
         str | None,
         typer.Option(
-            help="where it is or was; needed only if several have such an id",
+            help="the playbook; needed only if several have an entry with this id, or the entry was removed",
             callback=lambda given: given and checked_line(given),
             autocompletion=line_names,
         ),
     ] = None,
-    traces: Annotated[bool, typer.Option(help="look up the runs, too")] = True,
+    traces: Annotated[bool, typer.Option(help="also look up the runs")] = True,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell where an entry comes from: its versions, the reflections it rests on, the runs behind them."""
+    """Show where an entry comes from: its versions, the reflections behind it, and their runs."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     origins = asyncio.run(_why(settings, entry, playbook, traces=traces))
     if as_json:
@@ -61,7 +61,7 @@ async def _why(settings: Settings, entry: str, name: str | None, *, traces: bool
 
 
 async def found_in(log: Log, entry_id: str, name: str | None) -> str:
-    """Return the playbook that an entry is in, or the branch that alone has it: what both have is the playbook's.
+    """Return the playbook that has an entry, else the branch that has it.
 
     Raises
     ------
@@ -81,7 +81,9 @@ async def found_in(log: Log, entry_id: str, name: str | None) -> str:
         return having[0]
     if having:
         raise FatalError(f"several playbooks have an entry {entry_id}: {', '.join(having)}; add --playbook")
-    raise FatalError(f"no playbook has an entry {entry_id}; if it has left one, add --playbook to look there")
+    raise FatalError(
+        f"no playbook has an entry {entry_id}; if it was removed, name its playbook with --playbook"
+    )
 
 
 def as_document(origins: Lineage) -> dict[str, Any]:
@@ -120,7 +122,7 @@ def _source(source: Source) -> dict[str, Any]:
 
 
 def lines(origins: Lineage) -> Iterator[Text]:
-    """Yield the lineage for people: the entry, its changes, what it rests on."""
+    """Yield the lineage as text: the entry, its changes, the reflections behind it."""
     entry = origins.entry
     yield Text(clean(f"[{entry.id}] {entry.content}"), style="bold")
     state = f"in version {origins.version}" if origins.is_live else f"left after version {origins.version}"
@@ -134,10 +136,10 @@ def lines(origins: Lineage) -> Iterator[Text]:
         title = (
             f"version {version.version}{of_line} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
         )
-        yield Text(clean(f"{title} {shortened(change.detail, LONG)}".rstrip()))
-    for source in origins.sources[-SHOWN:]:
+        yield Text(clean(f"{title} {shortened(change.detail, MAX_TEXT)}".rstrip()))
+    for source in origins.sources[-MAX_SOURCES:]:
         yield from _source_lines(source, "" if source.line == origins.playbook else f" of {source.line}")
-    hidden = len(origins.sources) - SHOWN
+    hidden = len(origins.sources) - MAX_SOURCES
     if hidden > 0:
         yield Text(f"\n{hidden} earlier reflections: --json lists them all", style="dim")
 
@@ -150,10 +152,10 @@ def _source_lines(source: Source, of_line: str) -> Iterator[Text]:
     if reflection is None:
         yield Text("  no longer in the log, or given by hand", style="dim")
         return
-    yield Text(clean(f"  {shortened(reflection.key_insight or reflection.reasoning, LONG)}"))
+    yield Text(clean(f"  {shortened(reflection.key_insight or reflection.reasoning, MAX_TEXT)}"))
     if trace is not None:
         yield Text(clean(f"  from run {trace.trace_id} {trace.agent}".rstrip()), style="dim")
         parts = (("task", trace.task), ("answer", trace.answer), ("feedback", trace.feedback))
-        yield from (Text(clean(f"    {name}: {shortened(text, LONG)}")) for name, text in parts if text)
+        yield from (Text(clean(f"    {name}: {shortened(text, MAX_TEXT)}")) for name, text in parts if text)
     elif reflection.trace_id:
         yield Text(clean(f"  from run {reflection.trace_id}, which is no longer in the log"), style="dim")

@@ -19,9 +19,9 @@ from combee.process.telemetry.logs import configure_logs
 logger = structlog.get_logger()
 
 ASKING = ("scan", "reflect")
-"""Those that ask the model."""
+"""Roles that call the model."""
 COLLECT_AFTER = 10_000
-"""Containers kept more than given back, until garbage is looked for. What records become has hardly any cycles, so at
+"""Garbage collection threshold (net container allocations). Records hold hardly any cycles, so at
 Python's 700 that took 8 % of scan's processor time; at this it takes 2 %."""
 ROLES = (*compose.ROLES, *compose.JUDGES, *compose.FRONTS)
 
@@ -39,7 +39,7 @@ def worker(
         int | None,
         typer.Option(
             min=0,
-            help="number of this replica, if it keeps one over restarts, as in a StatefulSet; else none is needed",
+            help="number of this replica, if it has a fixed one, as in a StatefulSet",
         ),
     ] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers")] = None,

@@ -1,4 +1,4 @@
-"""The dashboard: what a deployment does and has learned, live in a browser; served by the gateway."""
+"""The dashboard: live status and lessons of a deployment in a browser, served by the gateway."""
 
 from combee.dashboard.mount import mount
 

@@ -1,6 +1,6 @@
-"""Who gives commands on a page: the holder of a key that is entered there, or of the browser's session.
+"""Authorisation of commands on a page, by an entered key or the browser's session.
 
-A key that is entered is kept in this page's memory alone.
+An entered key is kept only in this page's memory.
 """
 
 from http import HTTPStatus
@@ -15,7 +15,7 @@ from combee.gateway.problems import Refusal
 
 
 class Admin:
-    """The caller of one open page; a reload forgets it. Of the key nothing is kept but whose it is."""
+    """The caller of one open page, until a reload; the key itself is not kept."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -23,15 +23,15 @@ class Admin:
         request = ui.context.client.request
         self._session = request.cookies.get(COOKIE) if request is not None else None
         self._shown = ui.button(on_click=self.forget, color=None).props("flat dense no-caps icon=lock_open")
-        self._shown.tooltip("commands are given with this key: forget it").set_visibility(False)
+        self._shown.tooltip("commands are sent with this key; click to forget it").set_visibility(False)
 
     def caller(self, playbook: str) -> Caller:
-        """Return who may give commands to a playbook now.
+        """Return the caller that may send commands to a playbook now.
 
         Raises
         ------
         Refusal
-            If nobody may, or not with this key.
+            If there is no key, or it lacks the right.
         """
         self._context.keys.refresh(self._context.clock.now_ms())
         try:
@@ -46,7 +46,7 @@ class Admin:
         self._shown.set_visibility(False)
 
     async def asked(self, playbook: str) -> Caller | None:
-        """Return who may give commands; whoever has entered no key yet is asked for one. None: they gave none."""
+        """Return the caller that may send commands, after asking for a missing key; None if none was entered."""
         if self._caller is None and self._of_session() is None and self._context.keys:
             await self._ask(playbook)
         try:
@@ -60,7 +60,7 @@ class Admin:
         with ui.dialog().props('aria-label="Key"') as dialog, ui.card().classes("w-full max-w-md"):
             ui.label(f"A key with the scope {COMMANDS}").classes("title")
             ui.label(
-                "Whose it is stays in the memory of this page alone, until you reload or leave it."
+                "Only this page's memory keeps the key's owner, until you reload or leave the page."
             ).classes("quiet")
             key = ui.input("Key", password=True).props("autofocus outlined dense autocomplete=off")
             wrong = ui.label().classes("wrong").props("role=alert")
@@ -101,7 +101,7 @@ class Admin:
 
     def _take(self, caller: Caller | None, playbook: str) -> None:
         if caller is None:
-            raise Refusal(HTTPStatus.UNAUTHORIZED, "nobody has this key")
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "this key is unknown")
         self._caller = self._commander(caller, playbook)
         self._shown.text = caller.name
         self._shown.set_visibility(True)

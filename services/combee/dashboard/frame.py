@@ -1,4 +1,4 @@
-"""The frame of every page: navigation, theme, shortcuts; and which page belongs to which address."""
+"""The frame of every page: navigation, theme, shortcuts, and the routes of the pages."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -16,12 +16,12 @@ from combee.gateway.context import Context
 
 SIMULATED = "simulated"
 THEME = "combee-theme"
-"""The cookie that remembers it."""
+"""Name of the cookie that stores the theme."""
 THEMES = ((None, "brightness_auto", "automatic"), (True, "dark_mode", "dark"), (False, "light_mode", "light"))
 
 
 def application(context: Context) -> FastAPI:
-    """Return the dashboard; all addresses are one page, whose parts follow them."""
+    """Return the dashboard, a single page whose content follows the address."""
 
     def root() -> None:
         frame(context)
@@ -42,7 +42,7 @@ def application(context: Context) -> FastAPI:
 
 
 def frame(context: Context) -> None:
-    """Build one browser's frame, and the page it asked for."""
+    """Build one browser's frame, and the requested page."""
     ui.add_css(CSS)
     ui.add_body_html(LOST)
     links = {}
@@ -75,7 +75,7 @@ def frame(context: Context) -> None:
                 "/learning": lambda playbook="": plots.page(context, playbook),
                 "/dead-letters": lambda: dead_letters.page(context),
             },
-            show_404=False,  # it would log every wrong address as if something were wrong here
+            show_404=False,  # it would log every wrong address as an error
         )
         with ui.element("div") as missing:
             heading("There is no such page")
@@ -96,12 +96,12 @@ def frame(context: Context) -> None:
 
 
 def _stale(context: Context) -> None:
-    """Say above the page since when Kafka has not answered: the figures are of then."""
+    """Warn above the page that Kafka has not answered since a time, and that the figures are from then."""
     alert = ui.label().classes("stale").props("role=alert")
 
     def look() -> None:
         since_ms = context.live.unanswered_since_ms
-        alert.text = f"Kafka has not answered since {moment(since_ms)} UTC: the figures are of then."
+        alert.text = f"Kafka has not answered since {moment(since_ms)} UTC: the figures are from then."
         alert.set_visibility(since_ms is not None)
 
     look()
@@ -109,7 +109,7 @@ def _stale(context: Context) -> None:
 
 
 def _theme() -> Callable[[], None]:
-    """Add the button that turns automatic → dark → light, as the browser remembers it; return what it does."""
+    """Add the button that switches automatic → dark → light, stored in a cookie; return its handler."""
     request = ui.context.client.request
     remembered = request.cookies.get(THEME) if request is not None else None
     position = next((at for at, (_, _, name) in enumerate(THEMES) if name == remembered), 0)

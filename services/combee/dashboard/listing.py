@@ -1,4 +1,4 @@
-"""A list of entries that scrolls in itself: however many there are, those in sight alone are in the page."""
+"""A scrolling list of entries that renders only the visible rows."""
 
 from collections.abc import Callable, Collection
 
@@ -7,7 +7,7 @@ from nicegui import ui
 from combee.dashboard.views.rows import Row
 
 ROW_PX = 76
-"""About how high a row is; the component measures those that it shows."""
+"""Estimated height of a row (px); the component measures the visible ones."""
 ROW = """
 <a v-if="props.item.kind === 'section' && props.item.href" class="section" :href="props.item.href"
   @click.prevent="() => $parent.$emit('open', props.item)">{{ props.item.words }} · {{ props.item.count }}</a>
@@ -41,7 +41,7 @@ SCROLL = """(async () => {
 
 
 class Listing:
-    """The list; ``on_evidence`` and ``on_open`` are given the row, ``on_pick`` the ids picked so far."""
+    """The list; ``on_evidence`` and ``on_open`` get the row, ``on_pick`` the ids picked so far."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Listing:
         self._element.on("pick", lambda event: self._pick(event.args))
 
     def show(self, rows: list[Row]) -> None:
-        """Show other rows; none is picked."""
+        """Show other rows, with none picked."""
         self._picked.clear()
         if self._on_pick is not None:
             entries = ({"pickable": row["kind"] != "section", "picked": False} for row in rows)
@@ -85,5 +85,5 @@ class Listing:
             self._on_pick(tuple(self._picked))
 
     def scroll_to(self, row: int) -> None:
-        """Bring a row to the top, as soon as the browser has it: parts of a page arrive one after the other."""
+        """Scroll a row to the top as soon as the browser has it, as parts of a page arrive one after the other."""
         ui.run_javascript(SCROLL % {"list": self._element.id, "row": row})

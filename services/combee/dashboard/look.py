@@ -1,4 +1,4 @@
-"""How it looks: one sheet, both themes; what a screen reader skips is decoration only; what no server can show."""
+"""Style sheet of both themes, and the script that reports a lost connection."""
 
 CSS = """
 :root { --line: rgba(138,143,152,.35); --done: #1f7a51; --ready: #a8650a; --merged: #8657c9; --failed: #c64545;
@@ -129,10 +129,10 @@ LOST = """<script type="module">
   new MutationObserver(() => {
     const lost = popup.getAttribute("aria-hidden") === "false";
     const since = heard.toISOString().slice(0, 19).replace("T", " ");
-    if (lost && told.hidden) told.textContent = `No connection since ${since} UTC: the figures are of then.`;
+    if (lost && told.hidden) told.textContent = `No connection since ${since} UTC: the figures are from then.`;
     told.hidden = !lost;
     document.body.classList.toggle("lost", lost);
   }).observe(popup, { attributes: true });
 })();
 </script>"""
-"""Says that the gateway is gone, and since when; NiceGUI's own note is small, over figures that look alive."""
+"""Warns that the gateway is unreachable since a time; NiceGUI's own note is small, and the figures look current."""

@@ -1,6 +1,6 @@
-"""Where the dashboard meets the gateway: one page, whose parts follow the address.
+"""Mounts the dashboard on the gateway.
 
-Its library is as large as half a gateway: it is loaded when somebody opens the dashboard first.
+Its library is half as large as the gateway, so it is loaded when the dashboard is first opened.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ PATH = "/dashboard"
 
 
 def mount(app: FastAPI, context: Context) -> None:
-    """Serve the dashboard under ``/dashboard``; ``/`` leads there. Who may see it, the gateway decides."""
+    """Serve the dashboard under ``/dashboard`` and redirect ``/`` there; the gateway controls access."""
 
     def make() -> FastAPI:
         from combee.dashboard.frame import application  # noqa: PLC0415 - loads the dashboard's library
@@ -42,7 +42,7 @@ def _go_there() -> RedirectResponse:
 
 
 class _OnDemand:
-    """An application that is made and started when it is first asked; it ends with ``running``."""
+    """An application that is built and started at its first request; it ends with ``running``."""
 
     def __init__(self, make: Callable[[], FastAPI]) -> None:
         self.running = AsyncExitStack()
@@ -57,7 +57,7 @@ class _OnDemand:
     async def _started(self) -> ASGIApp:
         async with self._making:
             if self._made is None:
-                # In a thread: others are answered meanwhile.
+                # In a thread, so that other requests are answered meanwhile.
                 made = await asyncio.to_thread(self._make)
                 await self.running.enter_async_context(made.router.lifespan_context(made))
                 self._made = made

@@ -1,4 +1,4 @@
-"""Pieces that several pages are made of; each is built once and then follows the picture."""
+"""Components shared by several pages; each is built once and then follows the live snapshot."""
 
 import json
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from combee.gateway.context import Context
 from combee_schemas.topics import AnyTopic
 
 PAGE_ROWS = 20
-TURN_S = 0.4
-"""How often a page looks whether the picture has changed: memory alone is looked at."""
+REFRESH_S = 0.4
+"""Interval at which a page checks whether the snapshot has changed; the check reads only memory."""
 
 
 def fill(shown: ui.table, rows: list[Row]) -> None:
-    """Put rows into a table, if they are others; pages are offered only where there are several."""
+    """Put rows into a table if they differ; hide the pagination if there is one page."""
     if shown.rows != rows:
         shown.rows = rows
         if "virtual-scroll" not in shown.props:
@@ -33,14 +33,14 @@ def heading(text: str, level: int = 1) -> None:
 
 
 def replace_address(path: str) -> None:
-    """Let the browser's address name what is shown, so that it can be shared and reloaded."""
+    """Set the browser's address to the shown content, so that it can be shared and reloaded."""
     ui.run_javascript(
         f"history.replaceState(history.state, '', (window.path_prefix ?? '') + {json.dumps(path)})"
     )
 
 
 def following(context: Context, show: Callable[[], None]) -> None:
-    """Show now, and again after every change of the picture, while the page is open."""
+    """Show now, and again after every change of the snapshot, while the page is open."""
     seen = -1
 
     def turn() -> None:
@@ -50,11 +50,11 @@ def following(context: Context, show: Callable[[], None]) -> None:
             show()
 
     turn()
-    ui.timer(TURN_S, turn)
+    ui.timer(REFRESH_S, turn)
 
 
 def unreadable(context: Context, *topics: AnyTopic) -> None:
-    """Say while some of what a page shows cannot be read, and why; without topics, of anything."""
+    """Warn while these topics cannot be read, with the reason; without topics, any topic."""
     status = ui.label().classes("unreadable").props("role=status")
     names = {topic.name for topic in topics}
 
@@ -78,7 +78,7 @@ def table(
 ) -> ui.table:
     """Return an empty table; with ``on_open`` its first column is a link.
 
-    A ``virtual`` one scrolls in itself, however many rows it has: those in sight alone are in the page.
+    A ``virtual`` table scrolls and renders only the visible rows.
     """
     described = [
         {"name": name, "label": title, "field": name, "align": "left", "sortable": True}
@@ -98,7 +98,7 @@ def table(
 
 
 class Graph:
-    """A drawing that changes; what is on it is also said in words, and in a table beside it."""
+    """A drawing that changes; a text and a table have the same content."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -107,11 +107,11 @@ class Graph:
         self._chart: ui.echart | None = None
 
     def set_visibility(self, *, shown: bool) -> None:
-        """Show it or hide it."""
+        """Show or hide the drawing."""
         self._place.set_visibility(shown)
 
     def show(self, drawn: Drawn) -> None:
-        """Draw it anew, if it is another one."""
+        """Redraw if the drawing differs."""
         if self._shown == drawn:
             return
         options = deepcopy(drawn.options)
@@ -130,7 +130,7 @@ class Graph:
 
 
 class BatchTree:
-    """A batch as a tree, with what it is in words."""
+    """A batch as a tree, with a description."""
 
     def __init__(self) -> None:
         self._title = ui.label().classes("words")
@@ -139,7 +139,7 @@ class BatchTree:
         _legend()
 
     def show(self, batch: LiveBatch | None) -> None:
-        """Show a batch as it stands."""
+        """Show the present state of a batch."""
         self._graph.set_visibility(shown=batch is not None)
         if batch is None:
             self._title.text = "No batch yet: it begins when a window is full, or has waited long enough."

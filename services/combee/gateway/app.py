@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application; ``build`` wires endpoints to a context, and nothing runs yet."""
+"""The gateway as an ASGI application; ``build`` wires endpoints to a context without starting anything."""
 
 from collections.abc import Callable
 from importlib.metadata import version
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
-    """Return the application; ``telemetry`` makes spans of its requests, and sends its metrics too."""
+    """Return the application; ``telemetry`` records spans of its requests and sends its metrics."""
     settings = context.settings.gateway
     origins = listed(settings.gateway_cors_origins)
     names.register()
@@ -73,7 +73,7 @@ def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
 
 
 def _current(context: Context, metrics: Metrics, read: Callable[[], T]) -> Callable[[], T]:
-    """Return what reads the metrics with the conditions as they are at that time."""
+    """Return a reader of the metrics that first updates the conditions."""
 
     def current() -> T:
         metrics.conditions(context.health.conditions())

@@ -1,4 +1,4 @@
-"""What the gateway's endpoints and the dashboard's pages are given."""
+"""The context passed to the gateway's endpoints and the dashboard's pages."""
 
 import asyncio
 from collections import Counter
@@ -23,12 +23,12 @@ from combee.process.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.playbook import Label, Playbook
 
-TURN_S = 1.0
+HEALTH_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything there is to ask and to show; ``work`` keeps it current."""
+    """State and services behind endpoints and pages; ``work`` keeps it current."""
 
     log: Log
     clock: Clock
@@ -36,45 +36,45 @@ class Context:
     limits: GatewayLimits
     live: Live
     playbooks: Playbooks
-    """The newest of each from memory; any version that ``history`` places."""
+    """The newest version of each from memory; any other through ``history``."""
     labels: View[Label]
     """By ``label_key``."""
     history: History
-    """The versions of a playbook, and any one of them."""
+    """All versions of a playbook."""
     outcomes: RecentOutcomes
-    """How runs went with each version."""
+    """Outcomes of runs by version."""
     feed: Feed
-    """New versions as they are written."""
+    """Stream of new versions."""
     health: Health
     changed: Changes
-    """Told when a playbook or a label may have changed."""
+    """Notified when a playbook or a label may have changed."""
     known: asyncio.Event
     """Set once every playbook and label has been read."""
     traced: Counter[str]
-    """Traces that came in here since the start, by playbook."""
+    """Number of traces received here since the start, by playbook."""
     keys: Keyring
-    """Who may ask."""
+    """API keys."""
     sessions: Sessions
-    """Browsers that give commands without sending a key each time."""
+    """Sessions in which browsers send commands without a key in each request."""
     throttle: WrongKeyThrottle
-    """Who tried with wrong keys."""
+    """Wrong keys by address."""
     tenants: Tenants
-    """What they use, beside what they may."""
+    """Usage and limits of tenants."""
     stopping: asyncio.Event
     """Set when the server stops: streams end."""
 
     def knows(self) -> bool:
-        """Return whether every playbook and label has been read once; what is known then may be answered from."""
+        """Return whether every playbook and label has been read once, so that answers are complete."""
         if self.playbooks.view.is_current and self.labels.is_current:
             self.known.set()
         return self.known.is_set()
 
     def is_judged(self) -> bool:
-        """Return whether a judge is on for any playbook: by the settings, or by a gate that is there already."""
+        """Return whether a judge is on for any playbook, by the settings or by an existing gate."""
         return bool(self.settings.gate.policy().all_judges or gates_of(self.labels.all().values()))
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
-        """Return what must run beside the server; each runs for ever."""
+        """Return the background tasks of the server; each runs for ever."""
         return [
             self.playbooks.view.run(),
             self.labels.run(),
@@ -90,7 +90,7 @@ class Context:
         Raises
         ------
         TransientError, TimeoutError
-            If the log is away: at once where that is known, else when its acknowledgement is late.
+            If the log is unavailable: at once if that is known, else when the acknowledgement is late.
         """
         if away := self.health.outage():
             raise TransientError(away)
@@ -105,10 +105,10 @@ class Context:
             await self.feed.wait_current(timeout_s)
 
     async def _turn(self) -> None:
-        """Tell health that there is somebody at work."""
+        """Report progress to health every second."""
         while True:
             self.health.turned()
-            await asyncio.sleep(TURN_S)
+            await asyncio.sleep(HEALTH_INTERVAL_S)
 
 
 def context_of(
@@ -118,7 +118,7 @@ def context_of(
     away: Callable[[], str | None] = lambda: None,
     limits: GatewayLimits = LIMITS,
 ) -> Context:
-    """Return a context that knows nothing yet; ``away`` says why the log cannot be used now, if so.
+    """Return a context without data; ``away`` returns why the log is unavailable, None if it is not.
 
     Raises
     ------

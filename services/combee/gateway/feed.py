@@ -1,7 +1,7 @@
-"""The feed: every version as it is written, in order and without a gap, for any number of streams.
+"""The feed: every new version in order and without a gap, for any number of streams.
 
-A stream holds a position and nothing else, so that a slow one costs no memory: what has left the feed's short
-memory it reads from ``history``.
+A stream holds only a position, so a slow stream costs no memory: it reads versions that have left the feed's short
+memory from ``history``.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ DECODED_KEPT = 8
 
 
 class Changes:
-    """Waiters that look first and wait then miss nothing: ``seen`` is taken before the look."""
+    """Wakes waiters. A waiter gets ``seen`` before it reads the state, so it misses no later change."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     @property
     def seen(self) -> asyncio.Event:
-        """The signal of the next change; take it *before* looking."""
+        """The signal of the next change; get it *before* reading the state."""
         return self._event
 
     def notify(self) -> None:
-        """Wake everybody who waits."""
+        """Wake all waiters."""
         self._event.set()
         self._event = asyncio.Event()
 
     async def wait(self, seen: asyncio.Event, timeout_s: float) -> None:
-        """Wait for the next change after ``seen`` was taken, ``timeout_s`` at most."""
+        """Wait at most ``timeout_s`` for the next change after ``seen`` was read."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await seen.wait()
@@ -52,25 +52,25 @@ class Feed:
 
     def __init__(self, log: Log, history: History, *, kept: int = KEPT, kept_bytes: int = KEPT_BYTES) -> None:
         self.changed = Changes()
-        """Told at every new version."""
+        """Notified at every new version."""
         self._log = log
         self._history = history
         self._most = kept, kept_bytes
         self._recent: deque[Record] = deque()
-        """As they were read: a version that no stream asks for is never decoded."""
+        """Records not yet decoded; a version that no stream requests is never decoded."""
         self._decoded: OrderedDict[tuple[int, int], Playbook | None] = OrderedDict()
-        """By partition and offset, the last that streams asked for."""
+        """Versions that streams requested last, by partition and offset."""
         self._bytes = 0
         self._starts: dict[int, int] = {}
-        """Per partition where to read on."""
+        """Next offset to read, per partition."""
         self._covered: dict[int, int] = {}
-        """Per partition the offset from which everything read is in memory."""
+        """First offset from which all records read are in memory, per partition."""
         self._current = asyncio.Event()
         self._connected = False
 
     @property
     def is_current(self) -> bool:
-        """Whether new versions arrive here."""
+        """Whether the feed follows ``history``."""
         return self._connected
 
     async def wait_current(self, timeout_s: float) -> None:
@@ -79,7 +79,7 @@ class Feed:
             await self._current.wait()
 
     async def run(self) -> None:
-        """Follow for ever; after a disconnect, from where it was."""
+        """Follow for ever; after a disconnect, resume at the last position."""
         while True:
             try:
                 await self._follow()
@@ -112,12 +112,12 @@ class Feed:
             self._bytes -= len(oldest.value or b"")
 
     async def start(self, name: str) -> int:
-        """Return a position before which a playbook that nobody has heard of has no version."""
+        """Return a position before which an unknown playbook has no version."""
         source = await self._history.source(name)
         return self._covered.get(source.partition, 0) - 1
 
     async def after(self, name: str, position: int) -> AsyncGenerator[Playbook, None]:
-        """Yield every version of a playbook that stands after ``position``, oldest first, to the newest now."""
+        """Yield every version of a playbook after ``position``, oldest first, up to the present newest."""
         source = await self._history.source(name)
         while position + 1 < (covered := self._covered.get(source.partition, 0)):
             async with aclosing(self._history.between(name, position + 1, covered)) as versions:

@@ -1,4 +1,4 @@
-"""Playbook names in paths: ``support/refunds`` as it stands, or with its slashes encoded."""
+"""Playbook names in paths: ``support/refunds``, with plain or encoded slashes."""
 
 import re
 from typing import Annotated
@@ -30,7 +30,7 @@ ENDINGS = (
     "rollback",
     "versions",
 )
-"""What may follow a name in a path; a name that ends so itself is reached with its slashes encoded."""
+"""Path segments that may follow a name; a name that ends with one of them needs encoded slashes."""
 BELOW = "/v1/playbooks/"
 SLASH = re.compile("%2F", re.IGNORECASE)
 
@@ -44,7 +44,7 @@ Name = Annotated[
 
 
 class EncodedSlashes:
-    """ASGI middleware: slashes that came encoded stay so until the route is found."""
+    """ASGI middleware: encoded slashes stay encoded until the route is found."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -79,6 +79,6 @@ class _WholeName(_Name):
 
 
 def register() -> None:
-    """Make ``{name:playbook}`` (something follows) and ``{name:whole}`` known to routes."""
+    """Register ``{name:playbook}`` (a segment follows) and ``{name:whole}`` for routes."""
     register_url_convertor("playbook", _Name())
     register_url_convertor("whole", _WholeName())

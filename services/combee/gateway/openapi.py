@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI derives, and what it cannot know."""
+"""The OpenAPI document: FastAPI's, completed with parts that it cannot derive."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from combee_schemas.reflection import LESSON_FIELDS
 from combee_schemas.trace import RUN_FIELDS
 
 LARGEST, SMALLEST = 2**64 - 1, -(2**63)
-"""What msgpack can write."""
+"""Range of integers in msgpack."""
 PREFIX = "#/components/schemas/{model}"
 DESCRIPTION = """Publish what agents did and learned; read playbooks, or have every new version pushed.
 
@@ -25,7 +25,7 @@ Errors are problem details (RFC 9457, `application/problem+json`). Where API key
 
 
 def documented(app: FastAPI, *, keys: bool) -> Callable[[], dict[str, Any]]:
-    """Return what ``app.openapi`` is replaced by; the document is made once."""
+    """Return the replacement of ``app.openapi``; the document is built once."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -87,7 +87,7 @@ def _without_id(schema: dict[str, Any], id_field: str) -> dict[str, Any]:
 
 
 def _empty(message: type[Message]) -> dict[str, Any]:
-    """Return the schema of a message that says nothing."""
+    """Return the schema of a message without content."""
     blank = {"not": {"pattern": SAYS_SOMETHING.pattern}}
     properties: dict[str, Any] = {
         name: blank for name in (*RUN_FIELDS, *LESSON_FIELDS) if name in message.model_fields
@@ -98,7 +98,7 @@ def _empty(message: type[Message]) -> dict[str, Any]:
 
 
 def _bound(schema: Any) -> None:
-    """Say of every integer that it has 64 bits."""
+    """Bound every integer to 64 bits."""
     for schema_part in _objects(schema):
         if schema_part.get("type") == "integer":
             schema_part.setdefault("maximum", LARGEST)

@@ -1,6 +1,6 @@
 """OTLP over HTTP: requests with spans, as protobuf or JSON, and the answers to them.
 
-It loads opentelemetry-proto and protobuf, which only the extra ``otel`` brings: import it where it is needed.
+It loads opentelemetry-proto and protobuf, which only the extra ``otel`` installs: import it on demand.
 """
 
 import base64
@@ -33,17 +33,17 @@ GZIP = 16 + zlib.MAX_WBITS
 
 
 def inflated(body: bytes, encoding: str, most: int) -> bytes:
-    """Return a body as it was before compression; never more than ``most`` bytes are made of it.
+    """Return a decompressed body of at most ``most`` bytes.
 
     Raises
     ------
     Refusal
-        If it is too large, broken, or compressed in another way.
+        If it is too large, broken, or compressed by another method.
     """
     if encoding in ("", "identity"):
         return body
     if encoding != "gzip":
-        raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "compress with gzip, or not at all")
+        raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send gzip or no compression")
     unpacking = zlib.decompressobj(GZIP)
     try:
         plain = unpacking.decompress(body, most + 1)
@@ -57,12 +57,12 @@ def inflated(body: bytes, encoding: str, most: int) -> bytes:
 
 
 def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
-    """Return the spans of a request, and how many have no valid ids.
+    """Return the spans of a request, and the number without valid ids.
 
     Raises
     ------
     Refusal
-        If it is none.
+        If it is no request of OTLP.
     """
     request = ExportTraceServiceRequest()
     try:
@@ -78,7 +78,7 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
         for resource in request.resource_spans
         for ours in [_ours(resource.resource.attributes)]
         for scope in resource.scope_spans
-        if scope.scope.name != SCOPE  # a service's: it would learn from its own calls for ever
+        if scope.scope.name != SCOPE  # spans of Combee's services: it would learn from its own calls for ever
         for span in scope.spans
     ]
     spans = [_span(span, ours) for span, ours in given if _is_valid(span)]
@@ -86,7 +86,7 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
 
 
 def answer(media: str, rejected: int, message: str) -> bytes:
-    """Return the answer to a request; ``rejected`` spans will not be taken if they are sent again."""
+    """Return the answer to a request; ``rejected`` spans would be rejected again."""
     if media == JSON:
         partial = {"rejectedSpans": str(rejected), "errorMessage": message}
         return to_json({"partialSuccess": partial} if message else {})
@@ -99,7 +99,7 @@ def answer(media: str, rejected: int, message: str) -> bytes:
 
 
 def _with_base64(value: Any) -> Any:
-    """Return JSON whose ids are base64, as protobuf's JSON has bytes: OTLP's has them hexadecimal."""
+    """Return JSON with base64 ids, as protobuf's JSON needs; OTLP's JSON has hexadecimal ids."""
     if isinstance(value, list):
         return [_with_base64(item) for item in value]
     if not isinstance(value, dict):
@@ -119,7 +119,7 @@ def _is_valid(span: trace_pb2.Span) -> bool:
 
 
 def _ours(resource: Iterable[KeyValue]) -> Mapping[str, Any]:
-    """Return what a resource says for all its spans."""
+    """Return a resource's attributes for all its spans."""
     return dict(_attributes(pair for pair in resource if pair.key in OWN))
 
 
@@ -146,15 +146,15 @@ def _span(span: trace_pb2.Span, ours: Mapping[str, Any]) -> Span:
 
 
 def _error(span: trace_pb2.Span, attributes: Mapping[str, Any], events: Iterable[Event]) -> str | None:
-    """Return why a span failed, in the words that there are; None: it did not."""
+    """Return a failed span's error text, None for a span without an error."""
     if span.status.code != trace_pb2.Status.STATUS_CODE_ERROR and "error.type" not in attributes:
         return None
     raised = [event.attributes for event in events if event.name == "exception"]
     kind = next((exception.get("exception.type") for exception in raised), None) or attributes.get(
         "error.type"
     )
-    said = next((exception.get("exception.message") for exception in raised), None) or span.status.message
-    return ": ".join(str(part) for part in (kind, said) if part) or "it does not say why"
+    text = next((exception.get("exception.message") for exception in raised), None) or span.status.message
+    return ": ".join(str(part) for part in (kind, text) if part) or "no reason is given"
 
 
 def _attributes(pairs: Iterable[KeyValue]) -> Iterator[tuple[str, Any]]:

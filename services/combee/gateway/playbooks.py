@@ -1,4 +1,4 @@
-"""Playbooks as callers may see them: the newest, a version, the one a label points at."""
+"""Playbooks that callers may see: the newest version, a numbered one, or a label's."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from combee_schemas.playbook import CANDIDATE, LATEST, NO_LABEL, PRODUCTION, Lab
 
 
 def check_current(context: Context) -> None:
-    """Refuse to answer from a view that has never been whole: it would deny what exists."""
+    """Refuse to answer from an incomplete view, which would deny existing playbooks."""
     if not context.knows():
         raise unavailable("the gateway is still reading the playbooks")
 
@@ -57,13 +57,13 @@ def labels_of(context: Context, name: str) -> dict[str, Label]:
 
 
 async def absent(context: Context, name: str) -> Refusal:
-    """Return the refusal for a playbook that does not exist, with what there is that will make it exist."""
+    """Return the refusal for a missing playbook, with any waiting input that will create it."""
     picture, now_ms = await context.live.seen(), context.clock.now_ms()
     current = context.playbooks.latest(name)
     reason = absence(current)
     waiting, in_flight, until_ms = picture.windows.count(name), picture.in_flight(name), None
     reasons = [
-        f"batch {batch.sequence} with {counted(batch.reflections, 'reflection')} is under way"
+        f"batch {batch.sequence} with {counted(batch.reflections, 'reflection')} is in progress"
         for batch in in_flight
     ]
     if waiting:
@@ -75,7 +75,8 @@ async def absent(context: Context, name: str) -> Refusal:
         )
     if not reasons and (traces := context.traced[name]):
         reasons.append(
-            f"{counted(traces, 'trace')} came in here; each becomes a reflection when a model has answered"
+            f"{counted(traces, 'trace')} {'was' if traces == 1 else 'were'} received here; each becomes a reflection"
+            " when a model has answered"
         )
     if not reasons:
         return not_found(reason)
@@ -90,28 +91,28 @@ async def absent(context: Context, name: str) -> Refusal:
 
 
 def closes_ms(context: Context, picture: Picture, name: str) -> int:
-    """Return when the window of a playbook closes at the latest, by this process's settings."""
+    """Return the latest closing time of a playbook's window, by this process's settings."""
     since_ms = picture.windows.since_ms(name) or 0
     return since_ms + int(context.settings.batch.max_wait_s * 1000)
 
 
 def held(context: Context, name: str) -> str:
-    """Return why no batch takes what waits for a playbook, by this process's settings; empty: nothing is known."""
+    """Return why a playbook's waiting reflections are held back, by this process's settings; empty if not known."""
     batch = context.settings.batch
     try:
         holds = method(batch.method).HOLDS
-    except FatalError:  # it need not be installed where the gateway runs
+    except FatalError:  # the method need not be installed where the gateway runs
         return ""
     return misfit(context.playbooks.latest(name), holds, batch.method) or ""
 
 
 def moment(at_ms: int) -> str:
-    """Return a time as people and programs read it."""
+    """Return a time in ISO 8601."""
     return f"{clock.moment(at_ms, 'T')}Z"
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number of things in words."""
+    """Return a count with its noun in singular or plural."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -126,7 +127,7 @@ def _pointed_at(name: str, label: str, labels: Mapping[str, Label]) -> int:
 
 
 def tried_on(context: Context, name: str, whose: str) -> tuple[str, int | None]:
-    """Return the place of a caller in the playbook's canary, and the version that it is shown; None: it has none."""
+    """Return a caller's group in the playbook's canary and its version, None for no version."""
     terms = terms_of(labels_of(context, name).get(CANDIDATE))
     if not whose or terms is None or is_over(terms, context.clock.now_ms()):
         return "", None
@@ -137,12 +138,12 @@ def tried_on(context: Context, name: str, whose: str) -> tuple[str, int | None]:
 async def find_version(
     context: Context, caller: Caller, name: str, version: int | None = None, label: str | None = LATEST
 ) -> Playbook:
-    """Return one version of a playbook; None for a label: what agents read who ask for none.
+    """Return one version of a playbook; without version and label the one that agents read.
 
     Raises
     ------
     Refusal
-        If it is not this caller's, or not there.
+        If it is missing or outside the caller's name spaces.
     """
     check_touch(caller, name)
     check_current(context)

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details: refusals raised on purpose, and what became of all others."""
+"""Errors as RFC 9457 problem details: refusals raised on purpose, and all other errors."""
 
 import math
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ logger = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
-MOST_ERRORS = 20
-MOST_PLACE = 100
-"""Of a longer place only the beginning is told."""
+MAX_ERRORS = 20
+MAX_PLACE = 100
+"""Maximum length of a field's path in an error."""
 
 
 class Wrong(BaseModel):
-    """One thing that is wrong with a request; what was sent is never repeated."""
+    """One error in a request, without the sent values."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,13 +45,13 @@ class Problem(BaseModel):
     detail: str = ""
     errors: tuple[Wrong, ...] = ()
     waiting: int = Field(
-        0, ge=0, description="reflections that wait in the window of what does not exist yet"
+        0, ge=0, description="number of reflections waiting in the window of a playbook without a version"
     )
     until_ms: int | None = Field(None, description="when that window closes at the latest")
 
 
 class Refusal(HTTPException):
-    """A request that is refused, and why; raised by endpoints, or given to a client by ``answer``."""
+    """A refused request and the reason; raised by endpoints, or returned as a response by ``answer``."""
 
     def __init__(
         self,
@@ -66,35 +66,35 @@ class Refusal(HTTPException):
         self.problem = Problem(title=status.phrase, status=status, detail=detail, errors=errors, **more)
 
     def with_headers(self, headers: Mapping[str, str]) -> "Refusal":
-        """Return it with more headers."""
+        """Return the refusal with more headers."""
         self.headers = {**(self.headers or {}), **headers}
         return self
 
     def answer(self) -> Response:
-        """Return it as a response."""
+        """Return the refusal as a response."""
         return _response(self.problem, self.headers)
 
 
 def busy(
     detail: str, *, retry_after_s: float = RETRY_AFTER_S, headers: Mapping[str, str] | None = None
 ) -> Refusal:
-    """Return the refusal of a client that should come again later."""
+    """Return the refusal for a client that should retry later."""
     all_headers = {"Retry-After": str(math.ceil(retry_after_s)), **(headers or {})}
     return Refusal(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=all_headers)
 
 
 def unavailable(detail: str) -> Refusal:
-    """Return the refusal of a gateway that cannot do it right now."""
+    """Return the refusal of a gateway that is temporarily unavailable."""
     return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_AFTER_S)})
 
 
 def not_found(detail: str) -> Refusal:
-    """Return the refusal for what does not exist, or is not this caller's to see."""
+    """Return the refusal for a resource that is missing or hidden from the caller."""
     return Refusal(HTTPStatus.NOT_FOUND, detail)
 
 
 def invalid(what: str, errors: tuple[Wrong, ...]) -> Refusal:
-    """Return the refusal of what is not as described; the detail names the first thing that is wrong."""
+    """Return the refusal for invalid input; the detail names the first error."""
     first = f": {errors[0].where}: {errors[0].detail}" if errors else ""
     return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{what}{first}", errors=errors)
 
@@ -102,21 +102,21 @@ def invalid(what: str, errors: tuple[Wrong, ...]) -> Refusal:
 def wrongs(
     error: ValidationError | RequestValidationError, kind: type[BaseModel] | None = None
 ) -> tuple[Wrong, ...]:
-    """Return what a validation found, without what was sent; ``kind`` is what the fields belong to."""
-    errors = error.errors()[:MOST_ERRORS]
+    """Return a validation's errors without the sent values; ``kind`` is the model that has the fields."""
+    errors = error.errors()[:MAX_ERRORS]
     return tuple(_wrong(detail["loc"], _advice(detail, kind)) for detail in errors)
 
 
 def unknowns(
     kind: type[BaseModel], given: Mapping[str, Any], *, are_compared: bool = True
 ) -> tuple[Wrong, ...]:
-    """Return the fields that ``kind`` does not have."""
-    unknown = islice(unknown_fields(kind, given, are_compared=are_compared), MOST_ERRORS)
+    """Return the unknown fields as errors."""
+    unknown = islice(unknown_fields(kind, given, are_compared=are_compared), MAX_ERRORS)
     return tuple(_wrong((field.place,), field.advice) for field in unknown)
 
 
 def _wrong(place: tuple[int | str, ...], detail: str) -> Wrong:
-    return Wrong(where=redacted(".".join(map(str, place)))[:MOST_PLACE], detail=detail)
+    return Wrong(where=redacted(".".join(map(str, place)))[:MAX_PLACE], detail=detail)
 
 
 def _advice(error: Mapping[str, Any], kind: type[BaseModel] | None) -> str:
@@ -136,25 +136,23 @@ def _response(problem: Problem, headers: Mapping[str, str] | None = None) -> Res
 async def _http(_: Request, error: Exception) -> Response:
     if isinstance(error, Refusal):
         return error.answer()
-    assert isinstance(error, StarletteHTTPException)  # noqa: S101 - that is what it is registered for
+    assert isinstance(error, StarletteHTTPException)  # noqa: S101 - it is registered for this type
     status = HTTPStatus(error.status_code)
     detail = error.detail if error.detail != status.phrase else ""
     return _response(Problem(title=status.phrase, status=status, detail=detail), error.headers)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 - that is what it is registered for
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this type
     body = get_type_hints(request.scope["endpoint"]).get("body")
-    return invalid("the request is not as the OpenAPI document says", wrongs(error, body)).answer()
+    return invalid("the request does not match the OpenAPI document", wrongs(error, body)).answer()
 
 
 async def _failed(_: Request, error: Exception) -> Response:
     if isinstance(error, TransientError | TimeoutError):
-        return unavailable(
-            "Kafka does not answer right now; what is sent again with its id counts once"
-        ).answer()
+        return unavailable("Kafka is unavailable right now; a repeat with the same id counts once").answer()
     logger.error("request_failed", error=f"{type(error).__name__}: {error}")
-    return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "it is in the gateway's log").answer()
+    return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the gateway's log has the error").answer()
 
 
 HANDLERS: Mapping[Any, Any] = {
@@ -172,30 +170,30 @@ def add_handlers(app: FastAPI) -> None:
         app.add_exception_handler(kind, handler)
 
 
-# ---- as the OpenAPI document says it
+# ---- descriptions in the OpenAPI document
 
 STATUS_TEXT: Mapping[int, str] = {
-    400: "It is well-formed and cannot be done",
-    401: "No key was given, or none that is known",
-    403: "The key has not the scope, or not this name space",
-    404: "There is no such thing, or it is not this key's to see",
+    400: "The request is well-formed but cannot be carried out",
+    401: "The key is missing or unknown",
+    403: "The key lacks the scope or the name space",
+    404: "The resource is missing or hidden from this key",
     408: "The body did not arrive in time",
-    409: "It cannot be done with what there is",
+    409: "The request conflicts with the present state",
     413: "The body is too large",
     415: "The body is not application/json",
-    421: "Asked under a name that is not this machine's",
-    422: "The request is not as this document says",
-    429: "Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After"
+    421: "The request's host name is not this machine's",
+    422: "The request does not match this document",
+    429: "Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After"
     " seconds",
     500: "A fault of the gateway",
-    503: "Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds",
+    503: "Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds",
 }
 ALWAYS = (401, 403, 421, 422, 429, 500, 503)
 BODY = (408, 413)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI responses of the errors an endpoint has, those that all have among them."""
+    """Return the OpenAPI responses of an endpoint's errors, with those common to all endpoints."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         status: {"description": STATUS_TEXT[status], "content": {MEDIA_TYPE: {"schema": schema}}}

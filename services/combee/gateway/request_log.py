@@ -12,18 +12,18 @@ from combee.process.telemetry.metrics import HttpMetrics
 logger = structlog.get_logger()
 
 ELSEWHERE = "elsewhere"
-"""The route of whatever no endpoint of the API answers."""
+"""Route label of requests that no endpoint of the API answers."""
 LONGEST_PATH = 300
 LIBRARY = "/_nicegui"
-"""In the paths of the dozens of files that a page of the dashboard loads."""
+"""Part of the paths of the dozens of files that a page of the dashboard loads."""
 STREAM = b"text/event-stream"
 
 
 class RequestLog:
-    """ASGI middleware: tells log and metrics of every answer; neither bodies nor queries nor keys.
+    """ASGI middleware: reports every answer to log and metrics, without bodies, queries or keys.
 
-    Who is sent away without a key is told in one line a second for all (``keys_refused``), so that nobody fills the
-    log from outside; who asks whether the gateway is well, and files of the dashboard, only at level debug.
+    Requests refused for a missing key share one line a second (``keys_refused``), so that strangers cannot fill the
+    log; health requests and files of the dashboard are logged only at level debug.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: HttpMetrics, clock: Clock) -> None:
@@ -54,7 +54,7 @@ class RequestLog:
         try:
             await self._app(scope, receive, counted)
         except Exception:
-            if not status:  # answered further out, for all that was not foreseen
+            if not status:  # an outer handler answers unforeseen errors
                 status = int(HTTPStatus.INTERNAL_SERVER_ERROR)
                 self._count(scope, began, status)
             raise
@@ -85,7 +85,7 @@ class RequestLog:
         caller = scope.get(CALLER)
         if caller is None and scope["path"] not in OPEN:
             return
-        # As it came: decoded, it could hold what steers a terminal.
+        # The raw path: a decoded one could hold terminal control sequences.
         path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
         ms = round(1000 * (self._clock.monotonic() - began), 1)
         is_file = LIBRARY in path and not path.startswith(API) and scope["type"] == "http"

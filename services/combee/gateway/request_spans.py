@@ -1,6 +1,7 @@
 """A span around each request of the API, below the caller's if it names one.
 
-Streams, pages and what brings spans have none: who sends its spans here would send one for each sending.
+Streams, pages and requests that deliver spans have none: an agent that sends its spans here would otherwise add a
+span with each delivery.
 """
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,7 +16,7 @@ FAULT = 500
 
 
 class RequestSpans:
-    """ASGI middleware: what an endpoint writes names the span of its request."""
+    """ASGI middleware: records that an endpoint writes name the span of its request."""
 
     def __init__(self, app: ASGIApp, *, tracing: Tracing) -> None:
         self._app = app
@@ -55,7 +56,7 @@ def _headers(scope: Scope) -> Headers:
 
 
 def _notes(scope: Scope, method: str, status: int) -> Notes:
-    """Return what is known of a request: its route, not its path, which may name what is nobody else's business."""
+    """Return a request's attributes: its route instead of its path, which may contain confidential names."""
     route = str(getattr(scope.get("route"), "path_format", ""))
     return {
         "http.request.method": method,

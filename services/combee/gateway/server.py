@@ -1,4 +1,4 @@
-"""The gateway as a server: bound, run, and stopped so that open streams end well."""
+"""The gateway's server: bind, run, and stop in a way that ends open streams properly."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from combee.adapters.clock import SystemClock
 from combee.adapters.ports import FatalError, Log
 from combee.gateway.access.connections import Connections, guarded
 from combee.gateway.access.keys import Keyring
-from combee.gateway.access.throttle import SHOWN
+from combee.gateway.access.throttle import MAX_LOGGED
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.process.server import STOP_WITHIN_S, Server, bind, is_loopback, write_ready_file
@@ -39,7 +39,7 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
     Raises
     ------
     FatalError
-        If the address cannot be used, or is open to others and there are no keys.
+        If the address cannot be used, or is open to other machines without keys.
     """
     settings, limits = context.settings.gateway, context.limits
     check_bind(settings, context.keys)
@@ -51,10 +51,10 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
             uvicorn.Config(
                 app,
                 log_config=None,
-                log_level="error",  # what strangers send is counted, and told once a second
+                log_level="error",  # strangers' errors are counted, and logged once a second
                 access_log=False,
                 server_header=False,
-                # Both installations alike: httptools, where there is one, bounds neither headers nor trailers.
+                # Always h11: httptools, if installed, limits neither headers nor trailers.
                 http=guarded(connections, limits.head_timeout_s),
                 h11_max_incomplete_event_size=limits.max_head_bytes,
                 proxy_headers=bool(proxies),
@@ -65,7 +65,7 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
         serving = asyncio.create_task(server.serve(sockets=[bound]))
         watching = asyncio.create_task(_watch(context, connections))
         try:
-            # The socket listens already, so a client that is faster than uvicorn only queues.
+            # The socket listens already, so a client that connects before uvicorn is ready only queues.
             yield address(bound)
         finally:
             context.stopping.set()
@@ -77,19 +77,19 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
 
 
 async def _watch(context: Context, connections: Connections) -> None:
-    """Every second: close the connections of keys that are gone, and tell of refused ones in one line."""
+    """Every second, close the connections of removed keys and log refused requests in one line."""
     while True:
         now_ms = context.clock.now_ms()
         context.keys.refresh(now_ms)
         connections.turn(lambda caller: context.keys.holds(caller, context.clock.now_ms()))
         if refused := context.throttle.take_refused():
-            worst = dict(refused.most_common(SHOWN))
+            worst = dict(refused.most_common(MAX_LOGGED))
             logger.warning("keys_refused", refused=refused.total(), addresses=len(refused), worst=worst)
         await asyncio.sleep(TURN_S)
 
 
 def _raise_open_files() -> None:
-    """Allow as many open files as the machine does: a connection is one, and many systems begin with 1,024."""
+    """Raise the limit of open files to the machine's: a connection is one, and many systems begin with 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -105,12 +105,12 @@ async def serve(
 ) -> None:
     """Keep the context current and serve until ``stop``.
 
-    ``on_ready`` gets the address once reads are answered; ``on_turn`` is called every second from then on.
+    ``on_ready`` gets the address once reads are answered; ``on_turn`` is called every second afterwards.
 
     Raises
     ------
     FatalError
-        As ``listening`` does, or if the log is not as it must be.
+        As ``listening``, or if the log's topics are wrong.
     """
     work = [
         asyncio.create_task(coroutine)
@@ -127,7 +127,7 @@ async def serve(
 
 
 async def _ended(work: Sequence[asyncio.Task[Any]]) -> None:
-    """Wait for tasks to end, for a while: a library may swallow its cancellation."""
+    """Wait for tasks to end, with a limit, as a library may swallow its cancellation."""
     _, late = await asyncio.wait(work, timeout=STOP_WITHIN_S)
     for task in late:
         logger.warning("ends_late", task=str(task.get_coro()))
@@ -154,7 +154,7 @@ async def _serving(
 
 
 async def _current(context: Context, stop: asyncio.Event) -> None:
-    """Wait until everything is known, as long as it takes, or it is time to stop; requests get 503 meanwhile."""
+    """Wait without limit until everything is read or the server stops; requests get 503 meanwhile."""
     while not stop.is_set():
         with contextlib.suppress(TimeoutError):
             await unless(stop, context.wait_current(CURRENT_S))
@@ -177,7 +177,7 @@ def check_bind(settings: GatewaySettings, keys: Keyring) -> None:
         raise FatalError(f"COMBEE_GATEWAY_HOST is {host!r}: give an address, or localhost") from error
     if is_open and keys.anybody is not None:
         raise FatalError(
-            f"the gateway would be open to everybody who reaches {host}: set COMBEE_GATEWAY_KEYS or"
+            f"the gateway would be open to every client that reaches {host}: set COMBEE_GATEWAY_KEYS or"
             " COMBEE_GATEWAY_KEYS_FILE (docs/guide/http.md), or listen on 127.0.0.1"
         )
 
@@ -199,7 +199,7 @@ async def run(
     Raises
     ------
     FatalError
-        If the settings forbid it or the address cannot be used.
+        If the settings forbid serving or the address cannot be used.
     """
     context = context_of(log, settings, SystemClock(), telemetry.outage)
     telemetry.watch(context.playbooks.view, context.labels, context.feed)

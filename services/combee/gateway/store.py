@@ -1,4 +1,4 @@
-"""The state of playbooks as commands find it in the gateway's process: from its views, which follow the log."""
+"""The store that commands use in the gateway's process; it reads the views, which follow the log."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,11 +13,11 @@ from combee_schemas.base import is_branch_of
 from combee_schemas.command import Command
 from combee_schemas.playbook import Label, Playbook
 
-LOOK_S = 1.0
+RECHECK_S = 1.0
 
 
 class ContextStore:
-    """See ``Store``: a command is done once the views show it, so that who asks next sees it too."""
+    """A ``Store`` in which a command is done once the views show it, so that the next request sees it too."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -43,7 +43,7 @@ class ContextStore:
             seen = self._context.changed.seen
             if has_taken_effect(command, message := self._current(command)):
                 return message
-            await self._context.changed.wait(seen, LOOK_S)
+            await self._context.changed.wait(seen, RECHECK_S)
         return None
 
     def _current(self, command: Command) -> Effect | None:
@@ -58,10 +58,10 @@ class ContextStore:
             for letter in reversed(picture.dead_letters):
                 if letter.origin in origins:
                     return letter
-            await self._context.live.changed(picture.revision, LOOK_S)
+            await self._context.live.changed(picture.revision, RECHECK_S)
 
 
 def commands_of(context: Context, issued_by: str) -> Commands:
-    """Return the commands on behalf of somebody, who has been allowed to give them."""
+    """Return the commands, issued by an authorised caller."""
     embeds = context.settings.model.embedding_model is not None
     return Commands(context.log, ContextStore(context), context.clock, issued_by=issued_by, embeds=embeds)

@@ -1,4 +1,4 @@
-"""What the gateway answers, as the OpenAPI document describes it."""
+"""The gateway's answers, as the OpenAPI document describes them."""
 
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ LabelName = Annotated[str, StringConstraints(pattern=LABEL_PATTERN)]
 
 
 def whole(value: Any) -> Any:
-    """Return JSON with ``2.0`` as ``2``, wherever it is: JSON knows no difference, and strict models do."""
+    """Return JSON with every ``2.0`` as ``2``: JSON makes no difference, but strict models do."""
     match value:
         case float() if value.is_integer() and abs(value) < LARGEST_WHOLE:
             return int(value)
@@ -31,18 +31,18 @@ def whole(value: Any) -> Any:
 
 
 class Item(Value):
-    """What became of one object of a request."""
+    """Result of one object of a request."""
 
     index: int
     id: str = ""
-    """Its own, or the one that its content gives it."""
+    """The object's id, or one derived from its content."""
     status: Literal["accepted", "repeated", "refused"]
-    """accepted: Kafka has acknowledged it; repeated: it had before."""
+    """accepted: Kafka has acknowledged it; repeated: Kafka had acknowledged it before."""
     problem: Problem | None = None
 
 
 class Receipt(Value):
-    """What became of the objects of a request; acknowledged by Kafka unless refused."""
+    """Results of the objects of a request; Kafka has acknowledged all that are not refused."""
 
     accepted: int = 0
     repeated: int = 0
@@ -56,29 +56,29 @@ class Listed(Value):
     name: LineName
     version: int
     entries: int
-    """Those that agents are shown."""
+    """Number of entries shown to agents."""
     proposed: int = 0
     batch_sequence: int
     origin: Origin
     branch: Branch | None = None
-    """Of a branch: where it was forked, and what it does in its own way."""
+    """A branch's origin and settings."""
     labels: dict[str, int]
-    """Label → version."""
+    """Versions by label."""
     gate: tuple[Judge, ...] = ()
-    """Who must accept a version before it is read without a label; then that is ``production``."""
+    """Judges that must accept a version; with any, reads without a label return ``production``."""
     created_at_ms: int
 
 
 class Page(Value):
-    """Some playbooks in the order of their names."""
+    """A page of playbooks, ordered by name."""
 
     playbooks: tuple[Listed, ...]
     next: LineName | None = None
-    """Ask again with ``after`` set to this; None: these are the last."""
+    """Value of ``after`` for the next page, None on the last page."""
 
 
 class Tokens(Value):
-    """Tokens that the model read and wrote; ``cached``: of those read, from the server's prompt cache."""
+    """Tokens that the model read and wrote; ``cached`` were read from the server's prompt cache."""
 
     read: int
     cached: int = 0
@@ -86,7 +86,7 @@ class Tokens(Value):
 
 
 class VersionRow(Value):
-    """One version without its entries: where it came from, what it changed, what it cost."""
+    """One version without its entries: origin, changes, cost."""
 
     version: int
     origin: Origin
@@ -96,38 +96,38 @@ class VersionRow(Value):
     staleness: int = 0
     reflections: int = 0
     outcomes: Outcomes = Outcomes()
-    """What the runs behind the batch came to, as far as their producers said: means of scores, successes."""
+    """Reported outcomes of the runs behind the batch: mean scores, successes."""
     sources: dict[str, int] = Field(default_factory=dict)
-    """The batch's reflections by source, of the 20 that have most."""
+    """Number of the batch's reflections by source, for the 20 largest sources."""
     entries: int = 0
-    """Those that agents are shown."""
+    """Number of entries shown to agents."""
     proposed: int = 0
     issued_by: str = ""
-    """Who asked for it: `key:NAME`, `user:NAME@HOST`; empty: a batch."""
+    """Issuer of the command: `key:NAME` or `user:NAME@HOST`; empty for a batch."""
     changes: dict[str, int]
-    """Changes by kind."""
+    """Number of changes by kind."""
     model_calls: int = 0
     tokens: Tokens
     retention: tuple[float, ...] = ()
-    """Share of the batch's reflections that were new or known after each level, and in the playbook."""
+    """Share of the batch's reflections kept (new or known) after each level, and in the playbook."""
     audit: tuple[LevelAudit, ...] = ()
-    """What became of them at each level, and in the playbook; empty: it had none."""
+    """Audit of the reflections at each level and in the playbook; empty without a batch."""
     degraded: bool = False
     closed_at_ms: int = 0
     created_at_ms: int = 0
 
 
 class Versions(Value):
-    """Some versions of a playbook, newest first."""
+    """A page of a playbook's versions, newest first."""
 
     name: LineName
     versions: tuple[VersionRow, ...]
     next: int | None = None
-    """Ask again with ``before`` set to this; None: these are the oldest retained."""
+    """Value of ``before`` for the next page, None after the oldest retained version."""
 
 
 class VersionEvent(Value):
-    """The data of a ``version`` event: the playbook, or its text in the format that was asked for."""
+    """The data of a ``version`` event: the playbook, or its text in the requested format."""
 
     name: LineName
     version: int
@@ -145,32 +145,32 @@ class DeletedEvent(Value):
 
 
 class LabelEvent(Value):
-    """The data of a ``label`` event: a label points at this version from now on; 0: at none."""
+    """The data of a ``label`` event: the version that a label points at now, 0 for none."""
 
     name: LineName
     label: str
     version: int
     gate: tuple[Judge, ...] = ()
-    """Of ``production`` under a gate: its judges."""
+    """Judges of the gate, on ``production`` only."""
     canary: CanaryTerms | None = None
-    """Of ``candidate``: which callers are shown it."""
+    """Callers that are shown the candidate, on ``candidate`` only."""
 
 
 class Sent(Value):
-    """A command that Kafka has acknowledged; ``done`` once its effect is there."""
+    """A command that Kafka has acknowledged; ``done`` once it has its effect."""
 
     command_id: str
     done: bool = False
     version: int | None = None
-    """The newest version, once done; of a label, the version that it points at."""
+    """The newest version, once done; for a label, the version that it points at."""
     changed: bool = True
-    """False: it said nothing new, and nothing was sent."""
+    """False if the command would change nothing and was not sent."""
     labels: dict[str, int] = Field(default_factory=dict)
-    """After a revocation: labels that still serve what is revoked, with their versions."""
+    """After a revocation: versions by label of labels that still serve revoked content."""
 
 
 def listed(playbook: Playbook, labels: dict[str, Label]) -> Listed:
-    """Return one line of the list."""
+    """Return one playbook of the list."""
     gate = labels[PRODUCTION].gate if PRODUCTION in labels else ()
     row = list_row(playbook, {}, {label.label: label.version for label in labels.values()})
     return Listed.model_validate({**row, "branch": playbook.branch, "gate": gate})

@@ -1,6 +1,6 @@
-"""Combee where agents already live: one module per ecosystem, each behind an extra of its own name.
+"""Combee in agents' libraries: one module per ecosystem, each behind an extra of the same name.
 
-Nothing here is imported by the rest of Combee but by the verb that runs it (``combee mcp``). An adapter uses its
-library's own extension point. What reaches a deployment goes through the SDK or the gateway; what works in the
-library's process uses the same decisions.
+The rest of Combee imports nothing from here, except the verb that runs a part (``combee mcp``). An adapter uses its
+library's own extension point. Adapters reach a deployment through the SDK or the gateway; adapters that learn in the
+library's process use the same core.
 """

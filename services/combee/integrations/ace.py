@@ -1,9 +1,9 @@
-"""Combee as ACE's curator: reflections gather, then one batch of them is learned in parallel, in this process.
+"""Combee as ACE's curator: it collects reflections and learns one batch of them in parallel, in this process.
 
     ace_system.curator = CombeeCurator("openai/gpt-4.1-mini", batch_size=40)
 
-ACE's loop goes on as it is: it asks after each step, and the playbook changes when a batch is full or at the last
-step. Whatever ACE did to its text meanwhile, such as count tags, stays.
+ACE's loop is unchanged: it calls after each step, and the playbook changes when a batch is full or at the last step.
+ACE's own changes to its text meanwhile, such as counted tags, stay.
 """
 
 import json
@@ -44,12 +44,12 @@ GIVE_UP_AFTER_S = 600.0
 CLOSE_S = 5.0
 
 Curated = tuple[str, int, list[dict[str, Any]], dict[str, Any]]
-"""ACE's: the playbook, the next global id, the operations and what the call was."""
+"""ACE's result: the playbook, the next global id, the operations and the call's data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """What a call of ACE's loop says beside its reflection."""
+    """Arguments of a call of ACE's loop other than its reflection."""
 
     playbook: str
     next_id: int
@@ -59,10 +59,10 @@ class _Step:
 
 
 class CombeeCurator:
-    """Has ``curate`` as ACE's curator has it.
+    """A curator with the ``curate`` of ACE's.
 
     ``model``: its name, such as ``openai/gpt-4.1-mini`` (OpenAI's and Azure's own variables count), or any
-    ``LanguageModel``. ``copies``: of each reflection, in different groups. ``salt``: deals otherwise.
+    ``LanguageModel``. ``copies``: of each reflection, in different groups. ``salt``: varies the groups.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class CombeeCurator:
         self.model = model if isinstance(model, str) else type(model).__name__
         self.batch_size = batch_size
         self.usage = NOTHING_SPENT
-        """Of all batches so far."""
-        environ = os.environ  # noqa: TID251 - what every client of such a server reads
+        """Usage of all batches so far."""
+        environ = os.environ  # noqa: TID251 - the variables of every client of such a server
         self._options: Mapping[str, Any] = {
             "base_url": base_url or environ.get("OPENAI_BASE_URL"),
             "api_key": api_key or environ.get("OPENAI_API_KEY"),
@@ -124,9 +124,9 @@ class CombeeCurator:
         log_dir: str | None = None,
         next_global_id: int = 1,
     ) -> Curated:
-        """Take a reflection; with the last of a batch, or of an epoch, return what the playbook becomes.
+        """Add a reflection; with the last one of a batch or an epoch, return the new playbook.
 
-        Prompts are Combee's: they count the playbook themselves, never name the right answer and ask for JSON anyway.
+        The prompts are Combee's: they show counts of the playbook, never the right answer, and always ask for JSON.
         """
         del playbook_stats, use_ground_truth, use_json_mode
         step = _Step(
@@ -144,7 +144,7 @@ class CombeeCurator:
     def flush(
         self, current_playbook: str, *, token_budget: int, next_global_id: int = 1, log_dir: str | None = None
     ) -> Curated:
-        """Learn what waits, where the last step was none of the curator's."""
+        """Learn the waiting reflections, if the last step was not the curator's."""
         step = _Step(
             playbook=current_playbook,
             next_id=next_global_id,
@@ -157,7 +157,7 @@ class CombeeCurator:
         return self._learned(step)
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
-        """Drop the model's connections; at the end of the program this happens by itself."""
+        """Drop the model's connections; this happens automatically at the end of the program."""
         if self._background is not None:
             if self._asked is not None and isinstance(self._given, str):
                 self._background.submit(self._asked.close()).result(timeout_s)
@@ -168,17 +168,17 @@ class CombeeCurator:
 
     # ---- a reflection
 
-    def _reflection(self, said: str, context: str, step: _Step) -> Reflection:
-        """Return what ACE's reflector said; tags are told to the curator, and were counted by ACE."""
+    def _reflection(self, text: str, context: str, step: _Step) -> Reflection:
+        """Return the reflection in ACE's reflector's answer; the curator gets its tags, which ACE has counted."""
         shown = read_playbook(step.playbook, "ace", name=NAME).entries
         self._count += 1
         own = {"reflection_id": f"{step.call_id}-{self._count}", "playbook": NAME}
         own["task_excerpt"] = context[:MAX_EXCERPT_CHARS]
         run = Trace(trace_id=own["reflection_id"], playbook=NAME, task=context)
         try:
-            fields = ace.read_reflection(run, shown, _json_object(said))
+            fields = ace.read_reflection(run, shown, _json_object(text))
         except ValueError:
-            fields = {"key_insight": said[: ace.MAX_FIELD_CHARS] or "(empty)"}
+            fields = {"key_insight": text[: ace.MAX_FIELD_CHARS] or "(empty)"}
         return Reflection.model_validate({**own, **fields})
 
     # ---- a batch
@@ -190,7 +190,7 @@ class CombeeCurator:
             self._background = Background()
             close_at_exit(self)
         update = self._background.submit(self._update(base, window, step.token_budget)).result()
-        # What raised is asked again with the next step.
+        # A batch that raised is tried again with the next step.
         self._window.clear()
         self._book = versions.after_update(
             base, update, budget_tokens=step.token_budget, now_ms=self._clock.now_ms()
@@ -203,7 +203,7 @@ class CombeeCurator:
         return text, self._book.next_id, list(map(_operation, update.result.operations)), call_info
 
     def _base(self, step: _Step) -> Playbook:
-        """Return ACE's text with what is known of its entries from earlier batches."""
+        """Return the playbook in ACE's text, with data about its entries from earlier batches."""
         given = read_playbook(step.playbook, "ace", name=NAME)
         return self._book.model_copy(
             update={
@@ -240,12 +240,12 @@ class CombeeCurator:
             self._asked = OpenAIModel(model=given, **self._options) if isinstance(given, str) else given
         return self._asked
 
-    # ---- what ACE is told
+    # ---- data for ACE
 
     def _call_info(
         self, step: _Step, usage: Usage, *, seconds: float = 0.0, update: Update | None = None
     ) -> dict[str, Any]:
-        """Return ACE's ``call_info``, and write it where ACE keeps those of model calls."""
+        """Return ACE's ``call_info``, and write it to ACE's log of model calls."""
         call_info: dict[str, Any] = {
             "role": "curator",
             "call_id": step.call_id,
@@ -272,7 +272,7 @@ class CombeeCurator:
 
 
 def _json_object(text: str) -> dict[str, Any]:
-    """Return the JSON object in a reply, with or without words or a fence around it.
+    """Return the JSON object in a reply, with or without text or a fence around it.
 
     Raises
     ------
@@ -281,14 +281,14 @@ def _json_object(text: str) -> dict[str, Any]:
     """
     body = json.loads(text[text.find("{") : text.rfind("}") + 1])
     if not isinstance(body, dict):
-        raise ValueError("not an object")  # noqa: TRY004 - as the docstring says
+        raise ValueError("not an object")  # noqa: TRY004 - the docstring promises ValueError
     return body
 
 
 def _in_known_sections(update: Update, sections: Sequence[str]) -> Update:
-    """Return an update that begins no section, as ACE's curator begins none.
+    """Return an update that adds no section, like ACE's curator.
 
-    ACE's generator knows ids by prefixes of three letters or more, which a new section's may not have.
+    ACE's generator recognises ids by prefixes of at least three letters, which a new section's may not have.
     """
     known = dict.fromkeys([*sections, ACE_SECTIONS[-1]])
 
@@ -301,7 +301,7 @@ def _in_known_sections(update: Update, sections: Sequence[str]) -> Update:
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    """Return an operation in ACE's shape; it knows ADD alone, and none of its own names entries."""
+    """Return an operation in ACE's form, which has only ADD and names no entries."""
     shape: dict[str, Any] = {
         "type": operation.kind.value,
         "section": operation.section,

@@ -20,20 +20,20 @@ ROLES = {"human": "user", "ai": "assistant"}
 
 
 class RunState(AgentState):
-    """The agent's state, which keeps the id of the run: a checkpoint can be taken up by another process."""
+    """The agent's state, with the id of the run, because another process may resume a checkpoint."""
 
     combee_run: NotRequired[Annotated[str, PrivateStateAttr]]  # type: ignore[valid-type] # it is a TypedDict
 
 
 class CombeeMiddleware(AgentMiddleware):
-    """Shows an agent its playbook and records its runs; put it first, so that an error it sees is the run's end.
+    """Shows an agent its playbook and records its runs; put it first, so that an error that reaches it ends the run.
 
     Parameters
     ----------
     playbook
-        What the agent learns into. None: only runs inside ``combee.learning`` learn.
+        The playbook that learns. None: only runs inside ``combee.learning`` learn.
     options
-        ``combee.sdk.instrumentation.Options``: label, fallback, caller, client, budget, what to do at a run's end.
+        ``combee.sdk.instrumentation.Options``: label, fallback, caller, client, budget, callback at a run's end.
     """
 
     state_schema = RunState
@@ -95,7 +95,7 @@ class CombeeMiddleware(AgentMiddleware):
         return response
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Record a tool's error that ends the run; results come with the messages of the next call."""
+        """Record a tool's error that ends the run; results arrive with the messages of the next call."""
         with self._ended_by_error(request.state.get("combee_run"), request.tool_call):
             return handler(request)
 
@@ -104,7 +104,7 @@ class CombeeMiddleware(AgentMiddleware):
         with self._ended_by_error(request.state.get("combee_run"), request.tool_call):
             return await handler(request)
 
-    # ---- what both ways share
+    # ---- shared by sync and async
 
     def _begin(self, state: Mapping[str, Any], view: PlaybookView | None) -> dict[str, Any] | None:
         run_id = f"t-{uuid4().hex}"
@@ -112,7 +112,7 @@ class CombeeMiddleware(AgentMiddleware):
         return {"combee_run": run_id} if self._open(run_id, view, task) else None
 
     def _resumed(self, request: ModelRequest, view: PlaybookView | None) -> Run | None:
-        """Return the run of a call whose run began in another process; its messages tell all of it."""
+        """Return a run for a call whose run began in another process; its messages contain the whole run."""
         run_id = request.state.get("combee_run")
         return self._open(run_id, view, last_question(map(as_message, request.messages))) if run_id else None
 
@@ -148,7 +148,7 @@ class CombeeMiddleware(AgentMiddleware):
         try:
             yield
         except GraphBubbleUp:
-            raise  # the graph's own signals: it waits for a person, or goes on elsewhere
+            raise  # the graph's own signals: it waits for a person, or continues elsewhere
         except BaseException as error:
             run = self._runs.get(run_id)
             if run is not None and tool_call is not None:
@@ -158,7 +158,7 @@ class CombeeMiddleware(AgentMiddleware):
 
 
 def as_message(message: Any) -> dict[str, str]:
-    """Return a message of LangChain as role and text, with its calls of tools."""
+    """Return a message of LangChain as role and text, with its tool calls."""
     said = message.content if isinstance(message.content, str) else _joined(message.content)
     calls = [
         (str(call["name"]), json.dumps(call["args"], ensure_ascii=False, default=str))
@@ -168,7 +168,7 @@ def as_message(message: Any) -> dict[str, str]:
 
 
 def _joined(parts: Sequence[Any]) -> str:
-    """Return the text of content in parts; pictures and sound are only named, calls stand beside."""
+    """Return the text of content in parts; images and sound are named by type, and calls are recorded separately."""
     texts = []
     for part in parts:
         if isinstance(part, str):
@@ -179,7 +179,7 @@ def _joined(parts: Sequence[Any]) -> str:
 
 
 def call_metadata(message: Any, model: Any) -> Mapping[str, str]:
-    """Return what is known of the call that a message answers."""
+    """Return the attributes of the call that a message answers."""
     metadata, usage = message.response_metadata or {}, message.usage_metadata or {}
     return metadata_of(
         request_model=getattr(model, "model_name", None) or getattr(model, "model", None),

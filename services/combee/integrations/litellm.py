@@ -1,7 +1,7 @@
 """LiteLLM: a callback, for its library and its proxy, that shows calls a playbook and records them.
 
-LiteLLM asks prompt managers for the messages of calls that name a ``prompt_id``: a playbook's name is one. Where
-calls are async, as all of the proxy are, those that name none get the callback's own.
+LiteLLM asks prompt managers for the messages of calls with a ``prompt_id``, such as a playbook's name. Async calls,
+which include all of the proxy's, get the callback's own playbook if they have no ``prompt_id``.
 """
 
 from collections import OrderedDict
@@ -20,8 +20,8 @@ from combee.sdk.view import PlaybookView
 from combee_schemas.playbook import NO_LABEL
 
 CHAT_CALLS: Final = ("completion", "acompletion")
-MOST_PROMPTS = 256
-"""Texts of playbooks by which calls are known; more than versions are in use at a time."""
+MAX_PROMPTS = 256
+"""Maximum number of playbook texts kept to recognise calls; more than the versions in use at a time."""
 
 
 class CombeeLogger(CustomPromptManagement):
@@ -33,9 +33,9 @@ class CombeeLogger(CustomPromptManagement):
     Parameters
     ----------
     playbook
-        Of calls without ``prompt_id``: async ones, the router's and the proxy's. None: those pass untouched.
+        The playbook of calls without ``prompt_id`` (async, the router's, the proxy's). None: these are unchanged.
     options
-        ``combee.sdk.instrumentation.Options``: label, fallback, caller, client, budget, what to do at a run's end.
+        ``combee.sdk.instrumentation.Options``: label, fallback, caller, client, budget, callback at a run's end.
     """
 
     def __init__(self, playbook: str | None = None, **options: Unpack[Options]) -> None:
@@ -47,14 +47,14 @@ class CombeeLogger(CustomPromptManagement):
         self._caller = options.get("caller", "")
         self._runs = OpenRuns(self._instrumentation)
         self._views: OrderedDict[str, PlaybookView] = OrderedDict()
-        """What calls were shown, by its text: nothing else tells at a call's end."""
+        """Views shown to calls by their text, the only link at a call's end."""
         self._once = LogOnce()
 
     # ---- the playbook
 
     @property
     def integration_name(self) -> str:
-        """What LiteLLM calls it."""
+        """The callback's name in LiteLLM."""
         return "combee"
 
     def should_run_prompt_management(self, prompt_id: str | None, *args: Any, **options: Any) -> bool:
@@ -65,7 +65,7 @@ class CombeeLogger(CustomPromptManagement):
     async def async_pre_call_deployment_hook(
         self, kwargs: dict[str, Any], call_type: Any
     ) -> dict[str, Any] | None:
-        """Name the playbook of a call that names none."""
+        """Return the default playbook's name for a call without one."""
         run, ref = CURRENT.get(), self._instrumentation.ref
         name = run.playbook.name if run is not None else ref.name if ref is not None else None
         is_chat = getattr(call_type, "value", call_type) in CHAT_CALLS
@@ -82,12 +82,12 @@ class CombeeLogger(CustomPromptManagement):
         prompt_version: int | None = None,
         **options: Any,
     ) -> tuple[str, list[Any], dict[str, Any]]:
-        """Return the messages with the playbook in front: first, so that providers' prompt caches hit."""
+        """Return the messages with the playbook in front, so that providers' prompt caches hit."""
         del args, options
         shown = messages
         with guarded("a call is shown no playbook"):
             prompt = self._prompt(self._ref(prompt_id, prompt_label, prompt_version), last_question(messages))
-            if not messages or messages[0].get("content") != prompt:  # asked again for the same call
+            if not messages or messages[0].get("content") != prompt:  # not a repeated call of this hook
                 shown = CHAT.with_prompt({"messages": messages}, prompt)["messages"]
         return model, shown, non_default_params
 
@@ -110,14 +110,14 @@ class CombeeLogger(CustomPromptManagement):
         if prompt:
             self._views[prompt] = view
             self._views.move_to_end(prompt)
-        if len(self._views) > MOST_PROMPTS:
+        if len(self._views) > MAX_PROMPTS:
             self._views.popitem(last=False)
         return prompt
 
     # ---- recording
 
     def log_pre_api_call(self, model: str, messages: Any, kwargs: dict[str, Any]) -> None:
-        """Begin a run: what a call belongs to is known only where it is made."""
+        """Begin a run here, because only the caller's context shows which run a call belongs to."""
         del model
         with guarded("a call could not be recorded"):
             name = (kwargs.get("litellm_params") or {}).get("prompt_id")
@@ -134,12 +134,12 @@ class CombeeLogger(CustomPromptManagement):
                 run.expect()
 
     def _is_uncovered(self, name: str | None) -> bool:
-        """Whether a call passes untouched; one that should not is logged once."""
+        """Whether a call stays unchanged; a call that should not is logged once."""
         is_wanted = CURRENT.get() is not None or self._instrumentation.ref is not None
         if name is None and is_wanted:
             self._once.warn(
                 "prompt_id",
-                "LiteLLM shows synchronous calls a playbook only where they name it: pass prompt_id=…",
+                "LiteLLM shows a playbook to synchronous calls only with its name: pass prompt_id=…",
             )
         return name is None and CURRENT.get() is None
 
@@ -149,7 +149,7 @@ class CombeeLogger(CustomPromptManagement):
     def log_success_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
-        """Record a call; of a stream all of it."""
+        """Record a call, a stream as a whole."""
         del start_time, end_time
         run = self._runs.forget(kwargs.get("litellm_call_id"))
         if run is None:
@@ -164,7 +164,7 @@ class CombeeLogger(CustomPromptManagement):
     def log_failure_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
-        """Forget a call: there is no answer to learn from; a block around it records the error."""
+        """Drop a failed call, which has no answer to learn from; an enclosing block records the error."""
         del response_obj, start_time, end_time
         run = self._runs.forget(kwargs.get("litellm_call_id"))
         if run is not None and run.is_block:
@@ -190,6 +190,6 @@ class CombeeLogger(CustomPromptManagement):
 
 
 def _first_text(messages: Any) -> str:
-    """Return what the first message says, which is the playbook if there is one."""
+    """Return the first message's text, which is the playbook if there is one."""
     first: Mapping[str, Any] = messages[0] if messages and isinstance(messages[0], Mapping) else {}
     return str(first.get("content") or "")

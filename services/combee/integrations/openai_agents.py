@@ -21,15 +21,15 @@ class CombeeHooks(RunHooks[Any]):
     """Shows agents their playbook and records their runs, from the first call to the final answer.
 
     ``Agent(instructions=hooks.instructions("Be exact."))`` and ``Runner.run(agent, …, hooks=hooks)``; one object
-    serves any number of runs and agents. The library does not tell of errors: a run that ends without an answer is
-    handed over when its context is gone; inside ``combee.learning`` its exception is recorded.
+    serves any number of runs and agents. The library does not report errors: a run that ends without an answer is
+    handed over when its context is deleted; inside ``combee.learning`` its exception is recorded.
 
     Parameters
     ----------
     playbook
-        What the agents learn into. None: only runs inside ``combee.learning`` learn.
+        The playbook that learns. None: only runs inside ``combee.learning`` learn.
     options
-        ``combee.sdk.instrumentation.Options``: label, fallback, caller, client, budget, what to do at a run's end.
+        ``combee.sdk.instrumentation.Options``: label, fallback, caller, client, budget, callback at a run's end.
     """
 
     def __init__(self, playbook: str | None = None, **options: Unpack[Options]) -> None:
@@ -37,7 +37,7 @@ class CombeeHooks(RunHooks[Any]):
         self._runs = OpenRuns(self._instrumentation)
 
     def instructions(self, own: Instructions = None) -> Callable[[Any, Any], Any]:
-        """Return instructions that begin with the playbook; then come the agent's own, a text or a function."""
+        """Return instructions of the playbook followed by the agent's own, a text or a function."""
 
         async def with_playbook(context: RunContextWrapper[Any], agent: Agent[Any]) -> str:
             said = own(context, agent) if callable(own) else own
@@ -61,7 +61,7 @@ class CombeeHooks(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[Any],
     ) -> None:
-        """Record what is new in the conversation."""
+        """Record the new messages of the conversation."""
         del agent, system_prompt
         with guarded("a call could not be recorded"):
             run = await self._run(context)
@@ -95,13 +95,13 @@ class CombeeHooks(RunHooks[Any]):
     async def on_handoff(
         self, context: RunContextWrapper[Any], from_agent: Agent[Any], to_agent: Agent[Any]
     ) -> None:
-        """Record that another agent goes on."""
+        """Record the handoff to another agent."""
         run = self._runs.get(id(context.usage))
         if run is not None:
             run.step("handoff", f"{from_agent.name} hands over to {to_agent.name}")
 
     async def on_agent_end(self, context: RunContextWrapper[Any], agent: Agent[Any], output: Any) -> None:
-        """Hand the run over: there is a final answer."""
+        """Hand the run over with its final answer."""
         del agent
         run = self._runs.get(id(context.usage))
         if run is not None:
@@ -109,7 +109,7 @@ class CombeeHooks(RunHooks[Any]):
         self._runs.end(id(context.usage))
 
     async def _run(self, context: RunContextWrapper[Any]) -> Run | None:
-        """Return the run of a context; its usage is what contexts of one run share."""
+        """Return the run of a context; contexts of one run share their usage object."""
         usage = context.usage
         run = self._runs.get(id(usage))
         if run is not None:
@@ -117,11 +117,11 @@ class CombeeHooks(RunHooks[Any]):
         view: PlaybookView | None = await self._instrumentation.awaited_playbook()
         run = self._runs.open(id(usage), view)
         if run is not None:
-            # The program may end first: what is not handed over by then is lost.
+            # The program may end first, and a run not handed over by then is lost.
             weakref.finalize(usage, self._runs.abandon, id(usage), NO_END).atexit = False
         return run
 
 
 def _messages(items: Any) -> list[Any]:
-    """Return the items of a conversation that say something; of reasoning only a summary is there, if at all."""
+    """Return the items of a conversation with content; reasoning has at most a summary."""
     return [message for message in RESPONSES.messages({"input": items}) if message["content"]]

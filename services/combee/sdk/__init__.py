@@ -37,7 +37,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what only tests use when it is first asked for."""
+    """Load names that only tests use on demand."""
     if name != "MemoryTransport":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from combee.sdk.memory import MemoryTransport  # noqa: PLC0415 - see above

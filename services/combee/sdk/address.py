@@ -1,4 +1,4 @@
-"""Where a client finds its deployment, and which transport that address needs."""
+"""The address of a client's deployment, and the transport that it needs."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from combee.sdk.transport import Transport
 GATEWAY_KEY = "COMBEE_GATEWAY_KEY"
 SOURCE, SOURCE_SECRET = "COMBEE_SOURCE", "COMBEE_SOURCE_SECRET"
 VARIABLES = ("COMBEE_GATEWAY_URL", GATEWAY_KEY, f"{GATEWAY_KEY}_FILE")
-"""What agents set and no service reads."""
+"""Environment variables that agents set and no service reads."""
 NO_ADDRESS = (
     "no deployment is configured: give Client an address (Kafka's 'host:port' or the gateway's 'http://…'),"
     " or set COMBEE_GATEWAY_URL or COMBEE_BOOTSTRAP_SERVERS"
@@ -25,7 +25,7 @@ NO_ADDRESS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """How a deployment is reached."""
+    """The address of a deployment, with credentials."""
 
     url: str
     """``http(s)://…`` for a gateway, else Kafka's bootstrap servers."""
@@ -35,11 +35,11 @@ class Address:
     certificate: str = ""
     """The file of the client's certificate (Kafka only)."""
     signer: Signer | None = None
-    """The source that the client declares (Kafka only: at a gateway it is the key)."""
+    """The source that the client declares (Kafka only: a gateway identifies sources by keys)."""
 
     @property
     def is_gateway(self) -> bool:
-        """Whether it is a gateway's."""
+        """Whether it is a gateway's address."""
         return is_gateway(self.url)
 
 
@@ -57,14 +57,14 @@ def resolved_address(
     source: str | None = None,
     source_secret: str | None = None,
 ) -> Address:
-    """Return the address that was given, else the environment's.
+    """Return the given address, else the environment's.
 
     Raises
     ------
     FatalError
         If there is none.
     """
-    # The services' settings need pydantic-settings, which agents need not have; the names are the same.
+    # The services' settings need pydantic-settings, which agents may not have; the names are the same.
     environ = dict(os.environ)  # noqa: TID251 - see above; read once per client
     address = url or environ.get("COMBEE_GATEWAY_URL") or environ.get("COMBEE_BOOTSTRAP_SERVERS")
     if not address:
@@ -94,7 +94,7 @@ def _signer(environ: Mapping[str, str], name: str | None, secret: str | None) ->
 
 
 def _security(environ: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
-    """Return aiokafka's arguments, and the file of the client's certificate."""
+    """Return aiokafka's arguments, and the path of the client's certificate."""
     from combee.adapters.kafka import security  # noqa: PLC0415 - for clients of Kafka only
 
     names = {security.variable(name): name for name in Credentials.model_fields}
@@ -114,7 +114,7 @@ NO_HTTPX = "a gateway's address needs httpx: pip install 'combee[http]', or give
 
 
 def transport_factory(address: Address) -> Callable[[], Transport]:
-    """Return what makes the transport; only its library is loaded, and nothing connects yet.
+    """Return a factory of the transport, which loads only its own library and does not connect.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def transport_factory(address: Address) -> Callable[[], Transport]:
         If the address is a gateway's and httpx is not installed.
     """
     if not address.is_gateway:
-        from combee.adapters.kafka.connection import Connection  # noqa: PLC0415 - only what is used
+        from combee.adapters.kafka.connection import Connection  # noqa: PLC0415 - loaded only if used
         from combee.adapters.kafka.log import KafkaLog  # noqa: PLC0415 - the same
         from combee.sdk.transport import LogTransport  # noqa: PLC0415 - the same
 

@@ -1,8 +1,8 @@
-"""An event loop on a thread of its own, where everything that may take time happens; closed when the program ends."""
+"""A separate thread with an event loop for everything that takes time; closed when the program ends."""
 
 import asyncio
 import atexit
-import concurrent.futures.thread  # noqa: F401 - its own hook must come first, so that ours runs before it
+import concurrent.futures.thread  # noqa: F401 - its exit hook must be registered first, so that ours runs before it
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
@@ -13,12 +13,12 @@ from typing import Any, Final, Protocol, TypeVar
 T = TypeVar("T")
 
 STOP_S = 5.0
-ROUNDS = 3
-"""A client that is cancelled while it connects begins tasks of its own to end what it has begun."""
+MAX_CANCEL_ROUNDS = 3
+"""Maximum number of cancellations: a client that is cancelled while connecting starts further tasks to clean up."""
 
 
 class Background:
-    """A daemon thread that runs one event loop; every client hands its work to it."""
+    """A daemon thread that runs one event loop for all work of a client."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -30,7 +30,7 @@ class Background:
         try:
             self._loop.run_forever()
         finally:
-            for _ in range(ROUNDS):
+            for _ in range(MAX_CANCEL_ROUNDS):
                 self._end_tasks()
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
@@ -42,21 +42,21 @@ class Background:
         self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run a coroutine there; its future may be waited for, or wrapped by another loop."""
+        """Run a coroutine on the thread; its future may be awaited or wrapped by another loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call a function there, soon; after the end nothing happens."""
+        """Call a function on the thread soon; do nothing after the end."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function)
 
     @property
     def is_here(self) -> bool:
-        """Whether the caller is on that thread: waiting there would wait for ever."""
+        """Whether the caller is on the thread, where waiting would never end."""
         return threading.current_thread() is self._thread
 
     def stop(self) -> None:
-        """Cancel what still runs and end the thread."""
+        """Cancel running tasks and end the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_S)
 
@@ -65,7 +65,7 @@ AT_EXIT_S = 5.0
 
 
 class Closable(Protocol):
-    """What is closed when the program ends."""
+    """A client that is closed when the program ends."""
 
     def shut_down(self, timeout_s: float) -> object:
         """Close, within ``timeout_s`` (s)."""
@@ -75,7 +75,7 @@ _open: Final["weakref.WeakSet[Closable]"] = weakref.WeakSet()
 
 
 def close_at_exit(client: Closable) -> None:
-    """Close this when the program ends, unless somebody did before."""
+    """Close a client when the program ends, unless it was closed before."""
     if not _open:
         # Looking up a broker's name needs the standard thread pools, and those end before ``atexit`` runs.
         register: Callable[[Callable[[], None]], object] = getattr(

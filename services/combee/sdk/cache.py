@@ -20,9 +20,9 @@ LabelKey = tuple[str, str]
 
 
 class PlaybookCache:
-    """The newest version of each playbook, where labels point, and the versions that were asked for.
+    """The newest version of each playbook, the labels, and requested old versions.
 
-    Written by the background loop alone, read by any thread without a lock.
+    Only the background loop writes; any thread reads without a lock.
     """
 
     def __init__(self) -> None:
@@ -30,26 +30,26 @@ class PlaybookCache:
         self._pointers: dict[LabelKey, int] = {}
         self._labels: dict[LabelKey, Label] = {}
         self._last_shown: dict[LabelKey, Playbook] = {}
-        """What a label in use last showed; it stays until the version it points at now is there."""
+        """The version that a label in use last showed, kept until the label's present version is known."""
         self._old_versions: dict[tuple[str, int], Playbook] = {}
         self._restored: dict[LabelKey, Playbook] = {}
-        """What was known before this process; anything newer replaces it."""
+        """Playbooks saved by an earlier process; anything newer replaces them."""
         self._complete: set[str] = set()
         self._all_complete = False
 
     # ---- writing
 
     def apply(self, key: str, message: Playbook | Label | None) -> LabelKey | None:
-        """Apply a record by its key; return what it changed, None if nothing: a version never goes back."""
+        """Apply a record by its key; return the changed label, None without a change, as versions never go back."""
         match message:
             case Playbook():
                 if message.origin == "delete":
-                    return None  # what remains for the publisher; the tombstone is its own record
+                    return None  # kept for the publisher; agents get the deletion as a tombstone
                 known = self._latest.get(key)
                 if known is not None and known.version >= message.version:
                     return None
                 if message.gated and known is not None and not known.gated:
-                    # The gate was turned on: until its label comes, what was read so far stays.
+                    # The gate was turned on: the version read so far stays until the label arrives.
                     self._last_shown.setdefault((key, PRODUCTION), known)
                 self._latest[key] = message
                 return key, LATEST
@@ -70,17 +70,17 @@ class PlaybookCache:
         return name, LATEST
 
     def add_old_version(self, playbook: Playbook) -> None:
-        """Keep a version that was fetched; the oldest of them is dropped."""
+        """Keep a fetched version; drop the oldest one if there are too many."""
         while len(self._old_versions) >= OLD_VERSIONS_KEPT:
             del self._old_versions[next(iter(self._old_versions))]
         self._old_versions[playbook.name, playbook.version] = playbook
 
     def restore(self, name: str, label: str, playbook: Playbook) -> None:
-        """Take what was known before this process; it is shown until more is known."""
+        """Add a playbook saved by an earlier process, shown until a newer one is known."""
         self._restored[name, label] = playbook
 
     def mark_complete(self, name: str | None) -> None:
-        """Note that everything there was of this playbook, or of all, has been applied."""
+        """Note that all existing records of this playbook, or of all playbooks, have been applied."""
         if name is None:
             self._all_complete = True
         else:
@@ -89,27 +89,27 @@ class PlaybookCache:
     # ---- reading
 
     def is_complete(self, name: str) -> bool:
-        """Return whether a playbook that is not here does not exist."""
+        """Return whether a playbook missing here does not exist."""
         return self._all_complete or name in self._complete
 
     def label_read(self, name: str, label: str) -> str:
-        """Return the label that is read where ``label``, or none, is asked for."""
+        """Return the label to read for a requested ``label`` or none."""
         return label_read(label, self._labels.get((name, PRODUCTION)), self._latest.get(name))
 
     def canary(self, name: str) -> CanaryTerms | None:
-        """Return the terms of the playbook's canary; None: none is under way, or it has no gate any more."""
+        """Return the terms of the playbook's canary, None without a canary or a gate."""
         is_gated = self.label_read(name, NO_LABEL) == PRODUCTION
         return terms_of(self._labels.get((name, CANDIDATE))) if is_gated else None
 
     def missing(self, name: str, label: str) -> int | None:
-        """Return the version that a label points at and that has to be fetched; None: nothing has."""
+        """Return the label's version if it has to be fetched, else None."""
         wanted = self._pointers.get((name, self.label_read(name, label)))
         if not wanted or self.version(name, wanted) is not None:
             return None
         return wanted
 
     def labelled(self, name: str, label: str) -> Playbook | None:
-        """Return what a label shows, or last showed; ``NO_LABEL``: what agents read who ask for none."""
+        """Return the version that a label shows or last showed; ``NO_LABEL`` is the version that agents read."""
         read = self.label_read(name, label)
         playbook = self._latest.get(name) if read == LATEST else self._pointed(name, read)
         if playbook is None and not self.is_complete(name):
@@ -126,7 +126,7 @@ class PlaybookCache:
         return playbook or self._last_shown.get((name, label))
 
     def version(self, name: str, version: int) -> Playbook | None:
-        """Return one version, if it is here."""
+        """Return one version, None if it is not cached."""
         latest = self._latest.get(name)
         if latest is not None and latest.version == version:
             return latest
@@ -150,12 +150,12 @@ class DiskCache:
         self._log_once = LogOnce()
 
     def _path(self, name: str, label: str) -> Path:
-        # What is read without a label has the file that it had before there were gates.
+        # The version read without a label is saved under the name of the label ``latest``.
         label = {NO_LABEL: LATEST, LATEST: f"@{LATEST}"}.get(label, label)
         return self._folder / f"{quote(name, safe='')}@{quote(label, safe='')}.json"
 
     def save(self, name: str, label: str, playbook: Playbook | None) -> None:
-        """Replace a file as a whole, or not at all; None: the playbook was deleted. A failure is logged once."""
+        """Replace a file atomically, or delete it for None, a deleted playbook. A failure is logged once."""
         try:
             if playbook is None:
                 self._path(name, label).unlink(missing_ok=True)
@@ -168,13 +168,13 @@ class DiskCache:
             self._log_once.warn("save", "the playbook cache cannot be written (%s); check cache_dir", error)
 
     def load(self, name: str, label: str) -> Playbook | None:
-        """Return what was saved; None if there is nothing usable."""
+        """Return the saved playbook, None if there is no usable one."""
         try:
             playbook = Playbook.model_validate_json(self._path(name, label).read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as error:
             trouble = type(error).__name__
-            self._log_once.warn("load", "a cached playbook cannot be read and is passed over (%s)", trouble)
+            self._log_once.warn("load", "a cached playbook cannot be read and is ignored (%s)", trouble)
             return None
         return playbook if playbook.name == name else None

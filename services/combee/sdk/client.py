@@ -1,4 +1,4 @@
-"""The client of agents and tools: one that waits, one that is awaited."""
+"""The clients of agents and tools: a blocking one and an async one."""
 
 import asyncio
 import inspect
@@ -33,7 +33,7 @@ FLUSH_S = 10.0
 
 
 class BaseClient(ClientCore):
-    """A connection to one deployment; ``Client`` and ``AsyncClient`` add what waits.
+    """A connection to one deployment; ``Client`` and ``AsyncClient`` add the waiting methods.
 
     Parameters
     ----------
@@ -47,16 +47,16 @@ class BaseClient(ClientCore):
     security
         aiokafka's ``security_protocol``, ``sasl_*``, ``ssl_context``. None: ``COMBEE_SECURITY_PROTOCOL`` and so on.
     source, source_secret
-        The name that is declared as the source of what is published, and the secret that proves it (Kafka only: a
-        gateway goes by the key). None: ``COMBEE_SOURCE``, ``COMBEE_SOURCE_SECRET``.
+        The declared source of published messages, and the secret that authenticates it (Kafka only: a gateway uses
+        the key). None: ``COMBEE_SOURCE``, ``COMBEE_SOURCE_SECRET``.
     transport
-        Instead of an address: makes a transport, such as ``lambda: memory`` of a ``MemoryTransport``.
+        A factory of a transport instead of an address, such as ``lambda: memory`` with a ``MemoryTransport``.
     redact
-        What every text passes before it leaves. None: nothing is taken out.
+        A function that redacts every text before it is sent. None: texts are sent unchanged.
     max_messages, max_bytes
-        How much is buffered while it cannot be sent; more is dropped and counted.
+        Maximum size of the buffer of unsent messages; further ones are dropped and counted.
     cache_dir
-        A folder for playbooks that were used, so that the next start has them without a broker.
+        A folder for used playbooks, so that the next start has them without a broker.
 
     Raises
     ------
@@ -100,14 +100,14 @@ class BaseClient(ClientCore):
     def publish(self, reflection: Reflection | None = None, **fields: Any) -> str:
         """Hand over a reflection, or the fields of one (``playbook``, ``key_insight``, …); return its id.
 
-        Never waits and never raises: what is no reflection (its id is empty) or finds no room is dropped and
-        counted.
+        Never waits and never raises. An invalid reflection (its returned id is empty), or one without room in the
+        buffer, is dropped and counted.
         """
         if isinstance(reflection, Reflection):
             self.hand_over(reflection)
             return reflection.reflection_id
         if reflection is not None:
-            self.drop(f"it is no reflection but a {type(reflection).__name__}")
+            self.drop(f"it is not a reflection but a {type(reflection).__name__}")
             return ""
         fields.setdefault("reflection_id", f"r-{uuid4().hex}")
         made = self._validated(Reflection, fields)
@@ -134,9 +134,9 @@ class BaseClient(ClientCore):
         trace_id: str | None = None,
         outcome_within_s: float = 0.0,
     ) -> str:
-        """Hand over what one run left behind; return its id. Never waits, never raises.
+        """Hand over the trace of one run; return its id. Never waits, never raises.
 
-        With ``outcome_within_s`` (s) the trace is kept back so long, for ``outcome`` to complete it.
+        With ``outcome_within_s`` (s) the trace is held at most this long, for ``outcome`` to complete it.
         """
         chosen = trace_id or f"t-{uuid4().hex}"
         fields: dict[str, Any] = {
@@ -179,11 +179,11 @@ class BaseClient(ClientCore):
         caller: str = "",
         source: Source | None = None,
     ) -> None:
-        """Say how a run went. Never waits, never raises.
+        """Report the outcome of a run. Never waits, never raises.
 
-        A trace of ``trace(…, outcome_within_s=…)`` that still waits is completed. Otherwise, with ``playbook``, the
-        outcome goes out alone, to be counted for the version of ``shown``, or of the trace with this id; there need
-        be no trace. Its texts are of no use then: nothing is learned from an outcome.
+        A trace of ``trace(…, outcome_within_s=…)`` that is still held is completed. Otherwise, with ``playbook``, the
+        outcome is sent alone and counted for the version of ``shown``, or of the trace with this id; no trace is
+        needed. Its texts are then unused, because nothing is learned from an outcome alone.
         """
         said: dict[str, object] = {
             "score": {} if score is None else named_score(score),
@@ -192,7 +192,7 @@ class BaseClient(ClientCore):
             "bullet_ids": bullet_ids,
             "source": source,
         }
-        # Where no playbook is named only the rest of it is wanted, checked.
+        # Without a playbook only the other fields are needed, validated.
         outcome = self._validated(
             Outcome, {**said, "run_id": str(trace_id), "playbook": playbook or "any", "caller": caller}
         )
@@ -206,18 +206,18 @@ class BaseClient(ClientCore):
     def _validated(self, kind: type[Any], fields: Mapping[str, Any]) -> Any:
         made = {"created_at_ms": time.time_ns() // 1_000_000, **fields}
         if isinstance(line := made.get("playbook"), str):
-            made["playbook"] = playbook_of(line)  # a branch learns from what its playbook is sent
+            made["playbook"] = playbook_of(line)  # a branch learns from its playbook's input
         try:
             return kind(**made)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
-            self.drop(f"it is no {kind.type}: {where}: {first['msg']}")
+            self.drop(f"it is not a valid {kind.type}: {where}: {first['msg']}")
             return None
 
 
 def feedback_text(feedback: str, *, success: bool | None) -> str:
-    """Return feedback that says whether the run succeeded, where that is known."""
+    """Return the feedback, with a sentence on whether the run succeeded if that is known."""
     verdict = "" if success is None else "The run succeeded." if success else "The run failed."
     return " ".join(str(part) for part in (verdict, feedback) if part)
 
@@ -250,11 +250,11 @@ class Client(BaseClient):
         caller: str = "",
         timeout_s: float = WAIT_S,
     ) -> PlaybookView:
-        """Return a playbook from memory; only what is not known yet is waited for, ``timeout_s`` (s) at most.
+        """Return a playbook from memory; wait at most ``timeout_s`` (s) for one that is not known yet.
 
-        ``version`` goes before ``label``. ``caller`` says who reads, such as an agent or a user: only who has a name
-        may be shown a candidate that is tried on a share of the callers. Nothing raises: without an answer it is the
-        last known text, from memory or disk, else ``fallback``.
+        ``version`` has precedence over ``label``. ``caller`` names the reader, such as an agent or a user: only named
+        callers may be shown a candidate that is tried on a share of the callers. It never raises: without an
+        answer it returns the last known text, from memory or disk, else ``fallback``.
         """
         ref = PlaybookRef(name=name, label=label, version=version, fallback=fallback, caller=caller)
         return self.read(ref, timeout_s)
@@ -262,22 +262,22 @@ class Client(BaseClient):
     def on_update(
         self, name: str, callback: Callable[[PlaybookView], object], *, label: str = NO_LABEL
     ) -> Callable[[], None]:
-        """Call ``callback`` with what is known now and with each newer version, on a thread of its own, in order.
+        """Call ``callback`` with the present version and each newer one, in order, on a separate thread.
 
-        Returns how to end it. What the callback raises is logged. A deleted playbook comes as an empty fallback.
+        Returns a function that ends it. Errors of the callback are logged. A deleted playbook is an empty fallback.
         """
         return self.subscribe(name, label, lambda view: _submit(self._callbacks, callback, view))
 
     def ready(self, timeout_s: float = WAIT_S) -> bool:
-        """Wait until the playbooks are known that there were at the start; False after ``timeout_s`` (s)."""
+        """Wait until all playbooks that existed at the start are known; False after ``timeout_s`` (s)."""
         return self._wait(self._known_all(timeout_s), lambda: False)
 
     def flush(self, timeout_s: float = FLUSH_S) -> Delivery:
-        """Wait until what is buffered is acknowledged, ``timeout_s`` (s) at most; say what was not."""
+        """Wait at most ``timeout_s`` (s) until all buffered messages are acknowledged; return the counts."""
         return self._wait(self._delivered(timeout_s), lambda: self.counts)
 
     def close(self, timeout_s: float = FLUSH_S) -> Delivery:
-        """Deliver what is buffered, within ``timeout_s`` (s), and disconnect; say what was not delivered."""
+        """Deliver buffered messages within ``timeout_s`` (s) and disconnect; return the counts."""
         counts = self.shut_down(timeout_s)
         self._callbacks.shutdown(wait=False, cancel_futures=True)
         return counts
@@ -302,7 +302,7 @@ def _submit(
 
 
 class AsyncClient(BaseClient):
-    """A deployment, for programs with an event loop: what waits is awaited. Use it with ``async with``."""
+    """A deployment, for programs with an event loop. Use it with ``async with``."""
 
     async def playbook(
         self,
@@ -321,7 +321,7 @@ class AsyncClient(BaseClient):
     def on_update(
         self, name: str, callback: Callable[[PlaybookView], Any], *, label: str = NO_LABEL
     ) -> Callable[[], None]:
-        """See ``Client.on_update``; the callback, plain or async, runs on the loop that subscribed."""
+        """As ``Client.on_update``; the callback, plain or async, runs on the subscriber's loop."""
         loop = asyncio.get_running_loop()
         running: set[asyncio.Task[None]] = set()
 
@@ -370,13 +370,13 @@ _default: Final[list[Client]] = []
 
 
 def default_client() -> Client:
-    """Return the client that ``COMBEE_*`` describes, made at the first call; without an address it reaches nobody."""
+    """Return the client configured by ``COMBEE_*``, made at the first call; without an address it sends nothing."""
     with _default_lock:
         if not _default:
             try:
                 _default.append(Client())
             except FatalError as error:
-                # Raising would break an agent where only its environment lacks a variable.
+                # An exception would break an agent that merely lacks an environment variable.
                 why = str(error)
                 _default.append(Client(transport=lambda: UnconfiguredTransport(why), max_messages=100))
         return _default[0]

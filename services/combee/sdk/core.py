@@ -1,4 +1,4 @@
-"""The core of every client: publishing and reading, on a background thread of its own."""
+"""The core of every client: publishing and reading, on its own background thread."""
 
 import asyncio
 import math
@@ -28,13 +28,13 @@ T = TypeVar("T")
 PENDING_CHECK_S = 0.25
 RESTART_S = 1.0
 GRACE_S = 1.0
-"""How much longer than it was told to take the background may be waited for."""
+"""Seconds to wait for the background beyond its own time limit."""
 WAIT_S = 2.0
 LONGEST_S = 86_400.0
 
 
 class ClientCore:
-    """Starts at its first use, so that a client may be made before a fork. Never raises into an agent.
+    """The base of clients: starts at its first use, so that it may be created before a fork; never raises.
 
     ``connect`` makes a transport without connecting it; it is called again in a forked process.
     """
@@ -61,7 +61,7 @@ class ClientCore:
         self._connect()
 
     def _connect(self) -> None:
-        """Make what belongs to one process."""
+        """Create the parts that belong to one process."""
         self._transport = self._make_transport()
         self._outbox = Outbox(max_messages=self._max_messages, max_bytes=self._max_bytes)
         self._pending = PendingTraces()
@@ -72,12 +72,12 @@ class ClientCore:
         self._dropped = 0
 
     def start(self) -> Background:
-        """Return the running background, started if it is not, or not in this process."""
+        """Return the background thread, started in this process if necessary."""
         if self._background is not None and self._pid == os.getpid():
             return self._background
         with self._starting:
             if self._background is not None and self._pid != os.getpid():
-                self._connect()  # a fork took the memory along, and no thread
+                self._connect()  # a fork copies the memory but no thread
             if self._background is None:
                 self._pid = os.getpid()
                 background = Background()
@@ -91,15 +91,15 @@ class ClientCore:
         while True:
             try:
                 await work()
-            except Exception:  # noqa: BLE001 - nobody else would see it
-                # Whatever it is, an agent must not notice it, and what waits must still be sent.
-                logger.exception("the background work of Combee's client failed; it begins again")
+            except Exception:  # noqa: BLE001 - nothing else would report it
+                # An agent must not notice any error, and waiting messages must still be sent.
+                logger.exception("the background work of Combee's client failed; it is restarted")
                 await asyncio.sleep(RESTART_S)
 
     # ---- publishing
 
     def hand_over(self, message: Published) -> None:
-        """Buffer a message of the agent's current span, if it is traced."""
+        """Buffer a message with the agent's current span, if there is one."""
         self._buffer(message, current_context())
 
     def _buffer(self, message: Published, context: TraceContext | None) -> None:
@@ -113,7 +113,7 @@ class ClientCore:
         background = self.start()
         if not self._outbox.put(bounded(message), context):
             self.drop(
-                "the buffer is full; is the broker away? raise max_messages or max_bytes, or publish less"
+                "the buffer is full; is the broker unavailable? raise max_messages or max_bytes, or publish less"
             )
             return
         if self._sender.is_idle:
@@ -127,7 +127,7 @@ class ClientCore:
         self._log_once.warn(why, "a message was dropped: %s; more are only counted", why)
 
     def hold(self, trace: Trace, within_s: float) -> None:
-        """Keep a trace back until its outcome comes, or the time is over."""
+        """Hold a trace until its outcome comes or its time is over."""
         if self._closed:
             self.drop("the client is closed")
             return
@@ -137,13 +137,13 @@ class ClientCore:
             self._buffer(*displaced)
 
     def complete(self, trace_id: str, changes: Mapping[str, object], alone: Outcome | None) -> None:
-        """Complete the pending traces of a run, in whichever playbooks; where none waits, send the outcome alone."""
-        traces = self._pending.take(trace_id)
+        """Complete a run's held traces of all playbooks; without one, send the outcome alone."""
+        traces = self._pending.pop(trace_id)
         if not traces and alone is not None:
             self.hand_over(alone)
         elif not traces:
             self.drop(
-                "an outcome came for no trace that waits; pass outcome_within_s to trace(), or playbook to outcome()"
+                "an outcome has no held trace; pass outcome_within_s to trace(), or playbook to outcome()"
             )
         for trace, context in traces:
             self._buffer(trace.model_copy(update=dict(changes)), context)
@@ -156,10 +156,10 @@ class ClientCore:
 
     @property
     def counts(self) -> Delivery:
-        """What became of everything that was handed over so far."""
+        """Counts of all messages handed over so far."""
         redact = self._redact
         return Delivery(
-            published=self._outbox.taken,
+            published=self._outbox.accepted,
             delivered=self._sender.delivered,
             waiting=len(self._outbox),
             held=len(self._pending),
@@ -168,7 +168,7 @@ class ClientCore:
         )
 
     async def _delivered(self, timeout_s: float) -> Delivery:
-        """Deliver what waits; return after ``timeout_s`` (s) at the latest."""
+        """Deliver waiting messages; return after ``timeout_s`` (s) at the latest."""
         try:
             async with asyncio.timeout(self._seconds(timeout_s)):
                 await self._sender.drained()
@@ -186,17 +186,17 @@ class ClientCore:
         return self._wait(self._fetched(ref, timeout_s), lambda: self._reader.answer(ref))
 
     async def awaited_read(self, ref: PlaybookRef, timeout_s: float = WAIT_S) -> PlaybookView:
-        """Return what ``read`` does; the event loop of the caller goes on turning."""
+        """Return the result of ``read`` without blocking the caller's event loop."""
         known = self._known(ref)
         if known is not None:
             return known
         return await self._awaited(self._fetched(ref, timeout_s), lambda: self._reader.answer(ref))
 
     def _known(self, ref: PlaybookRef) -> PlaybookView | None:
-        """Return the answer from memory; None if it is worth waiting for."""
+        """Return the answer from memory, None if waiting may help."""
         if ref.problem:
             self._log_once.warn(
-                ref.problem, "a playbook cannot be read, its fallback is given: %s", ref.problem
+                ref.problem, "a playbook cannot be read, its fallback is used: %s", ref.problem
             )
         if self._closed or ref.problem:
             return self._reader.answer(ref)
@@ -206,13 +206,13 @@ class ClientCore:
         return self._reader.known(ref)
 
     async def _fetched(self, ref: PlaybookRef, timeout_s: float) -> PlaybookView:
-        """Return the answer after at most ``timeout_s`` (s): what came, was on disk, or the fallback."""
+        """Return the answer after at most ``timeout_s`` (s): a received playbook, a saved one, or the fallback."""
         return await self._reader.fetched(ref, self._seconds(timeout_s))
 
     def subscribe(self, name: str, label: str, notify: Notify) -> Callable[[], None]:
-        """Call ``notify`` on the background thread with what is known and each change; return what ends that."""
+        """Call ``notify`` on the background thread with the playbook and its changes; return how to end it."""
         if problem := PlaybookRef(name=name, label=label).problem:
-            self._log_once.warn(problem, "nothing is told of a playbook: %s", problem)
+            self._log_once.warn(problem, "a playbook cannot be followed: %s", problem)
             return lambda: None
         background = self.start()
         background.call(lambda: self._reader.subscribe((name, label), notify))
@@ -225,14 +225,14 @@ class ClientCore:
     # ---- waiting and closing
 
     def _wait(self, work: Coroutine[Any, Any, T], otherwise: Callable[[], T]) -> T:
-        """Run a coroutine in the background and wait for it; ``otherwise`` where waiting would never end."""
+        """Run a coroutine in the background and wait for it; return ``otherwise()`` if waiting would never end."""
         try:
             return self._submit(work).result()
         except CancelledError:
             return otherwise()
 
     async def _awaited(self, work: Coroutine[Any, Any, T], otherwise: Callable[[], T]) -> T:
-        """See ``_wait``; the event loop of the caller goes on turning."""
+        """As ``_wait``, without blocking the caller's event loop."""
         try:
             return await asyncio.wrap_future(self._submit(work))
         except (CancelledError, asyncio.CancelledError):
@@ -249,7 +249,7 @@ class ClientCore:
         return self.start().submit(work)
 
     def shut_down(self, timeout_s: float) -> Delivery:
-        """Deliver what is buffered and held, disconnect, end the thread; the second time: nothing."""
+        """Deliver buffered and held messages, disconnect, end the thread; a repeat does nothing."""
         timeout_s = self._seconds(timeout_s)
         background = self._background
         if background is None or self._pid != os.getpid() or self._closed:
@@ -264,7 +264,7 @@ class ClientCore:
             left_s = max(0.5, ends - time.monotonic())
             background.submit(self._end(left_s)).result(left_s + GRACE_S)
         except TimeoutError:
-            # A user's redactor holds the thread, which is a daemon and keeps no program alive.
+            # A user's redactor blocks the thread, which is a daemon and keeps no program alive.
             counts = self.counts
         self._log_counts(counts)
         background.stop()
@@ -272,14 +272,14 @@ class ClientCore:
 
     def _log_counts(self, counts: Delivery) -> None:
         if counts.redacted:
-            logger.info("taken out before sending: %s", counts.redacted)
+            logger.info("redacted before sending: %s", counts.redacted)
         if not counts.is_complete:
             logger.warning(
                 "closed with %d messages not delivered and %d dropped", counts.waiting, counts.dropped
             )
 
     def _seconds(self, timeout_s: float) -> float:
-        """Return a time-out that can be waited for."""
+        """Return a valid time-out in seconds."""
         if isinstance(timeout_s, int | float) and not math.isnan(timeout_s):
             return min(max(0.0, timeout_s), LONGEST_S)
         self._log_once.warn(
@@ -293,5 +293,5 @@ class ClientCore:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._transport.close()
-        except Exception as error:  # noqa: BLE001 - the agent goes on, or ends; nothing is left to save
+        except Exception as error:  # noqa: BLE001 - the agent must not notice, and there is nothing left to save
             logger.debug("disconnecting: %s", type(error).__name__)

@@ -1,4 +1,4 @@
-"""What every integration does: show the playbook, record runs, hand them over. A library's own words come from it."""
+"""Shared by all integrations: show the playbook, record runs, hand them over."""
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -12,40 +12,40 @@ from combee.sdk.reading import PlaybookRef
 from combee.sdk.view import PlaybookView
 from combee_schemas.playbook import NO_LABEL
 
-MOST_OPEN = 1_000
-"""Runs under way that are known; a library may never tell of a run's end."""
+MAX_OPEN = 1_000
+"""Maximum number of open runs, as a library may never report a run's end."""
 
 
 class Options(TypedDict, total=False):
-    """What every integration takes beside the playbook's name."""
+    """Options of every integration other than the playbook's name."""
 
     label: str
-    """This and the next two as in ``Client.playbook``."""
+    """This option and the next two are those of ``Client.playbook``."""
     fallback: str
     caller: str
     combee: BaseClient | None
-    """The client; None: the default client."""
+    """The client, None for the default client."""
     budget_tokens: int | None
-    """Of a larger playbook a call is shown the entries nearest to the last user message."""
+    """Token budget: from a larger playbook a call is shown the entries nearest to its last user message."""
     on_end: Callable[[Run], object] | None
-    """Is called with each run before it is handed over, such as to say how it went: ``run.outcome(success=True)``."""
+    """Called with each run before it is handed over, for example for ``run.outcome(success=True)``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instrumentation:
-    """Which playbook a library's runs are shown, and where they are recorded."""
+    """The playbook shown to a library's runs, and the client that records them."""
 
     client: BaseClient
     ref: PlaybookRef | None = None
-    """None: only what runs inside ``learning`` learns."""
+    """The playbook; None records only runs inside ``learning``."""
     budget_tokens: int | None = None
-    """Of a larger playbook a call is shown the entries nearest to its last user message."""
+    """Token budget: from a larger playbook a call is shown the entries nearest to its last user message."""
     on_end: Callable[[Run], object] | None = None
-    """Is called with each run before it is handed over, such as to say how it went."""
+    """Called with each run before it is handed over, for example to report its outcome."""
 
     @classmethod
     def of(cls, playbook: str | None, **options: Unpack[Options]) -> Self:
-        """Return it with the options that every integration has."""
+        """Return an instrumentation from the options of every integration."""
         ref = None
         if playbook:
             ref = PlaybookRef(
@@ -62,7 +62,7 @@ class Instrumentation:
         )
 
     def playbook(self) -> PlaybookView | None:
-        """Return what a run outside any block is shown; only what was never read is waited for."""
+        """Return the playbook of a run outside any block; wait only for a playbook that was never read."""
         if self.ref is None or CURRENT.get() is not None:
             return None
         return self.client.read(self.ref)
@@ -74,7 +74,7 @@ class Instrumentation:
         return await self.client.awaited_read(self.ref)
 
     def begin(self, view: PlaybookView | None, *, task: str = "") -> Run | None:
-        """Return the run of the block around, else a new one that is shown ``view``; None: nobody asked for one."""
+        """Return the enclosing block's run, else a new one that is shown ``view``, None if runs are not recorded."""
         run = CURRENT.get()
         if run is None and view is not None:
             run = Run(self.client, view)
@@ -83,7 +83,7 @@ class Instrumentation:
         return run
 
     def end(self, run: Run, error: BaseException | None) -> None:
-        """Hand a run over; that of a block is handed over by the block."""
+        """Hand a run over, except a block's run, which the block hands over."""
         if run.is_block:
             return
         with guarded("on_end failed"):
@@ -94,7 +94,7 @@ class Instrumentation:
 
 
 class OpenRuns:
-    """The runs under way of a library that tells of each by its id; for any thread."""
+    """The open runs of a library that identifies them by ids; for any thread."""
 
     def __init__(self, instrumentation: Instrumentation) -> None:
         self._instrumentation = instrumentation
@@ -102,35 +102,35 @@ class OpenRuns:
         self._lock = threading.Lock()
 
     def open(self, run_id: Hashable, view: PlaybookView | None, *, task: str = "") -> Run | None:
-        """Begin a run, unless it has begun; None: nobody asked for one."""
+        """Begin a run unless it is open; return None if runs are not recorded."""
         oldest = None
         with self._lock:
             run = self._runs.get(run_id) or self._instrumentation.begin(view, task=task)
             if run is not None:
                 self._runs[run_id] = run
-            if len(self._runs) > MOST_OPEN:
+            if len(self._runs) > MAX_OPEN:
                 oldest = self._runs.pop(next(iter(self._runs)))
         if oldest is not None:
             self._instrumentation.end(oldest, None)
         return run
 
     def get(self, run_id: Hashable) -> Run | None:
-        """Return a run under way."""
+        """Return an open run."""
         return self._runs.get(run_id)
 
     def forget(self, run_id: Hashable) -> Run | None:
-        """Return a run that is no longer under way."""
+        """Remove and return an open run."""
         with self._lock:
             return self._runs.pop(run_id, None)
 
     def end(self, run_id: Hashable, error: BaseException | None = None) -> None:
-        """Hand a run over, if it is under way."""
+        """Hand a run over, if it is open."""
         run = self.forget(run_id)
         if run is not None:
             self._instrumentation.end(run, error)
 
     def abandon(self, run_id: Hashable, why: str) -> None:
-        """Hand over a run that ended without a word; ``why`` is its feedback."""
+        """Hand over a run that ended without a report; ``why`` is its feedback."""
         run = self.get(run_id)
         if run is not None and not run.is_block:
             run.outcome(why)
@@ -138,7 +138,7 @@ class OpenRuns:
 
 
 def metadata_of(**fields: Any) -> Mapping[str, str]:
-    """Return OpenTelemetry's names (GenAI semantic conventions) for what is known of a call.
+    """Return a call's attributes under OpenTelemetry's names (GenAI semantic conventions).
 
     ``request_model``, ``response_model``, ``finish_reasons``, ``input_tokens``, ``output_tokens``.
     """

@@ -17,27 +17,27 @@ from combee_schemas.base import Shown
 from combee_schemas.playbook import NO_LABEL
 
 LATE_S = 10.0
-"""How long a run that has ended waits for answers that a library tells of only later."""
+"""Seconds that an ended run waits for answers that a library reports later."""
 
 CURRENT: Final[ContextVar["Run | None"]] = ContextVar("combee_run", default=None)
 """The run that calls are recorded to; each task and thread has its own."""
 
 
 class Run:
-    """One run: what the agent was shown, what it did, how it ended. Becomes one trace."""
+    """One run of an agent: its playbook, steps and outcome; it becomes one trace."""
 
     def __init__(
         self, client: BaseClient, playbook: PlaybookView, *, task: str = "", budget_tokens: int | None = None
     ) -> None:
         self.trace_id = f"t-{uuid4().hex}"
         self.playbook = playbook.nearest(task, budget_tokens) if task else playbook
-        """What the agent has learned; ``run.playbook.prompt()`` is a system message."""
+        """The playbook shown to the agent; ``run.playbook.prompt()`` is a system message."""
         self.budget_tokens = budget_tokens
-        """Of a larger playbook the entries nearest to the task are read, or to a call's last user message."""
+        """Token budget: from a larger playbook the entries nearest to the task, or a call's last user message."""
         self.task = task
-        """What the agent was asked; the first user message where calls are recorded."""
+        """The agent's task; if calls are recorded, their first user message."""
         self.answer = ""
-        """What it answered; the last answer where calls are recorded."""
+        """The agent's answer; if calls are recorded, the last one."""
         self.metadata: dict[str, str] = {}
         self._client = client
         self._steps: list[str] = []
@@ -46,9 +46,9 @@ class Run:
         self._success: bool | None = None
         self._score: Mapping[str, float] | float | None = None
         self._prompted: set[str] | None = None
-        """The entries that calls were shown; None: there was no such call."""
+        """Entries shown to calls, None without such a call."""
         self.is_block = False
-        """Whether a block is around it, which hands it over."""
+        """Whether a block encloses the run and hands it over."""
         self._awaited = 0
         self._has_ended = False
         self._lock = threading.Lock()
@@ -61,14 +61,14 @@ class Run:
         return view.prompt()
 
     def _shown(self) -> Shown | None:
-        """Return what the agent had before it: what its calls were given, else the whole playbook of the run."""
+        """Return the entries shown to the agent: those of its calls, else the run's whole playbook."""
         shown = self.playbook.shown()
         if shown is None or self._prompted is None:
             return shown
         return only(shown, frozenset(self._prompted))
 
     def step(self, who: str, text: str) -> None:
-        """Record something that happened: a message, a tool's call or its result."""
+        """Record a step: a message, a tool's call or its result."""
         self._steps.append(f"{who}: {text}")
 
     def outcome(
@@ -80,7 +80,7 @@ class Run:
         target: str | None = None,
         answer: str | None = None,
     ) -> None:
-        """Say how the run went: in words, whether it succeeded, in numbers; and the right answer, if it is known."""
+        """Report the outcome: feedback, success, scores, and the right answer if it is known."""
         if text := feedback_text(feedback, success=success):
             self._feedback.append(text)
         self._success = success if success is not None else self._success
@@ -89,7 +89,7 @@ class Run:
         self.answer = answer if answer is not None else self.answer
 
     def finish(self, error: BaseException | None) -> None:
-        """Hand the run over as a trace; one in which nothing happened, or that was cancelled, teaches nothing."""
+        """Hand the run over as a trace, unless it is empty or was cancelled."""
         if error is not None and not isinstance(error, Exception):
             return
         if error is not None and not self._feedback:
@@ -111,7 +111,7 @@ class Run:
         )
 
     def _record(self) -> dict[str, Any]:
-        """Return what calls add to the trace."""
+        """Return the trace's fields from recorded calls."""
         return {
             "task": self.task,
             "trajectory": "\n\n".join(self._steps),
@@ -120,10 +120,10 @@ class Run:
             "metadata": dict(self.metadata),
         }
 
-    # ---- what integrations record
+    # ---- records of integrations
 
     def record(self, messages: Iterable[Mapping[str, Any]]) -> None:
-        """Record what is new among the messages of a conversation, which begins anew with each call."""
+        """Record the new messages of a conversation, which each call repeats from its start."""
         known = Counter(self._steps)
         for message in messages:
             step = f"{message.get('role', 'message')}: {content(message)}"
@@ -133,7 +133,7 @@ class Run:
                 self._steps.append(step)
 
     def recorded(self, messages: list[Mapping[str, Any]], answer: str, metadata: Mapping[str, str]) -> None:
-        """Record one call of a model: what is new among its messages, and its answer."""
+        """Record one model call: its new messages and its answer."""
         self.record(messages)
         if not self.task:
             self.task = next((content(message) for message in messages if message.get("role") == "user"), "")
@@ -142,12 +142,12 @@ class Run:
         self.metadata.update(metadata)
 
     def expect(self) -> None:
-        """Note a call whose answer is told of only later, maybe after the run has ended: see ``settle``."""
+        """Note a call whose answer is reported later, maybe after the run's end; see ``settle``."""
         with self._lock:
             self._awaited += 1
 
     def settle(self) -> None:
-        """Note that a call of ``expect`` was recorded, or failed; the last one completes a run that has ended."""
+        """Note that an expected call was recorded or failed; the last one completes an ended run."""
         with self._lock:
             self._awaited -= 1
             is_complete = self._has_ended and not self._awaited
@@ -156,32 +156,34 @@ class Run:
 
 
 def last_question(messages: Iterable[Mapping[str, Any]]) -> str:
-    """Return the last thing a user says in a conversation; empty if there is none."""
+    """Return the last user message of a conversation, empty if there is none."""
     return next(
         (content(message) for message in reversed(list(messages)) if message.get("role") == "user"), ""
     )
 
 
-def tool_calls_text(said: str, calls: Iterable[tuple[str, str]]) -> str:
-    """Return an answer with its calls of tools, each a name and its arguments, as JSON."""
+def tool_calls_text(answer: str, calls: Iterable[tuple[str, str]]) -> str:
+    """Return an answer's text with its tool calls (name, arguments) as JSON."""
     named = [{"name": name, "arguments": arguments} for name, arguments in calls]
-    parts = [said, json.dumps(named, ensure_ascii=False) if named else ""]
+    parts = [answer, json.dumps(named, ensure_ascii=False) if named else ""]
     return "\n".join(part for part in parts if part)
 
 
 def content(message: Mapping[str, Any]) -> str:
-    """Return what a chat message says, tools' calls included, as text."""
-    said = message.get("content")
-    if isinstance(said, list):
-        said = "\n".join(_part(part) for part in said)
+    """Return a chat message's content as text, with its tool calls."""
+    text = message.get("content")
+    if isinstance(text, list):
+        text = "\n".join(_part(part) for part in text)
     calls = message.get("tool_calls")
-    parts = [str(said) if said else "", json.dumps(calls, default=str, ensure_ascii=False) if calls else ""]
+    parts = [str(text) if text else "", json.dumps(calls, default=str, ensure_ascii=False) if calls else ""]
     return "\n".join(part for part in parts if part)
 
 
 def _part(part: Any) -> str:
     if isinstance(part, Mapping):
-        return str(part.get("text") or f"[{part.get('type', 'part')}]")  # pictures and sound are only named
+        return str(
+            part.get("text") or f"[{part.get('type', 'part')}]"
+        )  # images and sound are replaced by their type
     return str(part)
 
 
@@ -239,11 +241,11 @@ def learning(
     """Return a block, for ``with`` or ``async with``, in which one run of an agent is recorded and then sent.
 
     Calls through a client of ``wrap_openai`` inside it are injected with this playbook and recorded to this run.
-    ``client``: None is the default client, made from ``COMBEE_*`` at its first use. ``budget_tokens``: of a playbook
-    larger than this the run's is the entries nearest to ``task``; without a task each call through ``wrap_openai`` is
-    shown those nearest to its last user message. None: all of it, whatever its size. ``caller``: whose run it is; see
-    ``Client.playbook``. An exception inside the block is
-    recorded as feedback and goes on its way; nothing of Combee's own raises.
+    ``client``: None is the default client, made from ``COMBEE_*`` at its first use. ``budget_tokens``: from a
+    larger playbook the run gets the entries nearest to ``task``; without a task each call through ``wrap_openai``
+    gets the entries nearest to its last user message. None: the whole playbook. ``caller``: the reader's name, see
+    ``Client.playbook``. An exception inside the block is recorded as feedback and raised on; Combee itself never
+    raises.
     """
     ref = PlaybookRef(name=playbook, label=label, fallback=fallback, caller=caller)
     return Learning(client or default_client(), ref, task, budget_tokens)

@@ -1,4 +1,4 @@
-"""A deployment in memory, for the tests of those who use the SDK: no broker, no services, the same code paths."""
+"""A deployment in memory for tests of SDK users, with the same code paths but no broker and no services."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ from combee_schemas.trace import Trace
 
 
 class MemoryTransport(LogTransport):
-    """What a client sent can be read here; what it should read is put here. Of one client at a time.
+    """A transport for one client: tests read what it sent, and put what it should read.
 
     >>> memory = MemoryTransport()
     >>> client = Client(transport=lambda: memory)             # doctest: +SKIP
@@ -29,11 +29,13 @@ class MemoryTransport(LogTransport):
         super().__init__(self._memory)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: list[Callable[[], None]] = []
-        self._begun = threading.Lock()  # what is written while following begins is neither early nor late
+        self._begun = (
+            threading.Lock()
+        )  # so that records written while following begins are passed on exactly once
         self._newest: dict[str, int] = {}
         self._sent: list[Published] = []
 
-    # ---- what was sent
+    # ---- messages sent by the client
 
     async def send(self, messages: Sequence[Published], contexts: Contexts = ()) -> None:
         await super().send(messages, contexts)
@@ -46,7 +48,7 @@ class MemoryTransport(LogTransport):
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """The outcomes that were delivered so far on their own."""
+        """The separate outcomes that were delivered so far."""
         return [message for message in self._sent if isinstance(message, Outcome)]
 
     @property
@@ -54,7 +56,7 @@ class MemoryTransport(LogTransport):
         """The reflections that were delivered so far."""
         return [message for message in self._sent if isinstance(message, Reflection)]
 
-    # ---- what is to be read
+    # ---- playbooks for the client
 
     def put_playbook(self, name: str, text: str, *, created_at_ms: int | None = None) -> Playbook:
         """Publish the next version of a playbook: ACE text, or plain lines, one entry each; return it."""
@@ -73,7 +75,7 @@ class MemoryTransport(LogTransport):
         return made
 
     def put_label(self, name: str, label: str, version: int) -> None:
-        """Let a label point at a version."""
+        """Point a label at a version."""
         made = Label(playbook=name, label=label, version=version)
         self._write(topics.LABELS.record(made))
 
@@ -97,7 +99,7 @@ class MemoryTransport(LogTransport):
             self._loop = asyncio.get_running_loop()
             while self._before:
                 self._before.pop(0)()
-        await asyncio.sleep(0)  # they are written in the next turn
+        await asyncio.sleep(0)  # the event loop writes them in its next iteration
         await asyncio.sleep(0)
         await super().follow(sink)
 

@@ -18,12 +18,12 @@ from combee_schemas.trace import Trace
 from combee_schemas.trace_context import TraceContext
 
 Parcel = tuple[Published, TraceContext | None]
-"""A message, and the span in which the agent handed it over."""
-MOST_PENDING = 1_000
-"""Traces that wait for their outcome."""
+"""A message, and the agent's span when it was handed over."""
+MAX_PENDING = 1_000
+"""Maximum number of traces that wait for their outcome."""
 OVERHEAD_BYTES = 512
-"""About how many bytes a message takes beside its texts."""
-MOST_AT_ONCE = 200
+"""Estimated bytes of a message in addition to its texts."""
+MAX_SENT = 200
 BYTES_AT_ONCE = 1 << 20
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 
@@ -33,21 +33,21 @@ class Delivery:
     """Counts since the client was made, in messages."""
 
     published: int = 0
-    """Taken into the buffer."""
+    """Messages accepted into the buffer."""
     delivered: int = 0
-    """Acknowledged by the log."""
+    """Messages acknowledged by the log."""
     waiting: int = 0
-    """In the buffer, not acknowledged."""
+    """Buffered messages without acknowledgement."""
     held: int = 0
     """Traces that wait for their outcome."""
     dropped: int = 0
-    """Not delivered and never to be: no room, no message, or refused."""
+    """Messages that will never be delivered: buffer full, invalid, or refused."""
     redacted: Mapping[str, int] = field(default_factory=dict)
-    """Finds by kind that were taken out before sending."""
+    """Number of redacted finds by kind."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was handed over has been delivered."""
+        """Whether every message handed over has been delivered."""
         return not (self.waiting or self.held or self.dropped)
 
 
@@ -56,7 +56,7 @@ class PendingTraces:
 
     def __init__(self) -> None:
         self._traces: dict[tuple[str, str], tuple[Trace, TraceContext | None, float]] = {}
-        """By playbook and trace id."""
+        """Trace, span and deadline by playbook and trace id."""
         self._lock = threading.Lock()
 
     def put(self, trace: Trace, context: TraceContext | None, within_s: float) -> Parcel | None:
@@ -65,11 +65,11 @@ class PendingTraces:
         with self._lock:
             displaced = self._traces.pop(key, None)
             self._traces[key] = trace, context, time.monotonic() + within_s
-            if len(self._traces) > MOST_PENDING:
+            if len(self._traces) > MAX_PENDING:
                 displaced = self._traces.pop(next(iter(self._traces)))
             return displaced[:2] if displaced else None
 
-    def take(self, trace_id: str) -> list[tuple[Trace, TraceContext | None]]:
+    def pop(self, trace_id: str) -> list[tuple[Trace, TraceContext | None]]:
         """Remove and return the traces of an id, one per playbook."""
         with self._lock:
             keys = [key for key in self._traces if key[1] == trace_id]
@@ -87,7 +87,7 @@ class PendingTraces:
 
 
 def approximate_bytes(message: Published) -> int:
-    """Return about how many bytes a message takes; cheap, for the caller waits for it."""
+    """Return a message's estimated size in bytes; cheap, because the caller waits for it."""
     total = OVERHEAD_BYTES
     for value in message.__dict__.values():
         if isinstance(value, str):
@@ -108,11 +108,11 @@ class Outbox:
         self._waiting: deque[tuple[Parcel, int]] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
-        self.taken = 0
-        """Messages that found room."""
+        self.accepted = 0
+        """Number of messages accepted."""
 
     def put(self, message: Published, context: TraceContext | None = None) -> bool:
-        """Take a message; False if there is no room for it."""
+        """Add a message; return False if there is no room for it."""
         size = approximate_bytes(message)
         with self._lock:
             full = len(self._waiting) >= self._max_messages
@@ -120,11 +120,11 @@ class Outbox:
                 return False
             self._waiting.append(((message, context), size))
             self._bytes += size
-            self.taken += 1
+            self.accepted += 1
         return True
 
     def first(self, most: int, most_bytes: int) -> Sequence[Parcel]:
-        """Return the oldest messages, one at least if there are any; they stay in."""
+        """Return the oldest messages, at least one if there are any, without removing them."""
         parcels: list[Parcel] = []
         total = 0
         with self._lock:
@@ -136,7 +136,7 @@ class Outbox:
         return parcels
 
     def done(self, count: int) -> None:
-        """Forget the oldest ``count``."""
+        """Remove the oldest ``count`` messages."""
         with self._lock:
             for _ in range(count):
                 self._bytes -= self._waiting.popleft()[1]
@@ -146,7 +146,7 @@ class Outbox:
 
 
 def fit(trace: Trace, most_bytes: int = Trace.max_bytes) -> Trace:
-    """Return a trace whose record fits into ``most_bytes``; ``original_bytes`` says what its texts had (UTF-8).
+    """Return a trace whose record fits into ``most_bytes``; ``original_bytes`` has its texts' size (UTF-8).
 
     Raises
     ------
@@ -173,7 +173,7 @@ def bounded(message: Published) -> Published:
     try:
         return fit(message)
     except CodecError:
-        return message  # whoever sends it drops it and says so
+        return message  # the sender drops and reports it
 
 
 def _fits(trace: Trace, most_bytes: int) -> bool:
@@ -199,13 +199,13 @@ class Sender:
         self.refused = 0
 
     def wake(self) -> None:
-        """Look into the outbox again."""
+        """Check the outbox again."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Send without end."""
+        """Send for ever."""
         while True:
-            batch = self._outbox.first(MOST_AT_ONCE, BYTES_AT_ONCE)
+            batch = self._outbox.first(MAX_SENT, BYTES_AT_ONCE)
             if batch:
                 prepared = ((self._prepared(message), context) for message, context in batch)
                 await self._send([(message, context) for message, context in prepared if message is not None])
@@ -214,7 +214,7 @@ class Sender:
             self._empty.set()
             self._wake.clear()
             self.is_idle = True
-            if not len(self._outbox):  # else it was filled after it had been read as empty
+            if not len(self._outbox):  # otherwise a message was added after the last read
                 await self._wake.wait()
             self.is_idle = False
             self._empty.clear()
@@ -227,7 +227,7 @@ class Sender:
             await self._empty.wait()
 
     def _prepared(self, message: Published) -> Published | None:
-        """Return the message as it may leave; None: it never can, and is counted."""
+        """Return the redacted message, None for a message that cannot be sent, which is counted."""
         try:
             clean = redacted(message, self._redact) if self._redact else message
             if isinstance(clean, Trace):
@@ -235,7 +235,7 @@ class Sender:
         except CodecError as error:
             self._refuse(str(error))
             return None
-        except Exception as error:  # noqa: BLE001 - the redactor may be a user's; unredacted nothing leaves
+        except Exception as error:  # noqa: BLE001 - a user's redactor may raise anything; nothing is sent unredacted
             self._refuse(f"redaction failed with {type(error).__name__}; look at your redact function")
             return None
         return clean
@@ -256,12 +256,12 @@ class Sender:
                 if len(parcels) == 1:
                     self._refuse(str(error))
                     return
-                for parcel in parcels:  # find out which it is; repeats are harmless
+                for parcel in parcels:  # find the refused message; repeats are harmless
                     await self._send([parcel])
                 return
             except (TransientError, FatalError) as error:
                 self._log_once.warn(
-                    "away", "nothing can be sent for now, it is kept and tried again: %s", error
+                    "away", "sending fails for now, messages are kept and sent later: %s", error
                 )
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Reading: playbooks are followed, fetched where a label or a version needs it, and passed to subscribers."""
+"""Reading: playbooks are followed, fetched for labels and versions, and passed to subscribers."""
 
 import asyncio
 import time
@@ -19,26 +19,26 @@ from combee_schemas.playbook import CANDIDATE, LATEST, NO_LABEL, PRODUCTION, Lab
 
 RETRY_S = 1.0
 NOT_FOUND_AGAIN_S = 10.0
-"""What could not be found is not waited for again within this time."""
+"""Seconds during which a playbook that was not found is not waited for again."""
 
 Notify = Callable[[PlaybookView], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaybookRef:
-    """Which playbook an agent wants to read."""
+    """A playbook that an agent requests."""
 
     name: str
     label: str = NO_LABEL
     version: int | None = None
-    """Goes before the label."""
+    """The version, which has precedence over the label."""
     fallback: str = ""
     caller: str = ""
-    """Who reads: a caller with a name may be shown a candidate, if that is tried on a share of the callers."""
+    """Name of the reader; only a named caller may be shown a candidate that is tried on a share of the callers."""
 
     @property
     def problem(self) -> str:
-        """Say which of name, label, version and caller has the wrong type; empty: none."""
+        """The one of name, label, version and caller that has the wrong type, empty if all are right."""
         wanted = (
             ("name", self.name, str),
             ("label", self.label, str),
@@ -65,25 +65,25 @@ class Reader:
         self._not_before: dict[tuple[str, str, int | None], float] = {}
         self._subscribers: dict[LabelKey, list[Notify]] = {}
         self._passed_on: dict[LabelKey, int | None] = {}
-        """The version that subscribers saw last."""
+        """The last version passed to subscribers."""
         self._changed = asyncio.Event()
         self._fetching: set[asyncio.Task[None]] = set()
 
     # ---- for any thread
 
     def answer(self, ref: PlaybookRef) -> PlaybookView:
-        """Return what memory says, or the fallback."""
+        """Return the playbook from memory, else the fallback."""
         return self._view(ref, None if ref.problem else self._find(ref))
 
     def known(self, ref: PlaybookRef) -> PlaybookView | None:
-        """Return what memory says; None if waiting may help."""
+        """Return the playbook from memory, None if waiting may help."""
         playbook = self._find(ref)
         if playbook is None and self._is_worth_waiting(ref):
             return None
         return self._view(ref, playbook)
 
     def note_request(self, ref: PlaybookRef) -> bool:
-        """Note that somebody reads this playbook; return whether nobody did before."""
+        """Note a request of this playbook; return whether it is the first one."""
         keys = {(ref.name, ref.label), *([(ref.name, CANDIDATE)] if ref.caller else [])}
         if keys <= self._requested:
             return False
@@ -98,7 +98,7 @@ class Reader:
         return candidate or self._cache.labelled(ref.name, ref.label)
 
     def _tried(self, ref: PlaybookRef) -> tuple[str, int | None]:
-        """Return the place of who reads in a canary, and the version that it is shown; None: it has none."""
+        """Return the reader's group in a canary and its version, None for no version."""
         terms = self._cache.canary(ref.name) if ref.caller and ref.label == NO_LABEL else None
         if terms is None or ref.version is not None or is_over(terms, time.time_ns() // 1_000_000):
             return "", None
@@ -109,7 +109,7 @@ class Reader:
         labels = self._cache.labels(playbook) if playbook else ()
         fallback = "" if ref.fallback is None else str(ref.fallback)
         place, tried = ("", None) if ref.problem else self._tried(ref)
-        # While its version is on the way a caller takes no part.
+        # A caller takes no part until its version has arrived.
         canary = place if tried == (playbook.version if playbook else 0) else ""
         return PlaybookView(
             name=str(ref.name), snapshot=playbook, labels=labels, fallback=fallback, canary=canary
@@ -124,14 +124,14 @@ class Reader:
     # ---- on the background loop
 
     async def run(self) -> None:
-        """Follow without end; begin again after a disconnect."""
+        """Follow for ever; reconnect after a disconnect."""
         sink = Sink(take=self._take, current=self._complete)
         while True:
             try:
                 await self._transport.follow(sink)
             except (TransientError, FatalError) as error:
                 self._log_once.warn(
-                    "follow", "playbooks are not kept fresh for now, what is known stays: %s", error
+                    "follow", "playbooks are not updated for now, the known versions stay: %s", error
                 )
             await asyncio.sleep(RETRY_S)
 
@@ -153,11 +153,11 @@ class Reader:
 
     def _complete(self, name: str | None) -> None:
         self._cache.mark_complete(name)
-        self._log_once.over("follow", "playbooks are kept fresh again")
+        self._log_once.over("follow", "playbooks are updated again")
         self._wake()
 
     def _notify(self, key: LabelKey) -> None:
-        """Pass a change on to subscribers; where its version is not here, after it was fetched."""
+        """Pass a change on to subscribers, after fetching its version if necessary."""
         self._wake()
         in_use = key in self._requested or key in self._subscribers
         wanted = self._cache.missing(*key)
@@ -176,13 +176,13 @@ class Reader:
             notify(view)
 
     def begin(self, ref: PlaybookRef) -> None:
-        """Begin to keep what somebody reads: on disk, and of who may be shown a candidate that one in memory."""
+        """Begin to keep a requested playbook on disk, and a candidate that its reader may be shown in memory."""
         self.keep_on_disk((ref.name, ref.label))
         if ref.caller:
             self._notify((ref.name, CANDIDATE))
 
     def keep_on_disk(self, key: LabelKey) -> None:
-        """Save what a label in use shows; what is not known leaves what was saved."""
+        """Save the version that a label in use shows; an unknown version leaves the saved one."""
         in_use = key in self._requested or key in self._subscribers
         playbook = self._cache.labelled(*key)
         if self._disk and in_use and (playbook is not None or self._cache.is_complete(key[0])):
@@ -214,7 +214,7 @@ class Reader:
         self._changed = asyncio.Event()
 
     async def fetched(self, ref: PlaybookRef, timeout_s: float) -> PlaybookView:
-        """Return what can be had within ``timeout_s`` (s)."""
+        """Return the best answer within ``timeout_s`` (s)."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._fetch_missing(ref)
@@ -249,7 +249,7 @@ class Reader:
         return saved
 
     async def ready(self, timeout_s: float) -> bool:
-        """Wait until everything there was at the start is known, or everything that somebody asked for."""
+        """Wait until all playbooks that existed at the start, or all requested ones, are known."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not self._is_ready:
@@ -262,7 +262,7 @@ class Reader:
         return all(map(self._cache.is_complete, names))
 
     def subscribe(self, key: LabelKey, notify: Notify) -> None:
-        """Call ``notify`` with what is known and with every change."""
+        """Call ``notify`` with the present playbook and with every change."""
         self._subscribers.setdefault(key, []).append(notify)
         playbook = self._cache.labelled(*key)
         if playbook is not None:
@@ -278,6 +278,6 @@ class Reader:
         task.add_done_callback(self._fetching.discard)
 
     def unsubscribe(self, key: LabelKey, notify: Notify) -> None:
-        """Call ``notify`` no longer."""
+        """Stop calling ``notify``."""
         with suppress(ValueError):
             self._subscribers.get(key, []).remove(notify)

@@ -1,4 +1,4 @@
-"""Personal data and secrets taken out of what is sent; what was found is counted, never shown."""
+"""Redaction of personal data and secrets before sending; finds are counted, never shown."""
 
 import re
 from collections import Counter
@@ -9,10 +9,10 @@ from combee_schemas.marks import TextKind, rewritten
 from combee_schemas.topics import Published
 
 Redact = Callable[[str], str]
-"""Returns a text without what must not leave; it runs on the background thread."""
+"""Returns a redacted text; it runs on the background thread."""
 
 CHUNK = 16 * 1024
-"""Characters looked through at a time: a search holds up all other threads."""
+"""Characters searched at a time, because a search blocks all other threads."""
 
 EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b")
 IBAN = re.compile(r"\b[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,30}\b")
@@ -49,14 +49,14 @@ PERSONAL: tuple[tuple[str, re.Pattern[str], re.Pattern[str], Callable[[str], boo
     ("card", NUMBER, CARD, is_card),
     ("phone", NUMBER, PHONE, _always),
 )
-"""Kind, what a text must hold to have any, how it looks, what must hold besides; ``[kind]`` takes its place."""
+"""Kind, substring required for a match, pattern, further check; a find is replaced by ``[kind]``."""
 
 
 class Redactor:
-    """The default: e-mail addresses, phone, card and account numbers, keys, tokens, passwords.
+    """The default redactor of e-mail addresses, phone, card and account numbers, keys, tokens and passwords.
 
-    ``counts`` says how much of each kind was found. Numbers that only look like one of these stay: figures
-    are what agents learn from.
+    ``counts`` has the number of finds by kind. Numbers that only look like one of these stay, because agents learn
+    from figures.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Redactor:
 
 
 def chunks(text: str, size: int = CHUNK) -> Iterator[str]:
-    """Yield a text in parts that end with a line, or at least with a word."""
+    """Yield a text in parts that end at a line's end, or at least at a word's."""
     start = 0
     while len(text) - start > size:
         at = max(text.rfind("\n", start, start + size), text.rfind(" ", start + size // 2, start + size))

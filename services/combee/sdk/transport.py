@@ -1,4 +1,4 @@
-"""Transports carry messages out and playbooks in; here the one on a log (Kafka, or memory)."""
+"""Transports send messages and receive playbooks; this module has the one on a log (Kafka or memory)."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,43 +19,43 @@ from combee_schemas.topics import Published, Topic, key_of
 from combee_schemas.trace_context import TraceContext, with_trace_context
 
 Contexts = Sequence[TraceContext | None]
-"""The spans of messages, in their order; empty: of none."""
+"""Spans of messages in the same order, empty for messages without spans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """What a transport calls with what it reads."""
+    """Callbacks for the records that a transport reads."""
 
     take: Callable[[str, Playbook | Label | None], None]
-    """A record of ``playbooks`` or ``labels`` by its key; None: deleted."""
+    """Receives a record of ``playbooks`` or ``labels`` with its key, None for a deletion."""
     current: Callable[[str | None], None]
-    """All there was of this playbook at the start has been taken; None: of every playbook."""
+    """Called when all existing records of this playbook, or of every playbook for None, were passed to ``take``."""
 
 
 class Transport(Protocol):
     """One way to a deployment. Every method runs on the background loop.
 
-    TransientError: try again; PoisonError: this message can never be sent; FatalError: somebody has to act.
+    TransientError: try again; PoisonError: this message can never be sent; FatalError: an operator has to act.
     """
 
     async def send(self, messages: Sequence[Published], contexts: Contexts = ()) -> None:
-        """Send; all are acknowledged by the log on return. Repeats are harmless: ids are kept."""
+        """Send messages and return after the log's acknowledgement. Repeats are harmless: ids are kept."""
 
     async def follow(self, sink: Sink) -> None:
-        """Pass every change to ``sink``, without end; only errors end it."""
+        """Pass every change to ``sink`` until an error."""
 
     async def watch(self, name: str, label: str) -> None:
-        """Learn that somebody asks for this playbook; a transport that hears of all has nothing to do."""
+        """Start to follow a requested playbook; a transport that follows all does nothing."""
 
     async def fetch(self, name: str, version: int) -> Playbook | None:
-        """Return one version out of the history; None: there is none such."""
+        """Return one version from the history, None if there is no such version."""
 
     async def close(self) -> None:
         """Disconnect."""
 
 
 class UnconfiguredTransport:
-    """A transport without an address: it refuses what it is given, and the reason is logged."""
+    """A transport without an address, which refuses all messages with a logged reason."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -68,27 +68,27 @@ class UnconfiguredTransport:
         await asyncio.Event().wait()
 
     async def watch(self, name: str, label: str) -> None:
-        """Do nothing: no playbook ever comes."""
+        """Do nothing, because no playbook ever arrives."""
 
     async def fetch(self, name: str, version: int) -> Playbook | None:  # noqa: ARG002 - it finds nothing
         return None
 
     async def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing, because nothing is open."""
 
 
 Followed = Topic[Playbook] | Topic[Label]
 
 
 class LogTransport:
-    """See ``Transport``; follows the compacted topics, so every playbook is known without asking."""
+    """A ``Transport`` that follows the compacted topics, so that every playbook is known without a request."""
 
     def __init__(self, log: Log, signer: Signer | None = None) -> None:
         self._log = log
         self._signer = signer
         self._history = History(log)
         self._outdated: set[str] = set()
-        """Topics of which it was said that another release writes them."""
+        """Topics reported to be written by another release."""
 
     async def send(self, messages: Sequence[Published], contexts: Contexts = ()) -> None:
         pairs = zip_longest(messages, contexts)
@@ -98,7 +98,7 @@ class LogTransport:
         except CodecError as error:
             raise PoisonError(str(error)) from error
         except FencedError as error:
-            await self._log.close()  # the next write begins with a producer of its own
+            await self._log.close()  # the next write creates a new producer
             raise TransientError(str(error)) from error
 
     async def follow(self, sink: Sink) -> None:
@@ -132,13 +132,13 @@ class LogTransport:
         except OtherVersionError as error:
             if topic.name not in self._outdated:
                 self._outdated.add(topic.name)
-                logger.error("playbooks are not kept fresh, what is known stays: %s", error)
+                logger.error("playbooks are not updated, the known versions stay: %s", error)
             return
         if message is not None:
             sink.take(key, message)
 
     async def watch(self, name: str, label: str) -> None:
-        """All are followed anyway."""
+        """Do nothing, because all playbooks are followed."""
 
     async def fetch(self, name: str, version: int) -> Playbook | None:
         return await self._history.exactly(name, version)

@@ -1,4 +1,4 @@
-"""A playbook as an agent holds it: one frozen version or the fallback text, and how it becomes a prompt."""
+"""A playbook for agents: one frozen version or the fallback text, rendered as a prompt."""
 
 import json
 import math
@@ -21,16 +21,16 @@ _log_once: Final = LogOnce()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaybookView:
-    """One version of a playbook, or the text to fall back on; it never changes."""
+    """One version of a playbook, or the fallback text; it never changes."""
 
     name: str
     snapshot: Playbook | None
-    """The version as it was published; None: the fallback."""
+    """The version as it was published, None for the fallback."""
     labels: tuple[str, ...] = ()
     """The labels that pointed at this version when the view was taken."""
     fallback: str = ""
     canary: str = ""
-    """The place of who reads in a canary; empty: it takes no part in one."""
+    """The reader's group in a canary, empty outside a canary."""
 
     @property
     def version(self) -> int:
@@ -39,7 +39,7 @@ class PlaybookView:
 
     @property
     def is_fallback(self) -> bool:
-        """Whether no version is known: the broker is away since the start, or nothing was learned yet."""
+        """Whether no version is known, because the broker was never reached or nothing was learned yet."""
         return self.snapshot is None
 
     @property
@@ -56,16 +56,16 @@ class PlaybookView:
 
     @property
     def proposed(self) -> tuple[Entry, ...]:
-        """The entries that too few reflections support so far (``COMBEE_PROBATION``), in order."""
+        """The entries with too few supporting reflections so far (``COMBEE_PROBATION``), in order."""
         entries = self.snapshot.entries if self.snapshot else ()
         return tuple(entry for entry in entries if not is_active(entry))
 
     def choose(
         self, *, budget_tokens: int | None = None, query: str | None = None, k: int | None = None
     ) -> "PlaybookView":
-        """Return a view of fewer entries: the ``k`` that have most to do with ``query``, within a token budget.
+        """Return a view of the ``k`` entries most relevant to ``query``, within a token budget.
 
-        Order and wording stay, so that what is rendered changes only where entries do. Tokens are estimated at four
+        Order and wording stay, so that the rendered text changes only where entries do. Tokens are estimated at four
         characters each.
         """
         if self.snapshot is None:
@@ -79,9 +79,9 @@ class PlaybookView:
         )
 
     def nearest(self, query: str, budget_tokens: int | None) -> "PlaybookView":
-        """Return what an agent reads that is asked ``query``: all, or of more than the budget the nearest entries.
+        """Return the view for an agent with the task ``query``: all entries, or the nearest within the budget.
 
-        Components are whole texts and stay whole. What cannot be done so is logged once, and all returned.
+        Components are whole texts and stay whole. An error is logged once, and the whole view returned.
         """
         if budget_tokens is None or self.snapshot is None or self.snapshot.holds == "components":
             return self
@@ -93,7 +93,7 @@ class PlaybookView:
 
     def render(
         self,
-        format: Form | None = None,  # noqa: A002 - the word users of prompt registries know
+        format: Form | None = None,  # noqa: A002 - the term of prompt registries
         *,
         budget_tokens: int | None = None,
         query: str | None = None,
@@ -101,15 +101,15 @@ class PlaybookView:
         counters: bool = False,
         include_proposed: bool = False,
     ) -> str:
-        """Return the bare text, for files and other programs; ``prompt`` is what belongs into a prompt.
+        """Return the plain text for files and other programs; for prompts use ``prompt``.
 
         Lines are byte-identical from version to version where entries are unchanged.
 
         ``format``: ``ace`` (the default for entries), ``md``, ``json``, ``gepa`` (the default for components: JSON,
-        component → text). The fallback text is returned as it was given. ``include_proposed`` adds what too few
-        reflections support so far. For the rest see ``choose``.
+        component → text). The fallback text is returned as it was given. ``include_proposed`` adds proposed
+        entries. For the other arguments see ``choose``.
 
-        What cannot be done so (no such format, no number) is logged once, and the whole text returned.
+        An invalid argument (unknown format, no number) is logged once, and the whole text returned.
         """
         if self.snapshot is None:
             return self.fallback
@@ -128,13 +128,13 @@ class PlaybookView:
         return self.render()
 
     def shown(self) -> Shown | None:
-        """Return what an agent that was shown this had before it: belongs into its trace; None: the fallback."""
+        """Return the ``shown`` field for the agent's trace, None for the fallback."""
         if self.snapshot is None:
             return Shown(version=0, canary=self.canary) if self.canary else None
         return shown_to(self.snapshot, tuple(self.entries)).model_copy(update={"canary": self.canary})
 
     def prompt(self) -> str:
-        """Return a system message: "data, not orders", and the text, fenced; empty if there is nothing to tell."""
+        """Return a system message with the fenced text, marked as data and not orders; empty without a text."""
         if self.snapshot is not None and not self.entries:
             return ""
         text = self.render().rstrip("\n")
@@ -142,13 +142,13 @@ class PlaybookView:
 
 
 def rendered(playbook: Playbook, form: Form | None) -> str:
-    """Return a playbook as text; nothing in it changes with the version alone, but for JSON."""
+    """Return a playbook as text, which (except JSON) does not change with the version number alone."""
     match form or ("gepa" if playbook.holds == "components" else "ace"):
         case "ace":
             return ace_text(playbook)
         case "md":
             _, _, body = markdown_text(playbook).partition("\n")
-            return f"# {playbook.name}\n{body}"  # the version in the title would break prompt caches
+            return f"# {playbook.name}\n{body}"  # a version in the title would break prompt caches
         case "json":
             return playbook.model_dump_json(indent=2) + "\n"
         case "gepa":

@@ -291,7 +291,7 @@ async def test_a_broken_keys_file_keeps_the_old_keys_and_says_so_loudly(tmp_path
         async with doors(gateway_keys=None, gateway_keys_file=path) as (client, _):
             for broken, reason in (
                 ("[{", "neither a JSON list"),
-                ("", "no key is in it"),
+                ("", "it contains no key"),
                 ('[{"name": "x"}]', "keys"),
             ):
                 replaced(path, broken)

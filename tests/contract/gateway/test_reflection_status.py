@@ -98,12 +98,12 @@ async def test_a_missing_playbook_tells_of_traces_and_of_batches_on_their_way() 
         run = {"playbook": NAME, "task": "refund?"}
         await gateway.client.post("/v1/traces", json=run)
         answer = await gateway.client.get(PATH)
-        assert "1 trace came in here; each becomes a reflection" in answer.json()["detail"]
+        assert "1 trace was received here; each becomes a reflection" in answer.json()["detail"]
         await post(gateway, 1)
         assert not (await flush(gateway, 0))["done"]
         await deployment.until(lambda: bool(gateway.context.live.picture.in_flight(NAME)))
         answer = await gateway.client.get(PATH)
-        assert answer.json()["detail"].endswith("yet: batch 1 with 1 reflection is under way")
+        assert answer.json()["detail"].endswith("yet: batch 1 with 1 reflection is in progress")
         assert answer.headers["retry-after"] == "1"
 
 

@@ -122,7 +122,7 @@ async def test_a_lesson_is_in_the_log_when_it_is_accepted_once_without_personal_
 async def test_an_outcome_counts_for_the_version_that_was_read(address: str, log: MemoryLog) -> None:
     said: dict[str, Any] = {"playbook": NAME, "run_id": "run-1", "success": True, "version": 2}
     assert "counts for support/refunds version 2" in await run(address, WRITER, "report_outcome", **said)
-    assert "say which one" in await run(
+    assert "give the one" in await run(
         address, WRITER, "report_outcome", playbook=NAME, run_id="run-2", score=0.5
     )
     outcomes = await sent(log, topics.OUTCOMES)
@@ -133,7 +133,7 @@ async def test_an_outcome_counts_for_the_version_that_was_read(address: str, log
     assert outcomes[0].shown is not None
     assert outcomes[0].shown.version == 2
     error = await refused(address, WRITER, "report_outcome", playbook=NAME, run_id="run-3")
-    assert str(error) == "say success, score, or both"
+    assert str(error) == "give success, score, or both"
 
 
 async def test_why_tells_versions_and_evidence(log: MemoryLog, address: str) -> None:
@@ -165,14 +165,14 @@ async def test_why_tells_versions_and_evidence(log: MemoryLog, address: str) -> 
 async def test_a_key_may_do_through_a_tool_what_it_may_on_the_gateway_and_nothing_else(address: str) -> None:
     error = await refused(address, READER, "publish_reflection", playbook=NAME, key_insight="x")
     assert isinstance(error, FatalError)
-    assert "has not the scope reflections:write" in str(error)
+    assert "lacks the scope reflections:write" in str(error)
     error = await refused(address, WRITER, "playbook", playbook=NAME)
-    assert "has not the scope playbooks:read" in str(error)
+    assert "lacks the scope playbooks:read" in str(error)
     error = await refused(address, READER, "playbook", playbook="sales/offers")
-    assert "name spaces do not hold sales/offers" in str(error)
+    assert "name spaces do not include sales/offers" in str(error)
     error = await refused(address, WRITER, "publish_reflection", playbook="sales/offers", key_insight="x")
     assert isinstance(error, CombeeError)
-    assert "name spaces do not hold sales/offers" in str(error)
+    assert "name spaces do not include sales/offers" in str(error)
     error = await refused(address, None, "playbook", playbook=NAME)
     assert "an API key is needed; check the address, the API key" in str(error)
 

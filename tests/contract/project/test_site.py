@@ -48,7 +48,7 @@ def test_every_page_is_in_the_site_and_can_be_searched(site: Path) -> None:
 def test_the_api_is_told_from_the_docstrings(site: Path) -> None:
     api = (site / "reference" / "sdk.html").read_text("utf-8")
     assert "combee.sdk.Client.on_update" in api
-    assert "What the callback raises is logged." in api
+    assert "Errors of the callback are logged." in api
 
 
 def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:

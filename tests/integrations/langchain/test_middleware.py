@@ -56,7 +56,7 @@ def traces(combee: Client, memory: MemoryTransport) -> list[Any]:
 
 
 def paid(order: int) -> str:
-    """Say what was paid for an order."""
+    """Return the amount paid for an order."""
     return f"Order {order}: 120 were paid."
 
 

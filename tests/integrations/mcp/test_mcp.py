@@ -330,25 +330,25 @@ async def test_what_comes_before_a_stream_is_heard_is_kept_for_it() -> None:
 async def test_a_key_has_the_rights_that_it_has_on_the_gateway(guarded: Guarded, mode: str) -> None:
     async with on_http(guarded, mode, READER) as reader:
         assert "version" in await call(reader, "playbook", playbook=NAME)
-        assert "has not the scope reflections:write" in await refused(
+        assert "lacks the scope reflections:write" in await refused(
             reader, "publish_reflection", playbook=NAME, key_insight="x"
         )
     async with on_http(guarded, mode, WRITER) as writer:
-        assert "has not the scope playbooks:read" in await refused(writer, "playbook", playbook=NAME)
-        with pytest.raises(MCPError, match="has not the scope playbooks:read"):
+        assert "lacks the scope playbooks:read" in await refused(writer, "playbook", playbook=NAME)
+        with pytest.raises(MCPError, match="lacks the scope playbooks:read"):
             await writer.read_resource(URI)
     async with on_http(guarded, mode, ELSEWHERE) as stranger:
-        assert "name spaces do not hold" in await refused(stranger, "playbook", playbook=NAME)
+        assert "name spaces do not include" in await refused(stranger, "playbook", playbook=NAME)
         assert (await stranger.list_resources()).resources == []
 
 
 @pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
 async def test_who_may_not_read_a_playbook_may_not_watch_it(guarded: Guarded) -> None:
     async with on_http(guarded, "legacy", ELSEWHERE) as stranger:
-        with pytest.raises(MCPError, match="name spaces do not hold"):
+        with pytest.raises(MCPError, match="name spaces do not include"):
             await stranger.subscribe_resource(URI)
     async with on_http(guarded, "auto", ELSEWHERE) as stranger:
-        with pytest.raises(MCPError, match="name spaces do not hold"):
+        with pytest.raises(MCPError, match="name spaces do not include"):
             async with stranger.listen(resource_subscriptions=[URI]):
                 pass
 
@@ -467,7 +467,7 @@ def test_what_cannot_be_served_is_said_with_the_remedy(learned: Any) -> None:
     assert "each caller brings a key of the gateway" in ended.stderr
     ended = run("--http", "--host", "0.0.0.0", "--gateway", learned.http)  # noqa: S104 - it is refused
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert "asks for no keys" in ended.stderr
+    assert "needs no keys" in ended.stderr
     ended = run("--http", "--gateway", "http://127.0.0.1:1")
     assert ended.returncode == 1
     assert "ConnectError" in ended.stderr

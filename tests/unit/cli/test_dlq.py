@@ -139,7 +139,7 @@ def test_what_is_held_back_is_no_dead_letter_and_shows_in_status(site: Deploymen
     assert "there is no dead letter" in run("dlq", "drop", "0-1").stderr
     assert [one["playbook"] for one in run_json("status")["held_back"]] == ["", NAME]
     assert f"reflect holds back {NAME} until" in run("status").stdout
-    assert "holds back what cannot be used until" in run("status").stdout
+    assert "holds back unreadable records until" in run("status").stdout
 
 
 def test_retry_a_second_time_changes_nothing(site: Deployment) -> None:

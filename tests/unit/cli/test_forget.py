@@ -18,8 +18,8 @@ SUBJECT = "Lesson 12"
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "say one of"),
-        (("--trace", "t", "--filter", "source:a"), "say one of"),
+        ((), "give one of"),
+        (("--trace", "t", "--filter", "source:a"), "give one of"),
         (("--trace", "t"), "name the new prefix"),
         (("--filter", "nothing", "--dry-run"), "selects nothing"),
         (("--subject", "ab", "--dry-run"), "at least 3 characters"),
@@ -58,7 +58,7 @@ def test_an_archive_is_rewritten_in_its_place_and_no_output_names_the_subject(tm
     assert len([record for record in records if record.topic == topics.HISTORY.name]) == 8
     assert run_json("restore", str(file), "--check")["records"]["erasures"] == 1
     result = run("forget", "--subject", SUBJECT, *options)
-    assert "nothing was found" in result.stderr
+    assert "nothing matches" in result.stderr
 
 
 def test_the_ledger_says_that_something_was_forgotten_when_and_by_whom(

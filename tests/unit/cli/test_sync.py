@@ -146,7 +146,7 @@ def test_a_file_that_never_stays_is_given_up(tmp_path: Path) -> None:
         file.write_bytes(b"%d" % count)
         return b"mine"
 
-    with pytest.raises(FatalError, match="who else writes it"):
+    with pytest.raises(FatalError, match="does another program write it"):
         sync.replace(file, change)
     assert list(tmp_path.iterdir()) == [file]
 
@@ -195,7 +195,7 @@ async def test_each_newer_version_is_written_while_it_watches(
 
         memory.delete_playbook(NAME)
         err = ""
-        await until(lambda: told() or "is deleted: its files keep what it said last" in err)
+        await until(lambda: told() or "is deleted: its files keep its last version" in err)
         assert "the second lesson" in file.read_text()
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

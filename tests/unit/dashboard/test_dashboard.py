@@ -27,7 +27,7 @@ def test_the_nodes_of_a_batch_are_listed_root_first_with_a_mark_and_words_for_ea
     assert [row["kind"] for row in listed] == ["waiting", "ready", "failed", "ready"]
     assert [row["state"] for row in listed[:2]] == [
         "waits for its children",
-        "asks the model, or is about to",
+        "calls the model, or is about to",
     ]
     assert all(row["icon"] for row in listed)
     assert rows.headline(batch) == "a · batch 1 · 4 reflections, closed by size · 1 of 4 nodes done"

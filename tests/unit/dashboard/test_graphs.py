@@ -72,7 +72,7 @@ def test_a_batch_is_drawn_as_its_tree_with_a_shape_and_a_mark_for_what_went_wron
     assert [leaf["symbol"] for leaf in leaves] == ["circle", "rect", *["circle"] * 4]
     assert (leaves[1]["label"]["formatter"], leaves[1]["name"]) == (
         "×",
-        "node 1 of level 0: failed: nothing of it survives",
+        "node 1 of level 0: failed: its results are lost",
     )
 
 
@@ -84,4 +84,4 @@ def test_a_node_that_was_left_out_is_drawn_so_whether_its_batch_is_over_or_not()
         (root,) = graphs.tree(shown.model_copy(update=update)).options["baseOption"]["series"][0]["data"]
         leaf = root["children"][0]
         assert (leaf["symbol"], leaf["label"]["formatter"]) == ("circle", "»")
-        assert leaf["name"] == "node 0 of level 0: left out: late, and others hold all it had read"
+        assert leaf["name"] == "node 0 of level 0: left out: late, and other nodes cover all its input"

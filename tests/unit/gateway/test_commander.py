@@ -22,8 +22,8 @@ def test_a_key_with_the_scope_may_command_the_playbooks_of_its_name_spaces() -> 
     ("caller", "playbook", "now_ms", "why"),
     [
         (None, "support/refunds", 50, "a key with the scope playbooks:admin is needed"),
-        (READER, "support/refunds", 50, "this key has not the scope playbooks:admin"),
-        (OPERATOR, "sales/offers", 50, "this key's name spaces do not hold sales/offers"),
+        (READER, "support/refunds", 50, "this key lacks the scope playbooks:admin"),
+        (OPERATOR, "sales/offers", 50, "this key's name spaces do not include sales/offers"),
         (OPERATOR, "support/refunds", 100, "a key with the scope playbooks:admin is needed"),
         (ANYBODY, "support/refunds", 50, "a key with the scope playbooks:admin is needed"),
     ],

@@ -138,9 +138,9 @@ def test_a_name_space_ends_at_a_slash(namespace: str, holds: list[str], holds_no
     ("namespace", "says"),
     [
         ("support/*", "write 'support/'"),
-        ("*/refunds", "there are no patterns"),
+        ("*/refunds", "patterns are not supported"),
         ("/support/", "write 'support/'"),
-        ("*", "there are no patterns"),
+        ("*", "patterns are not supported"),
         ("", "leave 'namespaces' out"),
     ],
 )

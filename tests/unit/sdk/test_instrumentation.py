@@ -172,7 +172,7 @@ def test_runs_whose_end_nobody_tells_are_handed_over_when_there_are_too_many(
     memory: UnreliableTransport,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("combee.sdk.instrumentation.MOST_OPEN", 2)
+    monkeypatch.setattr("combee.sdk.instrumentation.MAX_OPEN", 2)
     runs = OpenRuns(instrumentation)
     for number in range(3):
         runs.open(number, instrumentation.playbook(), task=f"task {number}")

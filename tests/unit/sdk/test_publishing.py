@@ -102,7 +102,7 @@ def test_a_playbook_that_cannot_be_read_is_its_fallback_and_said_once(
     for _ in range(2):
         assert client.playbook(["a"], fallback="Be brief.").render() == "Be brief."  # type: ignore[arg-type]
     assert [one.getMessage() for one in caplog.records] == [
-        "a playbook cannot be read, its fallback is given: its name is of type list"
+        "a playbook cannot be read, its fallback is used: its name is of type list"
     ]
 
 

@@ -1,1 +1,1 @@
-"""``combee demo``: the main job, simulated."""
+"""``combee demo``: learning end to end, simulated."""

@@ -1,4 +1,4 @@
-"""What the demo prints: a line a batch, and at the end the playbook, its history and the proof."""
+"""Output of the demo: a line per batch, and at the end the playbook, its history and the ledger."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from combee_sim.fleet import Accuracy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """What the run did."""
+    """Results of the run."""
 
     learned: Report
     versions: tuple[Playbook, ...]
@@ -38,7 +38,7 @@ def _took_s(version: Playbook) -> float:
 
 
 def batch_line(version: Playbook, batch: Batch | None) -> str:
-    """Return one closed batch in one line."""
+    """Return a line about one closed batch."""
     seconds, widths = _took_s(version), _widths(version)
     why = f" ({batch.plan.reason})" if batch else ""
     return (

@@ -1,4 +1,4 @@
-"""``combee demo``: the main job end to end; agents and model are simulated, Kafka and Combee are not."""
+"""``combee demo``: learning end to end, with simulated agents and model on real Kafka and Combee."""
 
 import asyncio
 import signal
@@ -45,7 +45,7 @@ COLUMNS = (TextColumn("{task.description:>34}"), BarColumn(), MofNCompleteColumn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What the demo is asked to do."""
+    """Options of the demo."""
 
     settings: Settings
     questions: int
@@ -66,10 +66,10 @@ def demo(
     batch_size: Annotated[int, typer.Option(min=1, help="original reflections per batch")] = 40,
     seed: Annotated[int, typer.Option(help="same seed, same questions")] = 1,
     latency: Annotated[
-        str, typer.Option(help="of the simulated model: seconds, or lognormal:MEDIAN,SIGMA")
+        str, typer.Option(help="latency of the simulated model: seconds, or lognormal:MEDIAN,SIGMA")
     ] = LATENCY,
 ) -> None:
-    """Start a throw-away Kafka, all services and a simulated fleet; watch it learn; prove nothing was lost."""
+    """Start a temporary Kafka, all services and simulated agents; show how they learn; prove nothing was lost."""
     require_extras("embedded", "sim")
     options = DemoOptions(
         settings=load_settings(
@@ -205,7 +205,7 @@ async def _announce(tracker: Tracker, console: Console) -> None:
 
 
 async def _finish(watching: "asyncio.Task[None]") -> None:
-    """Let the announcer print what it has, then end it."""
+    """Let the announcer print its remaining lines, then end it."""
     await asyncio.sleep(0)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)

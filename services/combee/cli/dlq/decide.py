@@ -1,4 +1,4 @@
-"""``combee dlq retry`` and ``drop``: what becomes of dead letters; both go down in the log, and once only."""
+"""``combee dlq retry`` and ``drop``: decide on dead letters; each decision is recorded once in the log."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,8 @@ from combee.log.commands.dead_letters import Decided, Filters
 from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.dead_letter import LetterId, Resolution, letter_id
 
-Service = Annotated[str | None, typer.Option(help="only those of this service, such as reflect")]
-Reason = Annotated[str | None, typer.Option(help="only those whose reason contains this")]
+Service = Annotated[str | None, typer.Option(help="only dead letters of this service, such as reflect")]
+Reason = Annotated[str | None, typer.Option(help="only dead letters whose reason contains this")]
 
 
 def checked_id(text: str) -> LetterId:
@@ -42,17 +42,19 @@ def register(dlq: typer.Typer) -> None:
 def retry(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="such as 0-17")] = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="all open ones that the filters leave")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="all open dead letters that match the filters")
+    ] = False,
     service: Service = None,
     reason: Reason = None,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send the records of dead letters again, as they were; once the cause is mended. Exit 3 if some cannot be."""
+    """Send the unchanged records of dead letters again, after their cause is fixed; exit 3 if some cannot be sent."""
     if everything == bool(ids):
         raise typer.BadParameter("give ids, or --all")
     if ids and (service or reason):
-        raise typer.BadParameter("--service and --reason choose among --all")
+        raise typer.BadParameter("--service and --reason filter --all: add it")
     wanted = [checked_id(identity) for identity in ids or ()]
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     chosen = wanted or Filters(service=service, reason=reason)
@@ -63,11 +65,11 @@ def retry(
 def drop(
     ids: Annotated[list[str], typer.Argument(metavar="ID…", help="such as 0-17")],
     *,
-    note: Annotated[str, typer.Option(help="why, for whoever asks later")] = "",
+    note: Annotated[str, typer.Option(help="the reason, recorded with the decision")] = "",
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let dead letters go, for the record: nothing is deleted, they are open no longer."""
+    """Close dead letters without retrying them; nothing is deleted."""
     wanted = [checked_id(identity) for identity in ids]
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     _show(asyncio.run(_drop(settings, wanted, note)), "dropped", as_json=as_json)
@@ -89,7 +91,7 @@ async def _drop(settings: Settings, wanted: Sequence[LetterId], note: str) -> De
 
 @contextmanager
 def _known_letters() -> Iterator[None]:
-    """Say what helps where there is no such dead letter."""
+    """Add a hint to the error of an unknown dead letter."""
     try:
         yield
     except RefusedError as error:
@@ -140,5 +142,5 @@ def _print(shown: dict[str, Any], verb: str) -> None:
         console.print("no open dead letters")
     if verb == "retried" and shown[verb]:
         console.print(
-            "'combee ledger' shows when they are in a playbook; what fails again is a dead letter again"
+            "'combee ledger' shows when they are in a playbook; a record that fails again becomes a new dead letter"
         )

@@ -1,4 +1,4 @@
-"""``combee dlq``: records that could not be used, and why; secrets in them are not shown."""
+"""``combee dlq``: dead letters and their reasons; secrets in them are not shown."""
 
 import asyncio
 import json
@@ -38,9 +38,11 @@ def group() -> None:
 @dlq.command("list", epilog="Example: combee dlq list --service reflect --limit 20 --json")
 def list_(
     *,
-    limit: Annotated[int, typer.Option(min=1, help="at most so many, the newest")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=1, help="maximum number of dead letters to list, newest first")
+    ] = 50,
     everything: Annotated[
-        bool, typer.Option("--all", help="also those that were retried or dropped")
+        bool, typer.Option("--all", help="include retried and dropped dead letters")
     ] = False,
     service: Service = None,
     reason: Reason = None,
@@ -93,7 +95,7 @@ def show(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one dead letter: why, from where, what was in it, what was decided."""
+    """Show one dead letter: its reason, origin, content and decision."""
     wanted = checked_id(identity)
     letter = asyncio.run(_show(load_settings(bootstrap_servers=bootstrap_servers), wanted))
     if as_json:

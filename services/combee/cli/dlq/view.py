@@ -1,4 +1,4 @@
-"""A dead letter as data: what is known about it, its body or the head of its bytes; without secrets."""
+"""A dead letter as data, with its body or its first bytes; without secrets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +37,7 @@ def summary(stored: StoredLetter, resolution: Resolution | None) -> dict[str, An
 
 
 def decision(resolution: Resolution) -> dict[str, Any]:
-    """Return what was decided, when, and where the record stands again."""
+    """Return a decision, its time, and the place of a retried record."""
     shown: dict[str, Any] = {
         "decision": resolution.decision,
         "note": redacted(resolution.note),
@@ -94,6 +94,6 @@ def _body(letter: DeadLetter) -> object:
 
 
 def _head(value: bytes | None) -> str:
-    """Return the first bytes in hex; a secret in them would be as readable there as anywhere."""
+    """Return the first bytes in hex, with secrets redacted."""
     hidden = redacted((value or b"").decode("latin-1"))
     return hidden.encode("latin-1")[:HEAD_BYTES].hex(" ")

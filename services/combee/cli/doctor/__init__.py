@@ -1,1 +1,1 @@
-"""``combee doctor``: what is wrong, and the remedy."""
+"""``combee doctor``: health checks with remedies."""

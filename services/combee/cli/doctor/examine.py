@@ -1,6 +1,6 @@
 """The checks of ``combee doctor``, in their order: settings and disk, broker, topics, services, model, workers.
 
-What can be asked at once is, and what rests on something broken is skipped.
+Independent checks run concurrently; a check is skipped if one that it depends on has failed.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from combee.sdk.address import VARIABLES
 READ_ELSEWHERE = ("COMBEE_JAVA", NAMED_BY, *VARIABLES)
 PREFIX = "COMBEE_"
 START_S = 90.0
-"""For the embedded broker, which may have to be fetched."""
+"""Deadline for starting the embedded broker, which may have to be fetched."""
 CLOSE_S = 2.0
 SILENT = 100
-"""Above every level of the logging library: what fails here is told once, as a check."""
+"""Above every level of the logging library: a failure is reported once, as a check."""
 
 ON_TOPICS = ("lag", "transactions", "dead letters", "batches", "retention", "branches")
 EMBEDDINGS = (
-    "correct COMBEE_EMBEDDING_MODEL, _BASE_URL or _API_KEY; until then consolidations go by words alone"
+    "correct COMBEE_EMBEDDING_MODEL, _BASE_URL or _API_KEY; until then consolidations compare words only"
 )
 START_IT = (
     "start Kafka there, or correct COMBEE_BOOTSTRAP_SERVERS / --bootstrap-servers (and COMBEE_SECURITY_PROTOCOL,"
@@ -46,7 +46,7 @@ START_IT = (
 
 
 async def examine(settings: Settings, up: Deployment | None, timeout_s: float) -> list[Check]:
-    """Look at everything; no check takes longer than ``timeout_s``, the start of an embedded broker START_S."""
+    """Run all checks; each takes at most ``timeout_s``, and starting an embedded broker START_S."""
     configure_logs("error", json=False, libraries=SILENT)
     checks = settings_checks()
     if settings.kafka.bootstrap_servers is None:
@@ -72,7 +72,7 @@ async def _kafka(settings: Settings, timeout_s: float) -> list[Check]:
                 servers = await opened.enter_async_context(open_broker(settings))
         except (CombeeError, TimeoutError) as error:
             says = str(error) or f"the embedded broker has not started within {START_S:.0f} s"
-            check = Check(name="broker", verdict="fail", says=says, remedy=probes.AGAIN)
+            check = Check(name="broker", verdict="fail", says=says, remedy=probes.RUN_AGAIN)
             return [check, *_skipped("the broker does not answer", "topics", "clock", *ON_TOPICS)]
         return await _cluster(settings, servers, timeout_s)
 
@@ -108,7 +108,7 @@ def _skipped(because: str, *names: str) -> list[Check]:
 
 
 def settings_checks() -> list[Check]:
-    """Look for settings that nobody reads, and for secrets in the file."""
+    """Look for unknown settings and for secrets in the file."""
     fields = {name: info for group in GROUPS.values() for name, info in group.model_fields.items()}
     known = [f"{PREFIX}{name.upper()}" for name in fields] + list(READ_ELSEWHERE)
     known += [f"{PREFIX}{name.upper()}{SUFFIX}" for name in secrets()]

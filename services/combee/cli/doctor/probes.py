@@ -1,4 +1,4 @@
-"""What ``combee doctor`` asks the broker and the model; every question has a deadline."""
+"""Probes of ``combee doctor`` for broker and model; each has a deadline."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,11 +35,11 @@ from combee_schemas.trace import Trace
 
 GRACE_S = 1.0
 LAST_LETTERS = 2000
-"""So many records of dead letters are looked at: there may be a flood of them."""
+"""Maximum number of dead-letter records read, as there may be a flood of them."""
 OURS = frozenset(topic.name for topic in topics.TOPICS)
-AGAIN = "mend what this says, then run 'combee doctor' again"
-SOONER = 0.8
-"""Of a check's time what is asked gets so much: its own words about what is wrong say more than a deadline."""
+RUN_AGAIN = "fix the reported problem, then run 'combee doctor' again"
+INNER_SHARE = 0.8
+"""Share of a check's time given to the probed call, whose own error says more than the check's deadline."""
 NAMES: dict[Form, around.Form] = {
     "json_schema": "JSON schema",
     "json_object": "JSON mode",
@@ -53,13 +53,13 @@ TRIAL = Trace(
     answer="36",
     feedback="The answer is wrong, 42 was wanted.",
 )
-"""A run to reflect on: the model is tried at what it will have to do."""
+"""A run to reflect on, which tries the model at its real task."""
 
 Probe = Callable[[], Awaitable[Sequence[Check]]]
 
 
-async def within(timeout_s: float, name: str, probe: Probe, *, remedy: str = AGAIN) -> list[Check]:
-    """Return what a probe finds; one that does not end is left behind, and an error is a finding."""
+async def within(timeout_s: float, name: str, probe: Probe, *, remedy: str = RUN_AGAIN) -> list[Check]:
+    """Return a probe's checks; a timeout or an error becomes a failed check."""
     task = asyncio.ensure_future(probe())
     done, _ = await asyncio.wait({task}, timeout=timeout_s)
     if not done:
@@ -75,7 +75,7 @@ async def within(timeout_s: float, name: str, probe: Probe, *, remedy: str = AGA
 
 
 async def broker(connected: Connection) -> list[Check]:
-    """Look who answers."""
+    """Check which brokers answer."""
     broker_abilities = await abilities(connected)
     return [
         cluster.judge_broker(
@@ -85,7 +85,7 @@ async def broker(connected: Connection) -> list[Check]:
 
 
 async def layout(settings: Settings, connected: Connection) -> list[Check]:
-    """Compare the topics with what they should be."""
+    """Compare the topics with their required configuration."""
     problems = await backends.topic_problems(settings, connected)
     states = {
         name: cluster.TopicReplicas(
@@ -102,7 +102,7 @@ async def layout(settings: Settings, connected: Connection) -> list[Check]:
 
 
 async def transactions(connected: Connection) -> list[Check]:
-    """Look for transactions that stay open, and how long they may; a broker that does not tell is no failure."""
+    """Check open transactions and their time limit; a broker that refuses to report them is no failure."""
     checks = [cluster.judge_transactions(await open_transactions(connected))]
     try:
         longest_s = await longest_transaction_s(connected)
@@ -112,7 +112,7 @@ async def transactions(connected: Connection) -> list[Check]:
 
 
 async def clock(connected: Connection) -> list[Check]:
-    """Compare the clocks; a cluster that lets nobody try is no failure."""
+    """Compare the clocks; a cluster that refuses the attempt is no failure."""
     try:
         measured = await skew(connected)
     except CombeeError as error:
@@ -122,7 +122,7 @@ async def clock(connected: Connection) -> list[Check]:
 
 
 async def lag(log: Log, connected: Connection, group: str, timeout_s: float) -> list[Check]:
-    """Look what waits for a service, and who works on it."""
+    """Check a service's lag and its members."""
     lags = (await Lags(log, group).look()).values()
     times = [partition_lag.oldest_ms for partition_lag in lags if partition_lag.oldest_ms is not None]
     now_ms = SystemClock().now_ms()
@@ -130,13 +130,13 @@ async def lag(log: Log, connected: Connection, group: str, timeout_s: float) -> 
         group=group,
         records=sum(partition_lag.records for partition_lag in lags),
         oldest_s=max(0, now_ms - min(times)) / 1000 if times else None,
-        members=await KafkaAdmin(connected).members(group, within_s=SOONER * timeout_s),
+        members=await KafkaAdmin(connected).members(group, within_s=INNER_SHARE * timeout_s),
     )
     return [flow.judge_lag(observed)]
 
 
 async def dead_letters(log: Log) -> list[Check]:
-    """Look how many records there are, how many dead letters are new and open, and what the last one says."""
+    """Check how many dead letters there are, how many are new and open, and the last one's reason."""
     total, letters = await recent_letters(log, SystemClock().now_ms() - DAY_MS, LAST_LETTERS)
     reasons = [
         letter.letter.reason if letter.letter else "a dead letter that cannot be read" for letter in letters
@@ -146,7 +146,7 @@ async def dead_letters(log: Log) -> list[Check]:
 
 async def batches(log: Log, settings: Settings) -> list[Check]:
     """Look for manifests without a version."""
-    # Of deleted playbooks and branches, too: their last manifests may stand among the newest.
+    # Includes deleted playbooks and branches, whose last manifests may be among the newest.
     published = {name: snapshot.batch_sequence for name, snapshot in (await newest_snapshots(log)).items()}
     now_ms = SystemClock().now_ms()
     delays = [
@@ -162,12 +162,12 @@ async def batches(log: Log, settings: Settings) -> list[Check]:
 
 
 async def retention(log: Log) -> list[Check]:
-    """Look how much of their last batches the playbooks lost."""
+    """Check how many reflections of their last batches the playbooks lost."""
     return [flow.judge_retention((await newest_playbooks(log)).values())]
 
 
 async def branches(log: Log, settings: Settings) -> list[Check]:
-    """Look for open branches that are paused."""
+    """Check for open branches that are paused."""
     known = await lines_now(log, settings)
     lines = in_order(name for name, snapshot in known.snapshots.items() if snapshot.branch is not None)
     paused = {line: known.today[line].paused for line in lines}
@@ -175,7 +175,7 @@ async def branches(log: Log, settings: Settings) -> list[Check]:
 
 
 async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeout_s: float) -> list[Check]:
-    """Look at everything that topics in order are needed for."""
+    """Run the checks that need correct topics."""
     probes: list[tuple[str, Probe]] = [
         *((f"lag of {group}", lambda group=group: lag(log, connected, group, timeout_s)) for group in INPUTS),
         ("transactions", lambda: transactions(connected)),
@@ -189,7 +189,7 @@ async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeou
 
 
 async def embeddings(chosen: ModelSettings) -> list[Check]:
-    """Ask the embedding model for one vector; without one there is nothing to look at."""
+    """Ask the embedding model for one vector; return no check if none is configured."""
     embedder = backends.embedder(chosen)
     if embedder is None:
         return []
@@ -212,7 +212,7 @@ async def model(chosen: ModelSettings, timeout_s: float) -> list[Check]:
         ace.reflect_prompt(TRIAL, ()),
         name=name,
         server=server,
-        timeout_s=min(SOONER * timeout_s, chosen.model_timeout_s),
+        timeout_s=min(INNER_SHARE * timeout_s, chosen.model_timeout_s),
     )
     answered = [trial for trial in tried.values() if trial.outcome != "failed"]
     trouble = next((trial.trouble for trial in tried.values() if trial.outcome == "failed"), None)

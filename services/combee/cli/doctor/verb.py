@@ -1,4 +1,4 @@
-"""``combee doctor``: is everything as it should be, and what to do where it is not."""
+"""``combee doctor``: check the deployment and name remedies."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ def doctor(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check settings, broker, topics, clock, disk, model, lag, dead letters and batches; each with a remedy.
+    """Check settings, broker, topics, clock, disk, model, lag, dead letters and batches, and name remedies.
 
     The model is asked three small questions, which cost some hundred tokens.
     """
@@ -46,7 +46,7 @@ def doctor(
         remedy = "correct it; docs/reference/settings.md has every setting"
         checks = [Check(name="settings", verdict="fail", says=redacted(str(error)), remedy=remedy)]
     else:
-        from combee.cli.doctor.examine import examine  # noqa: PLC0415 - wrong settings are told without it
+        from combee.cli.doctor.examine import examine  # noqa: PLC0415 - wrong settings are reported without it
 
         up = deployment(settings)
         settings = beside(up, settings, model=model, base_url=base_url)
@@ -67,7 +67,7 @@ def _secrets(settings: Settings) -> list[str]:
 
 
 def _without_secrets(check: Check, secrets: Iterable[str]) -> Check:
-    """Return the check without the secrets that are known, nor whatever looks like one."""
+    """Return the check without known secrets and texts that look like secrets."""
     says, remedy = check.says, check.remedy
     for secret in secrets:
         says, remedy = says.replace(secret, HIDDEN), remedy.replace(secret, HIDDEN)

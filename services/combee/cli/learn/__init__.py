@@ -1,1 +1,1 @@
-"""``combee learn``: lines in, playbook out."""
+"""``combee learn``: learn a playbook from runs."""

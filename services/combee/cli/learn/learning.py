@@ -1,4 +1,4 @@
-"""One run of ``combee learn`` on an open log: publish, wait until all is applied, report."""
+"""One run of ``combee learn`` on an open log: publish, wait until all items are applied, report."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -65,14 +65,14 @@ class Learning:
         stall_s: float,
         on_progress: Callable[[Progress], None] = lambda _: None,
     ) -> Report:
-        """Publish what is new and wait until every item is applied or dead-lettered.
+        """Publish new items and wait until every item is applied or dead-lettered.
 
         Raises
         ------
         StalledError
-            If nothing moves for ``stall_s``; everything published is safe, and the same run continues it.
+            If there is no progress for ``stall_s``; everything published is safe, and the same run resumes it.
         PausedError
-            If a spend cap is why.
+            If a spend cap is the reason.
         """
         began = self._clock.monotonic()
         tracker = self._tracker(items, playbook)
@@ -152,13 +152,13 @@ class Learning:
                 task.add_done_callback(lambda _: self._slots.release())
 
     async def _answer(self, sample: Sample, playbook: Playbook) -> None:
-        """Let an agent answer a sample with the newest playbook, and publish its trace."""
+        """Answer a sample with the newest playbook and publish the trace."""
         if self._model is None:
             raise PoisonError("samples need a model to answer them")
         try:
             reply = await self._model.ask(self._method.answer_prompt(playbook, sample.question))
         except PoisonError as error:
-            reply = Reply(body={}, usage=error.usage)  # a run without an answer is a wrong run
+            reply = Reply(body={}, usage=error.usage)  # a run without an answer counts as wrong
         self._own += reply.usage
         answer = str(reply.body.get("final_answer", ""))
         trace = Trace(
@@ -181,7 +181,7 @@ class Learning:
             await commands.send(decision.command)
 
     def report(self, tracker: Tracker, new: Mapping[str, Item]) -> Report:
-        """Return what became of ``new``, once it is settled."""
+        """Return the report on ``new`` after all its items are settled."""
         dead = [reflection_id for reflection_id in new if tracker.fate(reflection_id).is_dead]
         derived = [reflection_id for reflection_id in new if not isinstance(new[reflection_id], Reflection)]
         sequences = {

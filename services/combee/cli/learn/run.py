@@ -1,4 +1,4 @@
-"""What ``combee learn`` needs around a run: a log, services, a model; and what people see while it waits."""
+"""Surroundings of a ``combee learn`` run: log, services, model, and progress for people."""
 
 import asyncio
 import tempfile
@@ -34,15 +34,15 @@ from combee.process.settings.methods import configured_method
 from combee_schemas.playbook import Playbook
 
 SERVICES = ("reflect", "shuffle", "scan", "publish")
-LOOK_S = 0.5
+POLL_S = 0.5
 QUIET_S = 2.0
-"""Nothing has moved for so long: a run says what it waits for."""
+"""Seconds without progress before a run prints what it waits for."""
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnOptions:
-    """Where services come from and how patient to be."""
+    """Where services come from, and how long to wait."""
 
     settings: Settings
     simulated: bool
@@ -50,7 +50,7 @@ class LearnOptions:
     ours: bool
     """Whether this run starts the services."""
     workers: Mapping[str, str]
-    """Where the workers of 'combee up' tell of themselves, by name."""
+    """Health addresses of the workers of 'combee up', by name."""
     stall_s: float
 
 
@@ -115,7 +115,7 @@ async def learn_items(
 
 
 async def _require_fit(settings: Settings, log: Log, playbook: str, method: Method) -> None:
-    """Refuse a method that would destroy the playbook there is; the services would let it wait for ever."""
+    """Refuse a method that does not fit the existing playbook, which the services would make wait for ever."""
     current = await newest_playbook(log, playbook)
     why = current and misfit(current, method.HOLDS, settings.batch.method)
     if why:
@@ -123,13 +123,13 @@ async def _require_fit(settings: Settings, log: Log, playbook: str, method: Meth
 
 
 async def _require_services(settings: Settings, bootstrap: str) -> None:
-    """Refuse to wait where no service runs at all; one that is away may come back."""
+    """Refuse to wait if no service runs at all; a single missing service may come back."""
     admin = KafkaAdmin(connection(settings, bootstrap))
     for group in SERVICES:
         if await admin.members(group):
             return
     raise FatalError(
-        f"nobody runs {', '.join(SERVICES)} on {bootstrap}: start 'combee up' or 'combee worker ROLE' there,"
+        f"none of {', '.join(SERVICES)} runs on {bootstrap}: start 'combee up' or 'combee worker ROLE' there,"
         " or add --start-workers to start them for this run"
     )
 
@@ -138,7 +138,7 @@ async def _require_services(settings: Settings, bootstrap: str) -> None:
 async def _workers(
     options: LearnOptions, bootstrap: str
 ) -> AsyncIterator[tuple[Mapping[str, str], Mapping[str, str]]]:
-    """Run the services if they are ours to run; yield where the stand-in is, if one was started, and the workers."""
+    """Run the services if this run starts them; yield the stand-in's address, if it was started, and the workers'."""
     if not options.ours:
         yield {}, options.workers
         return
@@ -160,11 +160,11 @@ async def _workers(
             yield (model_environment(supervisor) if options.simulated else {}), supervisor.addresses()
 
 
-# ---- what people see while it waits
+# ---- progress for people
 
 
 class _Bars:
-    """How far a run is, and when it last moved."""
+    """Progress bars of a run, and the time of its last progress."""
 
     def __init__(self, progress: ProgressBars) -> None:
         self.console = progress.console
@@ -174,7 +174,7 @@ class _Bars:
         self._bars = {stage: progress.add_task(stage, total=None) for stage in flow.STAGES}
 
     def show(self, moved: Progress) -> None:
-        """Show how far it is now."""
+        """Show the present progress."""
         if moved == self.moved:
             return
         self.moved, self.moved_at = moved, time.monotonic()
@@ -183,16 +183,16 @@ class _Bars:
 
 
 async def _show_waits(bars: "_Bars", look: Callable[[], Awaitable[str]]) -> None:
-    """Say what the run waits for, whenever nothing has moved for a while; the same only once."""
-    said = ""
+    """Print what the run waits for when there is no progress for a while; the same text only once."""
+    printed = ""
     while True:
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)
         if time.monotonic() - bars.moved_at < QUIET_S:
             continue
         text = await look()
-        if text != said:
+        if text != printed:
             bars.console.print(text, markup=False, soft_wrap=True)
-            said = text
+            printed = text
 
 
 async def _waited_for(
@@ -200,13 +200,13 @@ async def _waited_for(
 ) -> str:
     if moved is None:
         return "waiting for the broker to answer"
-    asked = asyncio.create_task(complaints(workers))  # meanwhile: who waits is told within five seconds
+    asked = asyncio.create_task(complaints(workers))  # concurrently, to answer within five seconds
     try:
         async with asyncio.timeout(QUIET_S):
             members = {role: await admin.members(role) for role in SERVICES}
     except (TransientError, TimeoutError):
         return "waiting for the broker, which does not answer"
     except CombeeError as error:
-        return f"waiting, and who works cannot be looked up: {error}"
+        return f"waiting; the running services cannot be looked up: {error}"
     said = {name: (*health.red, *health.waits) for name, health in (await asked).items()}
     return flow.waited_for(moved.left, members, said, model)

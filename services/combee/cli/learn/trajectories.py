@@ -1,4 +1,4 @@
-"""``combee learn --from FORMAT DIR``: the runs that another program recorded in a folder, as traces."""
+"""``combee learn --from FORMAT DIR``: traces from the runs that another program recorded in a folder."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ FORMATS = {form.name: form for form in (ATIF, HARBOR, TERMINAL_BENCH, APPWORLD, 
 def read_folder(
     folder: str, name: str, playbook: str, *, trace_tokens: int, err: Console
 ) -> tuple[list[Trace], int]:
-    """Return the runs in a folder and how many could not be read; why is told."""
+    """Return the runs in a folder and the number of unreadable ones, whose errors are printed."""
     form, root = FORMATS.get(name), Path(folder)
     if form is None:
         raise failure(f"there is no format {name}; there are: {', '.join(FORMATS)}", USAGE)

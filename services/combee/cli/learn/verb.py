@@ -1,4 +1,4 @@
-"""``combee learn FILE``: lines in, or a folder of runs, and a playbook out."""
+"""``combee learn FILE``: learn a playbook from lines or a folder of runs."""
 
 import asyncio
 import json
@@ -52,7 +52,9 @@ def learn(
     *,
     from_: Annotated[
         str | None,
-        typer.Option("--from", help=f"the folder has runs of another program: {', '.join(FORMATS)}"),
+        typer.Option(
+            "--from", help=f"the other program that recorded the folder's runs: {', '.join(FORMATS)}"
+        ),
     ] = None,
     trace_tokens: Annotated[
         int | None,
@@ -68,11 +70,13 @@ def learn(
     simulated: Simulated = False,
     batch_size: Annotated[int | None, typer.Option(help="original reflections per batch")] = None,
     copies: Annotated[int | None, typer.Option(help="copies of each reflection (p)")] = None,
-    method: Annotated[str | None, typer.Option(help="how to learn: ace, gepa or one installed")] = None,
+    method: Annotated[str | None, typer.Option(help="learning method: ace, gepa or an installed one")] = None,
     form: Annotated[
         str | None,
         typer.Option(
-            "--format", help="of the playbook: ace, gepa, json, kayba, md or skill", callback=checked_form
+            "--format",
+            help="format of the playbook: ace, gepa, json, kayba, md or skill",
+            callback=checked_form,
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="write the playbook here")] = None,
@@ -82,13 +86,13 @@ def learn(
         bool, typer.Option("--start-workers", help="start the services even if brokers are configured")
     ] = False,
     stall_timeout: Annotated[
-        float, typer.Option(help="give up when nothing moves for this long (s)")
+        float, typer.Option(help="give up after this long without progress (s)")
     ] = 600.0,
     sim_option: Annotated[
         list[str] | None, typer.Option(help="with --simulated: an option of 'sim serve', such as latency=1")
     ] = None,
 ) -> None:
-    """Learn from a file or folder: publish what is new, wait until all of it is applied, print the playbook."""
+    """Learn from a file or folder: publish new runs, wait until all are applied, print the playbook."""
     flag = model_flag(simulated=simulated, model=model, base_url=base_url)
     chosen: dict[str, Any] = {
         "model": flag,
@@ -109,7 +113,9 @@ def learn(
             " out, or add --start-workers to start services for this run"
         )
     if sim_option and not (ours and stands_in(settings.model, simulated=simulated)):
-        raise ConfigurationError("--sim-option is for a stand-in that this run starts, and it starts none")
+        raise ConfigurationError(
+            "--sim-option applies to a stand-in that this run starts, and this run starts none"
+        )
     options = LearnOptions(
         settings=settings,
         simulated=ours and running is None and stands_in(settings.model, simulated=simulated),
@@ -158,7 +164,7 @@ def learn(
 
 
 def _read_lines(file: str, name: str, playbook: str, err: Console) -> tuple[list[Item], int]:
-    """Return the usable items of a file, or of standard input, and how many lines were rejected; why is told."""
+    """Return the usable items of a file or standard input and the number of rejected lines; print their errors."""
     ignored: dict[str, Unknown] = {}
     lines = read_text(file).splitlines()
     items, rejected = read_items(
@@ -189,7 +195,7 @@ def _print(
     console.print(_summary(report, playbook), soft_wrap=True)
     audit = LevelAudit.model_validate(report["audit"])
     if audit != LevelAudit():
-        console.print(f"what they said is {retention.effects_text(audit)}", soft_wrap=True)
+        console.print(f"their lessons are {retention.effects_text(audit)}", soft_wrap=True)
     for line in _left_nothing(report["left_nothing"]):
         console.print(line, markup=False, soft_wrap=True)
     if warning := retention.warning(playbook):

@@ -1,4 +1,4 @@
-"""``combee playbook diff``: what one version says otherwise than another, entry by entry."""
+"""``combee playbook diff``: differences between two versions, entry by entry."""
 
 import asyncio
 import difflib
@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from combee.adapters.ports import Log
-from combee.cli.playbook.lookup import find_version, resolve_line
+from combee.cli.playbook.lookup import find_version, resolve_version_or_branch
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers, places
@@ -23,7 +23,9 @@ from combee_schemas.playbook import Playbook
 COLOURS = {"+": "green", "-": "red", " ": "dim", "~": "yellow"}
 Place = Annotated[
     str | None,
-    typer.Argument(help="a version's number, a label, latest or another line", autocompletion=places),
+    typer.Argument(
+        help="a version's number, a label, latest, or a branch of the playbook", autocompletion=places
+    ),
 ]
 
 
@@ -40,9 +42,9 @@ def diff(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two versions: by default the newest with the one before, with one given that one with the newest.
+    """Compare two versions: by default the last two; a single given version is compared with the newest.
 
-    In place of a version another line of the playbook may stand, for its newest: NAME NAME@exp.
+    A branch, or a branch's playbook, may be given instead of a version and means its newest: NAME NAME@exp.
     """
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     comparison = asyncio.run(_diff(settings, name, before, after))
@@ -55,16 +57,16 @@ def diff(
 
 async def _diff(settings: Settings, name: str, before: str | None, after: str | None) -> Comparison:
     async with open_log(settings) as (log, _):
-        older = await resolve_line(log, name, before) if before else None
+        older = await resolve_version_or_branch(log, name, before) if before else None
         if after is None and older is not None and older.name != name:
-            # One other line: it is what is compared with this one.
+            # A branch as the only argument is the newer side of the comparison.
             return await compared(log, await find_version(log, name), older)
-        newer = await resolve_line(log, name, after) if after else await find_version(log, name)
+        newer = await resolve_version_or_branch(log, name, after) if after else await find_version(log, name)
         return await compared(log, older or await _before(log, newer), newer)
 
 
 async def compared(log: Log, older: Playbook, newer: Playbook) -> Comparison:
-    """Return what differs; the versions in between say how entries left."""
+    """Return the differences; the versions in between show why entries left."""
     if older.name != newer.name:
         return compare(older, newer, shared=await _shared(log, older, newer))
     places = older.history_offset + 1, newer.history_offset
@@ -72,7 +74,7 @@ async def compared(log: Log, older: Playbook, newer: Playbook) -> Comparison:
 
 
 async def _shared(log: Log, *lines: Playbook) -> set[str]:
-    """Return the ids that mean the same entry on both lines: those of their playbook at the first fork."""
+    """Return the ids that mean the same entry in both: the ids in their playbook at the first fork."""
     forks = [line.branch for line in lines if line.branch is not None]
     first = min(forks, key=lambda branch: branch.version, default=None)
     forked = await History(log).exactly(first.of, first.version) if first else None
@@ -92,7 +94,7 @@ def as_document(comparison: Comparison) -> dict[str, Any]:
 
 
 def lines(comparison: Comparison) -> Iterator[Text]:
-    """Yield the comparison for people: a title, then sections with what left, came or reads otherwise."""
+    """Yield the comparison as text: a title, then sections with removed, added and reworded entries."""
     counts = ", ".join(f"{count} {what}" for what, count in comparison.counts().items()) or "nothing differs"
     numbers = f"{comparison.name} version {comparison.before} → {comparison.after}"
     if comparison.name_before:
@@ -132,7 +134,7 @@ def _whole(sign: str, entry_id: str, content: str, remark: str = "") -> Iterator
 
 
 def _change(change: Reworded) -> Iterator[Text]:
-    """Yield what became of an entry; of a long text only the lines around what changed."""
+    """Yield an entry's change; a long text is reduced to the lines around the change."""
     if change.section_before != change.section:
         yield _line("~", f"[{change.id}] moved here from {change.section_before}")
     was, now = split_lines(change.before), split_lines(change.after)

@@ -1,4 +1,4 @@
-"""``combee playbook edit`` and ``keep``, where people change entries, and ``consolidate``, where the model does."""
+"""``combee playbook edit`` and ``keep``, with which people change entries, and ``consolidate``, with the model."""
 
 import asyncio
 import shlex
@@ -38,7 +38,7 @@ def consolidate(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let the model merge entries that are alike and judge those that are mostly harmful, in an own batch."""
+    """Let the model merge similar entries and judge mostly harmful ones, in a separate batch."""
 
     async def decide(_log: Log, commands: Commands) -> Decision:
         return await commands.consolidate(name, command_id=command_id)
@@ -51,14 +51,15 @@ def edit(
     name: Name,
     *,
     file: Annotated[
-        str | None, typer.Option(help="take the edited text from here, - standard input; no editor")
+        str | None,
+        typer.Option(help="read the edited text from this file instead of an editor; - reads standard input"),
     ] = None,
     command_id: CommandId = None,
     timeout: Timeout = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change entries in $VISUAL or $EDITOR; refused if an entry that you changed has changed meanwhile."""
+    """Change entries in $VISUAL or $EDITOR; refused if somebody else has changed the same entry meanwhile."""
     written = ""
 
     async def decide(log: Log, commands: Commands) -> Decision:
@@ -94,12 +95,12 @@ def keep(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stand behind entries: agents are shown those that are only proposed, and no single source changes them."""
+    """Confirm entries by hand: proposed ones become active, and no single source can change them."""
 
     async def decide(_log: Log, commands: Commands) -> Decision:
         return await commands.keep(name, entry_ids, command_id=command_id)
 
-    hint = f": 'combee playbook show {name} --all' lists those there are"
+    hint = f": 'combee playbook show {name} --all' lists all entries"
     _print(
         asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers, hint=hint)),
         as_json=as_json,
@@ -107,7 +108,7 @@ def keep(
 
 
 def open_editor(text: str) -> str:
-    """Return what a person makes of a text in their editor.
+    """Return a text after a person has edited it in their editor.
 
     Raises
     ------
@@ -120,7 +121,7 @@ def open_editor(text: str) -> str:
         path = Path(folder) / "playbook.md"
         path.write_bytes(text.encode())
         try:
-            done = subprocess.run([*shlex.split(editor), str(path)], check=False)  # noqa: S603 - the user's own
+            done = subprocess.run([*shlex.split(editor), str(path)], check=False)  # noqa: S603 - the user's own editor
         except (OSError, ValueError) as error:
             raise FatalError(f"cannot start {editor!r} ({error}): set EDITOR, or use --file") from error
         if done.returncode:
@@ -129,12 +130,12 @@ def open_editor(text: str) -> str:
 
 
 def _kept(name: str, text: str) -> str:
-    """Save the work of a person and say where it is."""
+    """Save a person's refused edit and return a text with its path."""
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", prefix="combee-edit-", suffix=".md", delete=False
     ) as kept:
         kept.write(text)
     return (
-        f"\n  your text is kept in {kept.name}; 'combee playbook diff {name}' shows what changed meanwhile: work that"
-        f" in, put the newest version into the title, and 'combee playbook edit {name} --file' takes it"
+        f"\n  your text is kept in {kept.name}; 'combee playbook diff {name}' shows what changed meanwhile: merge"
+        f" that in, put the newest version into the title, and use 'combee playbook edit {name} --file'"
     )

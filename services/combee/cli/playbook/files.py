@@ -16,9 +16,9 @@ STDIN = "-"
 
 
 def load(file: str, form: Format | None, *, name: str) -> tuple[Playbook, Format]:
-    """Return the playbook in a file and the format it was in; ``form`` None means find out.
+    """Return a file's playbook and its format; ``form`` None detects the format.
 
-    What the file says beyond that is ignored, and told of.
+    Other content of the file is ignored with a remark.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def _file_name(file: str) -> str:
 
 
 def stem(file: str) -> str:
-    """Return a playbook name made of a file's."""
+    """Return a playbook name derived from a file's."""
     if file == STDIN:
         return "default"
     kept = "".join(
@@ -69,7 +69,7 @@ def stem(file: str) -> str:
 
 
 def deliver(playbook: Playbook, form: Format, out: Path | None, *, everything: bool, as_json: bool) -> None:
-    """Write a playbook to ``out`` or standard output; as JSON, say what was written (or the text itself)."""
+    """Write a playbook to ``out`` or standard output; ``as_json`` prints what was written, or the text, as JSON."""
     playbook = playbook if everything else shown(playbook)
     text = playbook_text(playbook, form, everything=everything)
     if out is not None:
@@ -84,12 +84,12 @@ def deliver(playbook: Playbook, form: Format, out: Path | None, *, everything: b
 
 
 def playbook_text(playbook: Playbook, form: Format, *, everything: bool = False) -> str:
-    """Return a playbook as text; ``everything``: with entries that are only proposed.
+    """Return a playbook as text; ``everything`` includes proposed entries.
 
     Raises
     ------
     FatalError
-        If the format has no room for it.
+        If the format cannot express it.
     """
     try:
         return write_playbook(playbook, form, everything=everything)
@@ -100,12 +100,12 @@ def playbook_text(playbook: Playbook, form: Format, *, everything: bool = False)
 
 
 def save(out: Path, text: str) -> None:
-    """Write a text as it is, whatever the system's line ends.
+    """Write a text without converting its line ends.
 
     Raises
     ------
     FatalError
-        If that is not possible.
+        If the file cannot be written.
     """
     try:
         out.write_bytes(text.encode())

@@ -1,4 +1,4 @@
-"""``combee playbook``: what there is, what changed, and what a person may change."""
+"""``combee playbook``: list and show playbooks, and the verbs that compare and change them."""
 
 import asyncio
 from typing import Annotated, Any

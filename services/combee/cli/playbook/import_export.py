@@ -1,4 +1,4 @@
-"""``combee playbook import``, ``export`` and ``convert``: playbooks in the formats that others read."""
+"""``combee playbook import``, ``export`` and ``convert``: playbooks in other programs' formats."""
 
 import asyncio
 from pathlib import Path
@@ -48,7 +48,7 @@ def export(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write one version, the newest by default, in one of the formats that others read."""
+    """Write one version, the newest by default, in another program's format."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     playbook = asyncio.run(version_of_options(settings, name, version, label))
     chosen = as_format(form) if form else natural_form(playbook)
@@ -67,7 +67,7 @@ def import_(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace a playbook's content by a file's; nothing happens if it says the same already."""
+    """Replace a playbook's content by a file's; nothing happens if the content is the same."""
     given, read_as = load(file, None if form == "auto" else as_format(form), name=name)
 
     async def decide(_log: Log, commands: Commands) -> Decision:
@@ -85,12 +85,12 @@ def convert(
         str, typer.Option("--from", help="auto, ace, gepa, json, kayba, md or skill", callback=checked_form)
     ] = "auto",
     name: Annotated[
-        str | None, typer.Option(help="name it so; else what the file says, else its name")
+        str | None, typer.Option(help="the playbook's name; else the name in the file, else the file's name")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="write it here instead of standard output")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Convert a playbook; every entry is kept, in order, with or without counters as it was."""
+    """Convert a playbook file to another format; entries, their order and their counters are kept."""
     given = checked_name(name) if name is not None else None
     playbook, _ = load(file, None if from_ == "auto" else as_format(from_), name=stem(file))
     if given is not None:

@@ -46,7 +46,7 @@ def promote(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a label point at a version: its number, another label, or the newest; agents that read it follow."""
+    """Point a label at a version (a number, another label, or latest); agents that read the label follow."""
     change = asyncio.run(move_label(name, label, version, command_id, timeout, bootstrap_servers))
     previous = change.decision.label.version if change.decision.label else None
     if as_json:
@@ -72,7 +72,7 @@ async def move_label(
 
 
 def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
-    """List labels: which version each points at, how far that is from the newest."""
+    """List labels with the version that each points at, and its distance from the newest."""
     rows = asyncio.run(_labels(load_settings(bootstrap_servers=bootstrap_servers), name))
     if as_json:
         print_json(rows)

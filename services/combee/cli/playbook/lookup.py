@@ -1,4 +1,4 @@
-"""The version of a playbook that somebody names: by number, by label, or the newest."""
+"""Look up a version of a playbook by number, by label, or as the newest."""
 
 import typer
 
@@ -41,20 +41,20 @@ async def version_of_options(
 
 
 def check_one_version(version: int | None, label: str | None) -> None:
-    """Refuse a number beside a label; before a log is opened, which may start a broker."""
+    """Refuse a number together with a label, before a log is opened, which may start a broker."""
     if version is not None and label is not None:
         raise typer.BadParameter("--version and --label name two versions: give one of them")
 
 
 async def chosen_version(log: Log, name: str, version: int | None, label: str | None) -> Playbook:
-    """Return the version that a number or a label chooses; without either what agents read."""
+    """Return the version with a number or a label; without either the version that agents read."""
     if version is not None:
         return await find_version(log, name, version)
     return await resolve_version(log, name, label or await _read_by_agents(log, name))
 
 
 async def _read_by_agents(log: Log, name: str) -> str:
-    """Return the label that agents read who ask for none.
+    """Return the label that agents read by default.
 
     Raises
     ------
@@ -73,7 +73,7 @@ async def _read_by_agents(log: Log, name: str) -> str:
 
 
 async def missing_playbook(log: Log, name: str) -> FatalError:
-    """Return the error of a playbook that is not there, with what helps."""
+    """Return the error for a missing playbook, with a remedy."""
     snapshots = await newest_snapshots(log)
     deleted = snapshots.get(name)
     if deleted is not None:
@@ -91,7 +91,7 @@ async def version_number(log: Log, name: str, ref: str) -> int | None:
     Raises
     ------
     FatalError
-        If there is no such label; of a deleted playbook only versions are left.
+        If there is no such label; a deleted playbook has only versions.
     """
     if ref == LATEST:
         return None
@@ -116,8 +116,8 @@ async def resolve_version(log: Log, name: str, ref: str) -> Playbook:
     return await find_version(log, name, await version_number(log, name, ref))
 
 
-async def resolve_line(log: Log, name: str, ref: str) -> Playbook:
-    """Return what ``resolve_version`` does; ``ref`` may also name another line of the playbook, for its newest.
+async def resolve_version_or_branch(log: Log, name: str, ref: str) -> Playbook:
+    """Return the result of ``resolve_version``; ``ref`` may also be the playbook or a branch of it, for its newest.
 
     Raises
     ------

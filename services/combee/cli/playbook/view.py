@@ -1,4 +1,4 @@
-"""Playbooks for people and for programs: rows, changes, one version in full."""
+"""Playbooks as tables, text and JSON."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -38,12 +38,12 @@ SIGNS = {
     "expire": "-",
     "delete": "-",
 }
-LONG = 100
+MAX_TEXT = 100
 VERSIONS_TOLD, ENTRIES_TOLD = 5, 10
 
 
 def version_json(playbook: Playbook) -> dict[str, Any]:
-    """Return one version without its entries: where it came from, what it changed, what it cost."""
+    """Return one version without its entries: origin, changes, cost."""
     row, usage = version_row(playbook), playbook.usage
     plan = playbook.batch.plan if playbook.batch else None
     outcomes = plan.outcomes if plan else Outcomes()
@@ -60,7 +60,7 @@ def version_json(playbook: Playbook) -> dict[str, Any]:
 
 
 def list_table(rows: list[dict[str, Any]]) -> Table:
-    """Return the playbooks there are."""
+    """Return the table of all playbooks."""
     forked = ["forked from"] if any(row["branch"] for row in rows) else []
     table = Table("playbook", *forked, "version", "entries", "batches", "labels", "changed (UTC)", box=None)
     for row in rows:
@@ -107,7 +107,7 @@ def version_title(playbook: Playbook) -> str:
 
 
 def print_version(playbook: Playbook, *, changed: bool) -> None:
-    """Say which version a command made, or that it changed nothing."""
+    """Print the version that a command made, or that it changed nothing."""
     output().print(("" if changed else "unchanged: ") + version_title(playbook), markup=False, soft_wrap=True)
 
 
@@ -119,7 +119,7 @@ def print_change(
     as_json: bool,
     with_diff: bool = False,
 ) -> None:
-    """Say what a command changed, or that it changed nothing; JSON has ``more`` beside it."""
+    """Print a command's changes, or that it changed nothing; JSON also has ``more``."""
     if as_json:
         row = {"name": made.name, "version": made.version, "entries": len(made.entries), "changed": changed}
         print_json({**row, **(more or {})})
@@ -130,7 +130,7 @@ def print_change(
 
 
 def _audit(playbook: Playbook) -> Iterator[Text]:
-    """Yield what became of the batch behind a version."""
+    """Yield the audit of the batch behind a version."""
     if warning := retention.warning(playbook):
         yield Text(f"warning: {warning}", style="yellow")
     for text in audit_texts(playbook.batch) if playbook.batch else ():
@@ -138,7 +138,7 @@ def _audit(playbook: Playbook) -> Iterator[Text]:
 
 
 def diff_lines(playbook: Playbook) -> Iterator[str]:
-    """Yield what a version changed, a line each."""
+    """Yield a version's changes, one line each."""
     contents = {entry.id: entry.content for entry in playbook.entries}
     for change in playbook.changes:
         yield _change_line(change, contents)
@@ -148,11 +148,11 @@ def _change_line(change: Change, contents: dict[str, str]) -> str:
     sign = SIGNS.get(change.kind, "!")
     wording = contents.get(change.entry_id, "") if sign in "+~" else change.detail
     kind = CHANGE_WORDS.get(change.kind, change.kind)
-    return f"  {sign} {kind} {change.entry_id} {shortened(wording, LONG)}".rstrip()
+    return f"  {sign} {kind} {change.entry_id} {shortened(wording, MAX_TEXT)}".rstrip()
 
 
 def _component(entry: Entry) -> Iterator[Text]:
-    """Yield a component's head and its text, line by line as it is."""
+    """Yield a component's head and the unchanged lines of its text."""
     rests = f"{entry.id}, {entry.evidence_count} reflections, written in version {entry.updated_version}"
     yield Text(f"\n{clean(entry.section)} ({clean(rests)})", style="bold cyan")
     yield Text(clean(entry.content))
@@ -166,13 +166,13 @@ def _content(entry: Entry) -> Text:
 
 
 def _hidden(playbook: Playbook) -> Iterator[Text]:
-    """Yield how many entries agents are not shown, and how to see them."""
+    """Yield the number of entries hidden from agents, and how to list them."""
     if count := counts(playbook)["proposed"]:
         yield Text(f"proposed: {count} entries that agents are not shown yet; --all lists them", style="dim")
 
 
 def outcome_lines(outcomes: OutcomesReport, playbook: Playbook) -> Iterator[Text]:
-    """Yield how runs went: by version, the newest last, and for this version's entries those that used them."""
+    """Yield outcomes of runs by version, the newest last, and by entry of this version, for runs that used it."""
     if outcomes.canary:
         yield Text(f"\n{canary_text(outcomes.canary)}")
     if not outcomes.versions:
@@ -188,7 +188,7 @@ def outcome_lines(outcomes: OutcomesReport, playbook: Playbook) -> Iterator[Text
 
 
 def full_view(playbook: Playbook, *, everything: bool = False) -> RenderableType:
-    """Return one version with its entries by section and their counters; ``everything``: proposed ones too."""
+    """Return one version with its entries by section and their counters; ``everything`` includes proposed entries."""
     parts: list[RenderableType] = [Text(version_title(playbook), style="bold"), *_audit(playbook)]
     if not everything:
         parts += _hidden(playbook)

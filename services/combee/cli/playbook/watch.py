@@ -1,4 +1,4 @@
-"""``combee playbook watch``: each new version as it comes."""
+"""``combee playbook watch``: print each new version when it appears."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -27,9 +27,9 @@ def register(app: typer.Typer) -> None:
 def watch(
     name: Name,
     *,
-    count: Annotated[int | None, typer.Option(min=1, help="stop after so many versions")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="stop after this many versions")] = None,
     timeout: Annotated[
-        float | None, typer.Option(min=0, help="give up after so long (s), with exit 1")
+        float | None, typer.Option(min=0, help="give up after this time (s), with exit 1")
     ] = None,
     bootstrap_servers: Servers = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document a line")] = False,
@@ -63,7 +63,7 @@ async def _watch(
 
 
 async def new_versions(log: Log, name: str) -> AsyncGenerator[Playbook, None]:
-    """Yield the versions of a playbook that are written from now on; survives disconnects."""
+    """Yield the versions of a playbook written from now on, across disconnects."""
     topic = topics.HISTORY.name
     positions = dict(await log.ends(topic))
     remark(f"watching {name}")

@@ -1,1 +1,1 @@
-"""``combee replay``: the same input again."""
+"""``combee replay``: learn again from the same input."""

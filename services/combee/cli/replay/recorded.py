@@ -1,4 +1,4 @@
-"""What a playbook was learned from, as far as it is retained: the input of variants."""
+"""The retained input of a playbook's learning, which variants replay."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
@@ -16,42 +16,42 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.records import IDENTITY_HEADER
 from combee_schemas.reflection import Reflection
 
-AT_ONCE = 500
-"""Records that are read in one go."""
+READ_CHUNK = 500
+"""Maximum number of records read in one call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Which part of a history: everything, unless bounds are given; all of them hold."""
+    """Part of a history: everything within all given bounds."""
 
     versions: tuple[int, int] | None = None
-    """First and last, both included."""
+    """First and last version, both included."""
     offsets: tuple[int, int] | None = None
-    """Of ``reflections``; the last is excluded."""
+    """Offsets of ``reflections``; the last is excluded."""
     times_ms: tuple[int, int] | None = None
-    """When batches were closed; the last is excluded."""
+    """Closing times of batches; the last is excluded."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Recording:
-    """The reflections that counted in a range, the versions they made, and what stood before them."""
+    """The counted reflections of a range, the versions made from them, and the version before."""
 
     arrivals: list[Arrival] = field(default_factory=list)
     batches: dict[int, Batch] = field(default_factory=dict)
     """By sequence."""
     versions: list[Playbook] = field(default_factory=list)
-    """Those of the range's batches; only the last has its entries."""
+    """Versions of the range's batches; only the last has its entries."""
     commands: int = 0
-    """Versions in between that people made: a variant does not repeat them."""
+    """Number of versions in between that people made, which a variant does not repeat."""
 
 
 def check_replayable(name: str) -> None:
-    """Refuse a branch: what it learned from is its playbook's.
+    """Refuse a branch, which learns from its playbook's reflections.
 
     Raises
     ------
     FatalError
-        If it is one.
+        If it is a branch.
     """
     if (playbook := playbook_of(name)) != name:
         raise FatalError(
@@ -61,7 +61,7 @@ def check_replayable(name: str) -> None:
 
 
 async def recording(log: Log, name: str, wanted: Range, without: Sequence[Selection] = ()) -> Recording:
-    """Return what a range holds; ``without`` leaves reflections out.
+    """Return a range's recording; ``without`` excludes reflections.
 
     Raises
     ------
@@ -108,7 +108,7 @@ async def _arrivals(
     places = {
         member.offset: (member, batch.plan)
         for batch in read.batches.values()
-        if batch.plan.reason != "revoke"  # its members are those of earlier batches
+        if batch.plan.reason != "revoke"  # its members belong to earlier batches
         and (not wanted.times_ms or wanted.times_ms[0] <= batch.plan.closed_at_ms < wanted.times_ms[1])
         for member in batch.members
         if not wanted.offsets or wanted.offsets[0] <= member.offset < wanted.offsets[1]
@@ -136,7 +136,7 @@ async def _arrivals(
 
 
 def _counted(record: Record, member: Member) -> Reflection | None:
-    """Return a reflection under the id and the source that it counted under; None if it cannot be read."""
+    """Return a reflection with the id and the source under which it counted, None if unreadable."""
     reflection = topics.REFLECTIONS.read_or_none(record)
     counted = {"reflection_id": member.reflection_id, "source": member.source}
     return reflection and reflection.model_copy(update=counted)
@@ -153,14 +153,14 @@ def _expired(first: int, since_ms: int | None, count: int) -> str:
 async def records_at(log: Log, name: str, offsets: Sequence[int]) -> AsyncGenerator[Record, None]:
     """Yield a playbook's reflections at these ascending offsets."""
     source = await partition_of(log, topics.REFLECTIONS, name)
-    for start in range(0, len(offsets), AT_ONCE):
-        records = await log.read_at(source, offsets[start : start + AT_ONCE])
+    for start in range(0, len(offsets), READ_CHUNK):
+        records = await log.read_at(source, offsets[start : start + READ_CHUNK])
         for offset in sorted(records):
             yield records[offset]
 
 
 def again(record: Record, identity: str = "") -> Outgoing:
-    """Return a record as it is written a second time, elsewhere; ``identity``: the id under which it counted."""
+    """Return a record to be written to another log; ``identity`` is the id under which it counted."""
     copy = record.to_copy
     headers = tuple(shown for shown in copy.headers if shown[0] != IDENTITY_HEADER)
     if identity:

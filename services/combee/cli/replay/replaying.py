@@ -1,4 +1,4 @@
-"""What ``combee replay`` does once both logs are open: the same input again, step by step, and what came of it."""
+"""``combee replay`` on two open logs: repeat the input step by step and compare the results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ CONTENT = {"sections", "entries", "counters", "holds", "next_id", "revoked"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One version of the original: which batch or command made it, and a fingerprint of what it says."""
+    """One version of the original: its batch or command, and a fingerprint of its content."""
 
     version: int
     sequence: int | None
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
-    """What a replay showed."""
+    """Results of a replay."""
 
     versions: int = 0
     batches: int = 0
@@ -48,7 +48,7 @@ class Replayed:
 
 
 def content_of(playbook: Playbook) -> str:
-    """Return a fingerprint of what a version says."""
+    """Return a fingerprint of a version's content."""
     return content_id("content", playbook.model_dump_json(include=CONTENT))
 
 
@@ -65,7 +65,7 @@ class Replay:
         self.steps: list[Step] = []
 
     async def read(self) -> Sequence[Batch]:
-        """Read what happened; return the manifests.
+        """Read the history and return the manifests.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Replay:
                 )
         if not self.steps:
             raise FatalError(
-                f"{self._name} has no version to replay; 'combee playbook list' names those that have"
+                f"{self._name} has no version to replay; 'combee playbook list' shows the playbooks that have one"
             )
         if self.steps[0].version != 1:
             raise FatalError(f"the first versions of {self._name} have expired: it cannot be replayed")
@@ -100,18 +100,18 @@ class Replay:
     async def run(
         self, target: Log, on_step: Callable[[int, int], None] = lambda _done, _total: None
     ) -> Replayed:
-        """Do it all again in another log; every version is awaited before the next step.
+        """Repeat all steps in another log; every version is awaited before the next step.
 
         Raises
         ------
         FatalError
             If input has expired, or the target has such a playbook already.
         StalledError
-            If nothing comes of a step.
+            If a step has no result in time.
         """
         shadow = Shadow(source=self._source, target=target, name=self._name, timeout_s=self._timeout_s)
         if self._name in await newest_snapshots(target):
-            raise FatalError(f"{self._name} is there already: replay to a prefix of its own")
+            raise FatalError(f"{self._name} exists there already: replay to an unused prefix")
         replayed = Replayed(versions=len(self.steps))
         for done, step in enumerate(self.steps, 1):
             since = dict(await target.ends(topics.HISTORY.name))
@@ -127,10 +127,10 @@ class Replay:
         return replayed
 
     async def _batch(self, sequence: int, replayed: Replayed, shadow: Shadow) -> None:
-        """Bring a batch about again, and compare its plan."""
+        """Repeat a batch and compare its plan."""
         original = self._batches[sequence]
         since: dict[int, int] = {}
-        if original.plan.reason != "revoke":  # it is cut by itself after the revocation, perhaps already
+        if original.plan.reason != "revoke":  # shuffle cuts it after the revocation, perhaps already
             since = dict(await shadow.target.ends(topics.BATCHES.name))
             await self._close(original, shadow)
         place, made = await shadow.next(topics.BATCHES, since, partial(_is_batch, sequence))
@@ -156,7 +156,7 @@ class Replay:
         await shadow.target.produce(topics.COMMANDS.record(command))
 
     def _answer(self, batch: Batch, place: int) -> Update:
-        """Return the recorded result of a batch, at home in the new log."""
+        """Return the recorded result of a batch, with its place in the new log."""
         update = self._updates.get(batch.plan.sequence)
         if update is None:
             raise FatalError(

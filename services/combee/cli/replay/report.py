@@ -1,4 +1,4 @@
-"""What variants came to, beside the original: as rows, as text, as a plot."""
+"""Results of variants compared with the original, as rows, text and a plot."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A shadow of one playbook: under a prefix of its own, with services of its own, fed and waited for."""
+"""A shadow of one playbook, learned by separate services under a separate prefix."""
 
 import asyncio
 import tempfile
@@ -27,7 +27,7 @@ M = TypeVar("M", bound=Message)
 
 
 async def layout(log: Log) -> dict[str, int]:
-    """Return how many partitions the original has: a shadow has as many."""
+    """Return the original's partition counts, which a shadow copies."""
     return {
         "partitions": await log.partitions(topics.REFLECTIONS.name),
         "scan_partitions": await log.partitions(topics.SCAN[0].name),
@@ -39,15 +39,15 @@ async def shadow_settings(
 ) -> Settings:
     """Return settings under which only the replay closes windows, on topics of the same layout, without caps.
 
-    No window is ever full of the members of one of the ``originals``; ``batch`` are further settings of batches.
+    Windows are larger than any batch of the ``originals``; ``batch`` are further batch settings.
     """
     largest = max((settings.batch.batch_size, *(len(original.members) for original in originals)))
-    # A cap that is left out would be that of the environment.
+    # An omitted cap would take the environment's value.
     caps = {name: NO_CAP for name in ("daily_tokens", "daily_cost") if getattr(settings.spend, name)}
     closing = {
         "batch_size": min(LARGEST_BATCH, largest + 1),
         "max_wait_s": NEVER_S,
-        "consolidate_above": 0.0,  # what was consolidated by itself is a step of the replay like any other
+        "consolidate_above": 0.0,  # the replay repeats automatic consolidations as steps
         "source_share": 1.0,
     }
     return replace(
@@ -69,14 +69,14 @@ async def services(
     sim_arguments: Sequence[str] = (),
     answers_from: str | None = None,
 ) -> AsyncIterator[None]:
-    """Run the services that a replay needs; nobody else may run services for its prefix.
+    """Run the services that a replay needs; no other services may run for its prefix.
 
     ``answers_from``: the prefix whose recorded answers are used before a model is asked.
 
     Raises
     ------
     ConfigurationError
-        If somebody does.
+        If other services run there.
     """
     with tempfile.TemporaryDirectory(prefix="combee-replay-") as folder:
         options = StackOptions(
@@ -94,7 +94,7 @@ async def services(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadow:
-    """Copies the input of one playbook into another log, and waits there for what comes of it."""
+    """Copies the input of one playbook into another log and waits for the results."""
 
     source: Log
     target: Log
@@ -102,7 +102,7 @@ class Shadow:
     timeout_s: float
 
     async def copy(self, ids: Mapping[int, str], what: str) -> dict[str, int]:
-        """Write reflections of these offsets under these ids; return by id where each stands now.
+        """Write the reflections at these offsets under these ids; return their new offsets by id.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class Shadow:
     async def next(
         self, topic: Topic[M], since: Mapping[int, int], is_wanted: Callable[[M], Awaitable[bool]]
     ) -> tuple[int, M]:
-        """Return the first message of the playbook that is wanted, with its offset.
+        """Return the first matching message of the playbook, with its offset.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""One variant with one seed, under a topic prefix of its own: fed step by step, resumed where it was stopped."""
+"""One variant with one seed, under its own topic prefix, fed step by step and resumable."""
 
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -19,26 +19,26 @@ from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 
 ISSUER = "replay "
-"""Who a replay's commands are issued by; what the variant is made with follows."""
+"""Start of ``issued_by`` of a replay's commands; the digest of the variant's input follows."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Done:
-    """What one run came to."""
+    """Results of one run."""
 
     variant: Variant
     seed: int
     prefix: str
     batches: list[tuple[Arrival, ...]]
     versions: list[Playbook] = field(default_factory=list)
-    """Without their entries."""
+    """The versions, without their entries."""
     newest: Playbook | None = None
     seconds: dict[int, float] = field(default_factory=dict)
-    """What each batch took from its closing to its version, by its place."""
+    """Seconds from each batch's closing to its version, by the batch's place."""
 
 
 class VariantRun:
-    """Feeds a shadow of one playbook and waits for what comes of it."""
+    """Feeds a shadow of one playbook and waits for the results."""
 
     def __init__(self, source: Log, target: Log, name: str, *, timeout_s: float, made_with: str = "") -> None:
         self._shadow = Shadow(source=source, target=target, name=name, timeout_s=timeout_s)
@@ -52,14 +52,14 @@ class VariantRun:
         base: Playbook | None,
         on_step: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> Done:
-        """Do what is not done yet.
+        """Do the remaining steps.
 
         Raises
         ------
         FatalError
             If the prefix holds something else.
         StalledError
-            If nothing comes of a step.
+            If a step has no result in time.
         """
         await self._begin(base)
         published = await self._published(done.batches)
@@ -70,7 +70,7 @@ class VariantRun:
             if last in applied:
                 continue
             ends = dict(await self._target.ends(topics.HISTORY.name))
-            # What was under way when a replay was killed may have been applied since it was looked at.
+            # A step that was in progress when a replay was killed may have been applied since the last check.
             if last in published and last in await self._applied():
                 continue
             through = await self._publish(batch, published)
@@ -83,7 +83,7 @@ class VariantRun:
         return await self.read(done)
 
     async def is_complete(self, batches: Sequence[Sequence[Arrival]]) -> bool:
-        """Return whether every batch is applied: then nobody needs to run services.
+        """Return whether every batch is applied, so that no services are needed.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class VariantRun:
         return all(arrival.reflection_id in applied for batch in batches for arrival in batch)
 
     async def _begin(self, base: Playbook | None) -> None:
-        """Give the shadow the version that it begins with; twice is once."""
+        """Import the base version into the shadow, unless it was imported before."""
         newest = await newest_playbook(self._target, self._name)
         if newest is not None or base is None:
             return
@@ -111,7 +111,7 @@ class VariantRun:
                 )
 
     async def _published(self, batches: Sequence[Sequence[Arrival]]) -> dict[str, int]:
-        """Return the offsets of what is there already; anything else there is another replay's."""
+        """Return the offsets of records published already; refuse records of another replay."""
         async for command in messages(self._target, topics.COMMANDS, self._name):
             if command.issued_by.startswith(ISSUER) and command.issued_by != self._issuer:
                 raise FatalError(
@@ -165,7 +165,7 @@ class VariantRun:
         return max(published[arrival.reflection_id] for arrival in batch)
 
     async def read(self, done: Done) -> Done:
-        """Add what the shadow holds."""
+        """Return ``done`` with the shadow's versions added."""
         places = {
             arrival.reflection_id: place for place, batch in enumerate(done.batches) for arrival in batch
         }

@@ -1,4 +1,4 @@
-"""``combee replay --variant …``: what would have been learned with other settings, or without some of the input."""
+"""``combee replay --variant …``: learn again with other settings, or without part of the input."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ from combee_schemas.playbook import Playbook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is asked for."""
+    """The requested variants and their options."""
 
     name: str
     settings: Settings
@@ -51,9 +51,9 @@ class Job:
     variants: Sequence[Variant]
     seeds: Sequence[int]
     without: Sequence[Selection]
-    """Left out of every variant."""
+    """Reflections excluded from every variant."""
     base: int | None
-    """The version that variants begin with; None: an empty playbook."""
+    """The version that variants begin with, None for an empty playbook."""
     simulated: bool
     sim_options: Sequence[str]
     questions: Sequence[Question]
@@ -71,19 +71,19 @@ class _Run:
     settings: Settings
     batches: list[tuple[Arrival, ...]]
     closed_ms: list[float]
-    """When each batch's window closes, had the reflections come as they came."""
+    """Closing time of each batch's window if the reflections arrive as they did originally."""
     estimate: Estimate
     made_with: str
-    """Digest of all that the playbook follows from, beside the reflections."""
+    """Digest of all input of the playbook other than the reflections."""
 
 
 async def replay_variants(job: Job) -> list[dict[str, Any]] | None:
-    """Return a row for the original and for each run; None if the user does not agree to the cost.
+    """Return a row for the original and for each run; None if the user declines the cost.
 
     Raises
     ------
     FatalError
-        If there is nothing to replay, it has expired, or a run cannot go on.
+        If there is nothing to replay, it has expired, or a run cannot continue.
     """
     async with open_log(job.settings) as (log, servers):
         original = await recording(log, job.name, job.range)
@@ -112,7 +112,7 @@ def _show(bars: Progress, bar: TaskID, done: int, total: int) -> None:
     bars.update(bar, completed=done, total=total)
 
 
-# ---- before anything is asked
+# ---- before the model is called
 
 
 async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Run]:
@@ -157,20 +157,20 @@ def _digest(job: Job, variant: Variant, settings: Settings, shape: PlanSettings)
 
 
 def _model(settings: Settings) -> dict[str, Any]:
-    """Return the model of the deployment that runs here, or of the flags."""
+    """Return the model from the deployment running here, or from the flags."""
     model = settings.model
     return {"model": model.model, "base_url": model.base_url, "api_key": model.api_key}
 
 
 def _agreed(job: Job, original: Recording, runs: Sequence[_Run]) -> bool:
-    """Say what it costs at most, and ask."""
+    """Print the maximum cost, and ask for agreement."""
     total = sum((run.estimate for run in runs), Estimate())
     policy = replace(job.settings.spend.policy(job.settings.model.model), daily_tokens=None, daily_cost=None)
     cost = policy.cost(total)
     money = f", {cost:,.2f} in money" if cost else ""
     remark(
         f"{len(runs)} runs of {len(original.arrivals):,} reflections: about {total.calls:,} model calls,"
-        f" {total.tokens_in:,} tokens read and {total.tokens_out:,} written{money}; what is recorded costs nothing"
+        f" {total.tokens_in:,} tokens read and {total.tokens_out:,} written{money}; recorded answers cost nothing"
     )
     if original.commands:
         remark(f"{original.commands} versions of that range were made by people: variants do not repeat them")
@@ -192,7 +192,7 @@ async def _run(job: Job, log: Log, servers: str, run: _Run, base: Playbook | Non
             return await shadow.read(done)
         sim = (*job.sim_options, *(f"{name}={value}" for name, value in run.variant.simulation.items()))
         options = [f"--{option}" for option in sim]
-        # Another simulation answers otherwise.
+        # Another simulation gives other answers.
         recorded = None if sim else job.settings.kafka.topic_prefix
         async with services(
             run.settings,
@@ -245,11 +245,11 @@ async def _original(log: Log, job: Job, original: Recording) -> Row:
     )
 
 
-# ---- what it is worth
+# ---- scores
 
 
 async def _scored(job: Job, log: Log, servers: str, rows: Sequence[Row]) -> list[Row]:
-    """Ask the held-out questions; scores are kept under the first run's prefix, none is written to the original."""
+    """Ask the held-out questions; scores are kept under the first run's prefix, not the original's."""
     settings = job.settings
     there = {**await layout(log), "topic_prefix": rows[1].prefix}
     home = replace(settings, kafka=settings.kafka.model_copy(update=there))

@@ -1,4 +1,4 @@
-"""``combee replay``: what made a playbook, once more under another topic prefix."""
+"""``combee replay``: repeat a playbook's learning under another topic prefix."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -62,15 +62,18 @@ def replay(
     simulated: Annotated[
         bool, typer.Option("--simulated", help="with --ask: the stand-in model (a simulation)")
     ] = False,
-    model: Annotated[str | None, typer.Option(help="with --ask: such as openai/gpt-4.1-mini")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="with --ask: the model, such as openai/gpt-4.1-mini")
+    ] = None,
     variant: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME:key=value,…: replay so, too, and compare; may be repeated", rich_help_panel=VARIANTS
+            help="NAME:key=value,…: a variant with these settings, to compare; may be repeated",
+            rich_help_panel=VARIANTS,
         ),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, max=100, help="shuffle each variant so often anew", rich_help_panel=VARIANTS)
+        int, typer.Option(min=1, max=100, help="number of shuffles per variant", rich_help_panel=VARIANTS)
     ] = 1,
     without: Annotated[
         list[str] | None,
@@ -80,18 +83,25 @@ def replay(
         ),
     ] = None,
     from_version: Annotated[
-        int | None, typer.Option(min=1, help="begin with this version, not empty", rich_help_panel=VARIANTS)
+        int | None,
+        typer.Option(
+            min=1, help="begin with this version instead of an empty playbook", rich_help_panel=VARIANTS
+        ),
     ] = None,
     versions: Annotated[
-        str | None, typer.Option(help="only what made these: FIRST..LAST", rich_help_panel=VARIANTS)
+        str | None,
+        typer.Option(help="only reflections behind versions FIRST..LAST", rich_help_panel=VARIANTS),
     ] = None,
     offsets: Annotated[
-        str | None, typer.Option(help="only these reflections: FIRST..END", rich_help_panel=VARIANTS)
+        str | None, typer.Option(help="only reflections at offsets FIRST..END", rich_help_panel=VARIANTS)
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="only what came from then on (ISO 8601, UTC)", rich_help_panel=VARIANTS)
+        str | None,
+        typer.Option(help="only reflections from this time on (ISO 8601, UTC)", rich_help_panel=VARIANTS),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="only what came before", rich_help_panel=VARIANTS)] = None,
+    until: Annotated[
+        str | None, typer.Option(help="only reflections before this time", rich_help_panel=VARIANTS)
+    ] = None,
     questions: Annotated[
         Path | None,
         typer.Option(help="score every result on these held-out samples", rich_help_panel=VARIANTS),
@@ -107,18 +117,19 @@ def replay(
     yes: Annotated[
         bool, typer.Option("--yes", help="do not ask about the cost", rich_help_panel=VARIANTS)
     ] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="give up when a step takes so long (s)")] = 120.0,
+    timeout: Annotated[float, typer.Option(min=0, help="maximum time per step (s)")] = 120.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a copy the same input; exit 1 if it is planned otherwise, or says otherwise on the same answers.
+    """Re-run learning from the log, with the same or changed settings, and compare the results.
 
-    With --variant: learn from it with other settings, or without a part of it, and compare.
+    Without --variant, the batches must be planned the same and recorded answers must give the same versions; else
+    exit 1.
     """
     flag = model_flag(simulated=simulated, model=model)
     settings = load_settings(bootstrap_servers=bootstrap_servers, model=flag, eval_questions=questions)
     if to == settings.kafka.topic_prefix:
-        raise typer.BadParameter("--to names the prefix to replay from: choose another")
+        raise typer.BadParameter("--to is the prefix to replay from: choose another")
     given = (without, from_version, versions, offsets, since, until, questions, sim_option, plot_file)
     if not variant and any(given):
         raise typer.BadParameter(
@@ -149,7 +160,7 @@ def replay(
     if flag is None:
         settings = beside(deployment(settings), settings)
     elif not ask:
-        raise typer.BadParameter("--model and --simulated choose whom --ask asks: add --ask")
+        raise typer.BadParameter("--model and --simulated choose the model for --ask: add --ask")
     replayed = asyncio.run(_replay(settings, name, to, timeout, ask=ask, simulated=simulated))
     differs = bool(replayed.plans_differ or (replayed.contents_differ and not ask))
     if as_json:
@@ -176,7 +187,7 @@ def _compare(job: Job, plot_file: Path | None, *, as_json: bool) -> None:
         library("matplotlib.figure")
     rows = asyncio.run(replay_variants(job))
     if rows is None:
-        raise failure("nothing was asked; --yes does not ask", FAILED)
+        raise failure("no model was called; --yes agrees to the cost", FAILED)
     if plot_file is not None:
         plot(rows, plot_file)
     if as_json:
@@ -192,7 +203,7 @@ def _variants(given: Sequence[str]) -> list[Variant]:
     variants = [_parsed(parse, text) for text in given]
     names = [variant.name for variant in variants]
     if len(set(names)) < len(names):
-        raise typer.BadParameter("two variants of one name: their results would be mixed")
+        raise typer.BadParameter("two variants have the same name: rename one")
     for variant in variants:
         for rule in variant.without:
             _parsed(Selection.parse, rule)
@@ -227,7 +238,7 @@ def _parsed(read: Callable[[str], T], text: str) -> T:
 def _summary(name: str, to: str, replayed: Replayed) -> str:
     plans = f"other plans for batches {replayed.plans_differ}" if replayed.plans_differ else "identical plans"
     contents = (
-        f"versions {replayed.contents_differ} say something else"
+        f"versions {replayed.contents_differ} have other content"
         if replayed.contents_differ
         else "identical contents"
     )
@@ -255,7 +266,7 @@ async def _replay(
 
 
 async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Batch]) -> Settings:
-    """Return the settings of the shadow: those that the last batch was cut and asked under."""
+    """Return the shadow's settings, with the options of the last batch."""
     last = batches[-1].plan.settings if batches else None
     there = await shadow_settings(settings, log, to, batches, **(as_configured(last) if last else {}))
     limits = {"playbook_tokens": last.playbook_tokens} if last and last.playbook_tokens else {}

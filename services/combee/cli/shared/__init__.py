@@ -1,1 +1,1 @@
-"""What verbs share: printing, options, the log that they read, the commands that they send."""
+"""Shared by verbs: printing, options, opening the log, sending commands."""

@@ -1,4 +1,4 @@
-"""The SDK's client as verbs use it: of a gateway, which needs no Kafka here, else of the log of all other verbs."""
+"""The SDK's client for verbs: on a gateway, which needs no Kafka here, else on the configured log."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ Gateway = Annotated[
 
 
 def gateway_address(gateway: str | None, bootstrap_servers: str | None) -> str | None:
-    """Return the gateway that is to be asked; None: Kafka is. What is typed wins over the environment."""
+    """Return the gateway's address, None to use Kafka; options win over the environment."""
     if gateway is not None and not is_gateway(gateway):
         raise typer.BadParameter(f"{gateway!r} is no gateway's address: http://… or https://…")
     if gateway is None and bootstrap_servers is None:
@@ -40,7 +40,7 @@ async def open_client(gateway: str | None, bootstrap_servers: str | None) -> Asy
     Raises
     ------
     FatalError
-        If no broker answers, or what reaches the gateway is not installed.
+        If no broker answers, or the gateway's client library is not installed.
     """
     if gateway is not None:
         async with AsyncClient(gateway) as client:

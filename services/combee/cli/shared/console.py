@@ -1,4 +1,4 @@
-"""What verbs print: results on standard output, everything else on standard error; and how they end.
+"""Printing by verbs: results go to standard output, everything else to standard error.
 
 Exit codes: 0 good, 1 failed or violated, 2 usage or settings, 3 some input was rejected.
 """
@@ -43,7 +43,7 @@ def diagnostics() -> Console:
 
 
 def remark(text: str) -> None:
-    """Say something beside the result."""
+    """Print a remark on standard error."""
     typer.echo(clean(text), err=True)
 
 
@@ -53,7 +53,7 @@ def print_json(value: object) -> None:
 
 
 def clean(text: str) -> str:
-    """Return text that others wrote without what could steer a terminal."""
+    """Return foreign text without terminal control sequences."""
     return "".join(
         char if char.isprintable() or char in f"\n\t{ZWNJ}{ZWJ}" else "\N{REPLACEMENT CHARACTER}"
         for char in text
@@ -61,7 +61,7 @@ def clean(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return text that others wrote in one line of at most ``most`` characters, without what steers a terminal."""
+    """Return foreign text as one line of at most ``most`` characters, without terminal control sequences."""
     line = clean(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
@@ -83,7 +83,7 @@ def reading() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def confirmed(question: str) -> bool:
-    """Ask on standard error; where nobody is there to answer, the answer is no."""
+    """Ask on standard error; without a terminal the answer is no."""
     try:
         return typer.confirm(question, err=True)
     except typer.Abort:
@@ -91,6 +91,6 @@ def confirmed(question: str) -> bool:
 
 
 def failure(message: str, code: int) -> typer.Exit:
-    """Return the end of the program, after its reason has been printed."""
+    """Print why the program ends, and return its exit."""
     typer.echo(f"combee: {clean(message)}", err=True)
     return typer.Exit(code)

@@ -1,4 +1,4 @@
-"""The log that a verb works on; what takes a while is said on standard error."""
+"""The log that a verb works on; progress is shown on standard error."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -21,12 +21,12 @@ def open_log(
 
 
 def open_unchecked(settings: Settings, servers: str) -> AbstractAsyncContextManager[KafkaLog]:
-    """Open the log of brokers that run without a look at them or their topics: see ``combee.assembly.local.log``."""
+    """Open the log of running brokers without checking them or their topics: see ``combee.assembly.local.log``."""
     return log.open_unchecked(settings, servers)
 
 
 def open_broker(settings: Settings) -> AbstractAsyncContextManager[str]:
-    """Open the broker alone: its topics are not looked at."""
+    """Open the broker without checking its topics."""
     return log.open_broker(settings, _notices(remark))
 
 
@@ -36,7 +36,7 @@ async def brokers(settings: Settings, servers: str) -> str:
 
 
 async def lines_now(known: Log, settings: Settings) -> LinesToday:
-    """Return all playbooks and branches as they stand now, by the settings' caps and limits."""
+    """Return the present state of all playbooks and branches, by the settings' caps and limits."""
     now_ms, start = SystemClock().now_ms(), settings.batch.batch_size
     return await lines_today(known, now_ms, start, settings.spend.caps(), settings.tenants.limits())
 

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what a shell offers for them after TAB."""
+"""Options that several verbs share, and their shell completion."""
 
 import asyncio
 import re
@@ -64,26 +64,26 @@ def checked_form(value: str | None) -> str | None:
     return value if value is None or value == "auto" else as_format(value)
 
 
-# ---- completion: names and labels, where a broker runs already and answers at once
+# ---- completion: names and labels, if a broker runs already and answers at once
 
 
 def line_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the playbooks and branches that begin so."""
+    """Return the playbooks and branches that begin with ``incomplete``."""
     return _offered(ctx, names, incomplete)
 
 
 def playbook_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the playbooks that begin so."""
+    """Return the playbooks that begin with ``incomplete``."""
     return [name for name in line_names(ctx, incomplete) if playbook_of(name) == name]
 
 
 def branch_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the branches that begin so."""
+    """Return the branches that begin with ``incomplete``."""
     return [name for name in line_names(ctx, incomplete) if playbook_of(name) != name]
 
 
 def places(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return what ``refs`` does, and the other lines of the playbook."""
+    """Return the result of ``refs``, and the playbook's branches."""
     name = str(ctx.params.get("name"))
     lines = [
         line
@@ -94,7 +94,7 @@ def places(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def refs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the labels of the playbook on the line that begin so, its newest version, and ``latest``."""
+    """Return the playbook's labels that begin with ``incomplete``, its newest version, and ``latest``."""
     name = str(ctx.params.get("name"))
 
     async def known(log: Log) -> Iterable[str]:
@@ -106,7 +106,7 @@ def refs(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def label_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the labels of any playbook that begin so."""
+    """Return the labels of any playbook that begin with ``incomplete``."""
 
     async def known(log: Log) -> Iterable[str]:
         return dict.fromkeys(label.label for label in await all_labels(log))
@@ -117,7 +117,7 @@ def label_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def _offered(
     ctx: typer.Context, find: Callable[[Log], Awaitable[Iterable[str]]], incomplete: str
 ) -> list[str]:
-    """Return what the log knows; nothing, and no noise, where that is not cheap."""
+    """Return completions from the log; none, silently, where reading it is slow or fails."""
     with suppress(CombeeError, TimeoutError):
         return [name for name in asyncio.run(_known(ctx.params, find)) if name.startswith(incomplete)]
     return []
@@ -127,16 +127,14 @@ async def _known(given: dict[str, Any], find: Callable[[Log], Awaitable[Iterable
     settings = load_settings(bootstrap_servers=given.get("bootstrap_servers"))
     servers = settings.kafka.bootstrap_servers or stack_servers(settings)
     if servers is None:
-        return []  # a broker is not started for a TAB
+        return []  # completion does not start a broker
     async with asyncio.timeout(LOOK_UP_S), open_unchecked(settings, servers) as log:
         return list(await find(log))
 
 
 # ---- options
 
-Everything = Annotated[
-    bool, typer.Option("--all", help="with entries that are only proposed (COMBEE_PROBATION)")
-]
+Everything = Annotated[bool, typer.Option("--all", help="include proposed entries (COMBEE_PROBATION)")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on standard output")]
 Servers = Annotated[
     str | None,
@@ -146,7 +144,7 @@ DeclaredSource = Annotated[
     str | None,
     typer.Option(
         "--source",
-        help="who teaches this; COMBEE_SOURCE_SECRET, or the file COMBEE_SOURCE_SECRET_FILE names, proves it"
+        help="name of the source; COMBEE_SOURCE_SECRET, or the file in COMBEE_SOURCE_SECRET_FILE, authenticates it"
         " [COMBEE_SOURCE]",
     ),
 ]
@@ -181,8 +179,10 @@ MaybePlaybook = Annotated[
     ),
 ]
 Ref = Annotated[str, typer.Argument(help="a version's number, a label or latest", autocompletion=refs)]
-CommandId = Annotated[str | None, typer.Option("--id", help="of this command: a repeat does nothing")]
-Timeout = Annotated[float, typer.Option("--timeout", min=0, help="wait so long for the effect (s)")]
+CommandId = Annotated[
+    str | None, typer.Option("--id", help="id of this command; a repeat with the same id does nothing")
+]
+Timeout = Annotated[float, typer.Option("--timeout", min=0, help="maximum wait for the effect (s)")]
 FormOrNone = Annotated[
     str | None, typer.Option("--format", help="ace, gepa, json, kayba, md or skill", callback=checked_form)
 ]

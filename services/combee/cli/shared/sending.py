@@ -1,4 +1,4 @@
-"""A command given on the command line: who asks, decided, sent to the services, awaited."""
+"""Commands from the command line: decide, send to the services, wait for the effect."""
 
 import getpass
 import os
@@ -25,7 +25,7 @@ Decide = Callable[[Log, Commands], Awaitable[Decision]]
 
 
 def issuer() -> str:
-    """Return who uses the command line, as command records name them."""
+    """Return the user's name for command records."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
@@ -34,26 +34,26 @@ def issuer() -> str:
 
 
 def commands_on(log: Log, clock: Clock, *, embeds: bool = False) -> Commands:
-    """Return the commands on behalf of who uses the command line."""
+    """Return the commands, issued by the user of the command line."""
     return Commands(log, LogStore(log), clock, issued_by=issuer(), embeds=embeds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a command came to."""
+    """The result of a command."""
 
     decision: Decision
     made: Effect | None
-    """None: nothing was to be done."""
+    """None if there was nothing to do."""
 
     @property
     def changed(self) -> bool:
-        """Whether anything is otherwise than before."""
+        """Whether the command changed anything."""
         return self.made is not None
 
     @property
     def version(self) -> int:
-        """The version that holds now; of a label, the one it points at."""
+        """The current version; for a label, the version that it points at."""
         return self.made.version if self.made else self.decision.version
 
     @property
@@ -65,12 +65,12 @@ class Change:
 async def carry_out(
     name: str, decide: Decide, *, timeout_s: float, servers: str | None, hint: str = ""
 ) -> Change:
-    """Decide, send and wait for the effect; ``hint`` says what helps where something is unknown.
+    """Decide, send and wait for the effect; ``hint`` is added to errors about unknown names.
 
     Raises
     ------
     FatalError
-        If it cannot be, or has no effect after ``timeout_s``.
+        If the command is refused, or has no effect after ``timeout_s``.
     """
     settings = load_settings(bootstrap_servers=servers)
     async with open_log(settings) as (log, known_servers):
@@ -92,7 +92,7 @@ async def carry_out(
 
 
 async def _overdue(log: Log, command: Command, timeout_s: float) -> str:
-    """Return what is missing, and what it waits for."""
+    """Return the error text: the missing effect and what it waits for."""
     who = "shuffle, scan and publish get" if command.kind == "consolidate" else "publish gets"
     awaited, when = "new version", f"when {who} to it"
     if command.kind == "promote":

@@ -1,1 +1,1 @@
-"""``combee top``: the live picture in a terminal."""
+"""``combee top``: a live view in a terminal."""

@@ -1,4 +1,4 @@
-"""``combee top``: what happens now, in one screen of a terminal."""
+"""``combee top``: a live view in one screen of a terminal."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from combee.process.worker.session import together
 
 CURRENT_S = 30.0
 FRAME_S = 0.1
-"""At most so often a frame is drawn, however much happens."""
+"""Minimum time between frames, in seconds."""
 QUIT = ("q", "Q")
 
 
@@ -36,12 +36,12 @@ def top(
     *,
     once: Annotated[bool, typer.Option("--once", help="print one frame and end")] = False,
     interval: Annotated[
-        float, typer.Option(min=0.1, max=60, help="look again at least so often (s); news show at once")
+        float, typer.Option(min=0.1, max=60, help="maximum time between refreshes (s); changes show at once")
     ] = 1.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show lags, windows, the running batch's tree, batch sizes and why, retention, cost, versions; q ends it."""
+    """Show lags, windows, the running batch's tree, batch sizes and reasons, retention, cost, versions; q quits."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     once = once or as_json or not sys.stdout.isatty()
     try:
@@ -88,7 +88,7 @@ async def _screen(
     seen: Callable[[], RenderableType],
     interval_s: float,
 ) -> None:
-    """Draw until somebody presses q."""
+    """Draw until the user presses q."""
     stop = asyncio.Event()
     revision = -1
     with (
@@ -108,7 +108,7 @@ async def _screen(
 
 @contextmanager
 def _keys(on_key: Callable[[str], None]) -> Iterator[None]:
-    """Tell of every key as it is pressed, unshown, where there is a keyboard."""
+    """Call ``on_key`` with each pressed key, without echo; do nothing without a terminal."""
     import termios  # noqa: PLC0415 - Unix only
     import tty  # noqa: PLC0415 - the same
 

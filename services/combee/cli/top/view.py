@@ -21,9 +21,9 @@ from combee_schemas.base import branch_in, is_branch_of
 BAR, SHORT_BAR = 12, 6
 NARROW = 120
 """Below this many columns, tables keep what fits 80 of them."""
-MOST_NAME = 24
-"""Of a longer name the beginning is shown there."""
-LONG = 60
+NAME_WIDTH = 24
+"""Maximum width of a name in narrow tables; a longer name is cut at its end."""
+MAX_TEXT = 60
 WORDS = {"ready": "asking", "left_out": "left out"}
 SIGNS = {"done": ("●", "green"), "ready": ("◐", "yellow"), "waiting": ("○", "dim"), "left_out": ("»", "dim")}
 SPOILT = {"merged": "magenta", "failed": "red"}
@@ -31,16 +31,16 @@ SPOILT = {"merged": "magenta", "failed": "red"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How much of everything is shown."""
+    """Maximum number of rows of each part."""
 
     playbooks: int = 8
     versions: int = 6
     letters: int = 6
     nodes: int = 24
-    """With more nodes a batch is drawn a line per level."""
+    """A batch with more nodes is drawn as one line per level."""
     is_spaced: bool = True
     all_stages: bool = True
-    """Otherwise those that nothing went through are left out."""
+    """False omits stages without traffic."""
 
 
 ROOMS = (
@@ -50,7 +50,7 @@ ROOMS = (
     Room(playbooks=3, versions=2, letters=1, nodes=0, is_spaced=False, all_stages=False),
     Room(playbooks=1, versions=1, letters=1, nodes=0, is_spaced=False, all_stages=False),
 )
-"""From a large screen to a small one."""
+"""Row limits, from large screens to small ones."""
 
 
 def fitted(snapshot: Snapshot, console: Console, *, broker: str, prefix: str) -> RenderableType:
@@ -66,7 +66,7 @@ def fitted(snapshot: Snapshot, console: Console, *, broker: str, prefix: str) ->
 def frame(
     snapshot: Snapshot, *, broker: str, prefix: str, width: int = WIDTH_OF_PIPES, room: Room = ROOMS[0]
 ) -> RenderableType:
-    """Return everything that there is to see at one moment."""
+    """Return one frame."""
     narrow = width < NARROW
     letters = f"; {snapshot.dead_letters} dead letters" if snapshot.dead_letters else ""
     head = line(f"combee top  {broker}  {prefix}  {moment(snapshot.at_ms)} UTC{letters}", "bold")
@@ -98,7 +98,7 @@ def frame(
 
 
 def line(text: str, style: str = "") -> Text:
-    """Return one line of text that others may have had a hand in; what is too long for the screen is cut."""
+    """Return possibly foreign text as one line, cut to the screen's width."""
     return Text(clean(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
@@ -133,7 +133,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
         table.add_column("why this batch size")
     above = ""
     for playbook in snapshot.playbooks[: room.playbooks]:
-        # Of a long name the end is cut off, which is all that a branch differs in.
+        # A long name is cut at its end, the part that tells branches apart.
         is_below = narrow and is_branch_of(playbook.name, above)
         above = above if is_below else playbook.name
         table.add_row(
@@ -145,7 +145,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
             *(() if narrow else (percent(playbook.lost),)),
             f"{playbook.spend_tokens:,}",
             f"{playbook.spend_cost:,.2f}",
-            *(() if narrow else (Text(shortened(_why(playbook), LONG)),)),
+            *(() if narrow else (Text(shortened(_why(playbook), MAX_TEXT)),)),
         )
     hidden = snapshot.playbooks_total - len(snapshot.playbooks[: room.playbooks])
     if hidden > 0:
@@ -154,7 +154,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
 
 
 def _why(playbook: LivePlaybook) -> str:
-    """Return why batches have their size; of a branch, all that it does in its own way."""
+    """Return the reason for the batch size; for a branch, its own settings."""
     if playbook.branch is None:
         return why_text(None, playbook.batch_size_reason)
     return f"forked from {branch_text(branch_row(playbook.branch))}"
@@ -164,7 +164,7 @@ def _named(title: str, *, narrow: bool, before: int = 0) -> Table:
     """Return a table whose first column is a playbook's name, after ``before`` other characters."""
     table = Table(box=None)
     table.add_column(
-        title, no_wrap=True, overflow="ellipsis", max_width=before + MOST_NAME if narrow else None
+        title, no_wrap=True, overflow="ellipsis", max_width=before + NAME_WIDTH if narrow else None
     )
     return table
 
@@ -187,7 +187,7 @@ def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]
     if running.shape_reason:
         yield line(running.shape_reason, "dim")
     if running.version is not None and not all(node.is_settled for node in running.nodes):
-        return  # it was over before anybody looked: what its nodes did has not been read
+        return  # it ended before it was observed, so its nodes' results were not read
     if len(running.nodes) <= room.nodes:
         yield from tree(running.nodes)
     else:
@@ -234,7 +234,7 @@ def _node(node: LiveNode) -> Text:
         tokens = node.tokens_in + node.tokens_out
         row.append(f"  {node.status}, {node.operations} operations, {tokens:,} tokens below", style="dim")
         row.append(
-            f"  {shortened(node.reason, LONG)}" if node.reason else "",
+            f"  {shortened(node.reason, MAX_TEXT)}" if node.reason else "",
             style=SPOILT.get(node.status or "", ""),
         )
     else:
@@ -267,10 +267,10 @@ def versions(
 
 
 def dead_letters(snapshot: Snapshot, room: Room = ROOMS[0]) -> Iterator[RenderableType]:
-    """Yield the last records that could not be used."""
+    """Yield the newest dead letters."""
     if snapshot.dead_letters_recent:
         yield Text("dead letters ('combee dlq list')", style="bold red")
     for letter in snapshot.dead_letters_recent[: room.letters]:
         yield line(
-            f"{moment(letter.at_ms)}  {letter.service}  {letter.origin}  {shortened(letter.reason, LONG)}"
+            f"{moment(letter.at_ms)}  {letter.service}  {letter.origin}  {shortened(letter.reason, MAX_TEXT)}"
         )

@@ -1,1 +1,1 @@
-"""The pages, a module each, and the parts of a playbook's page."""
+"""The pages, one module each, and the parts of a playbook's page."""

@@ -1,6 +1,6 @@
-"""What may be done with a playbook from its page.
+"""Actions on a playbook's page.
 
-Export it, promote a version, go back to one, edit it; approve or reject its candidate.
+Export the playbook, promote a version, roll back, edit, approve or reject the candidate.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,28 +28,28 @@ from combee_schemas.playbook import Label, Playbook
 logger = structlog.get_logger()
 
 EFFECT_S = 20.0
-"""So long the effect of a command is waited for."""
+"""Maximum wait for the effect of a command."""
 EXPORTS: tuple[tuple[str, Format, str], ...] = (
     ("Markdown", "md", "md"),
     ("JSON", "json", "json"),
     ("ACE text", "ace", "txt"),
     ("SKILL.md", "skill", "md"),
 )
-"""Name, format, suffix."""
+"""Name, format and file suffix of each export."""
 LIVE_LABEL = "production"
-"""What most people call the label that agents read."""
+"""The usual name of the label that agents read."""
 
 Decide = Callable[[Commands], Awaitable[Decision]]
 Opened = Callable[[Caller], None]
 ENTER = "(event) => { if (event.target.tagName === 'INPUT' && !event.isComposing) emit(); }"
-"""Enter in a field of one line confirms; on a button it is the button's."""
+"""Enter confirms in a single-line field; on a button it presses the button."""
 
 
 def made_text(made: Effect) -> str:
-    """Return in words what a command made."""
+    """Return a sentence about a command's effect."""
     if isinstance(made, Label):
         return f"{made.label} points at version {made.version}."
-    return f"Version {made.version} is there."
+    return f"Version {made.version} was made."
 
 
 class Actions:
@@ -60,7 +60,7 @@ class Actions:
         self._admin = admin
         self._shown = shown
         self._pressed: ui.element | None = None
-        """The button that was pressed last: it has the focus again when its dialog closes."""
+        """The button pressed last, which gets the focus back when its dialog closes."""
         with ui.element("div").classes("tools"):
             with ui.button("Export", icon="download").props("flat dense no-caps"), ui.menu():
                 for title, form, suffix in EXPORTS:
@@ -113,13 +113,13 @@ class Actions:
         is_gated = gate_of(playbooks.labels_of(self._context, playbook.name)) is not None
         with _Form(f"Roll back to version {playbook.version}?", f"as {caller.name}", self._pressed) as form:
             ui.label(
-                f"Version {newest.version + 1} will say what version {playbook.version} says; against version"
-                f" {newest.version}: {_counted(compare(newest, playbook))}. What was learned since stays in the"
+                f"Version {newest.version + 1} will have the content of version {playbook.version}; compared with"
+                f" version {newest.version}: {_counted(compare(newest, playbook))}. Later lessons stay in the"
                 " history."
             ).classes("words")
             if is_gated:
                 ui.label(
-                    "It waits at the gate like any other version. To change at once what agents read, promote"
+                    "It waits at the gate like any other version. To change immediately what agents read, promote"
                     f" version {playbook.version} to {LIVE_LABEL}."
                 ).classes("words")
 
@@ -146,7 +146,7 @@ class Actions:
     async def judge(
         self, candidate: Candidate, pressed: ui.element, *, accepts: bool, entry_ids: Sequence[str] = ()
     ) -> None:
-        """Let a person approve or reject a candidate, or these entries of it; ``pressed`` is the button."""
+        """Ask a person to approve or reject a candidate, or these entries of it; ``pressed`` is the button."""
         if entry_ids:
             await self._begin(lambda caller: self._reject_entries(caller, candidate, entry_ids), pressed)
         else:
@@ -156,13 +156,15 @@ class Actions:
         verb, number, reads = "Approve" if accepts else "Reject", candidate.version, candidate.production
         others = ", ".join(judge for judge in candidate.waits_for if judge != "approve")
         follows = f"once {others} accepts it, too" if others else "at once"
-        beside = f"version {reads}" if reads else "no version"
+        production = f"version {reads}" if reads else "no version"
         with _Form(f"{verb} version {number}?", f"as {caller.name}", self._pressed) as form:
-            ui.label(f"Agents read {beside}; against it: {_counted(candidate.difference)}.").classes("words")
+            ui.label(
+                f"Agents read {production}; compared with it: {_counted(candidate.difference)}."
+            ).classes("words")
             ui.label(
                 f"Agents read version {number} {follows}."
                 if accepts
-                else "Agents never read it. What its batches taught is taken back for good, also on branches."
+                else "Agents never read it. Its batches are revoked for good, also on branches."
             ).classes("words")
             reason = _reason_field(optional=accepts)
             sources = None
@@ -198,8 +200,8 @@ class Actions:
         number, reads = candidate.version, candidate.production
         with _Form(f"Reject entries of version {number}?", f"as {caller.name}", self._pressed) as form:
             ui.label(
-                f"They say again what agents read, and what is new goes, for good: {', '.join(entry_ids)}. The rest"
-                " of the version is the next candidate."
+                f"Changed entries return to the text that agents read, and new ones are removed, for good:"
+                f" {', '.join(entry_ids)}. The rest of the version becomes the next candidate."
             ).classes("words")
             reason = _reason_field(optional=False)
 
@@ -218,7 +220,7 @@ class Actions:
     async def _ask(
         self, form: "_Form", decide: Decide, effect_text: Callable[[Effect], str] = made_text
     ) -> None:
-        """Give the command of a form; close it and tell on the page what became of it, or say in it why not."""
+        """Send a form's command; then close the form and report the effect, or show the error in the form."""
         form.wait(waits=True)
         try:
             outcome = await self._given(self._shown().name, decide, effect_text)
@@ -228,7 +230,7 @@ class Actions:
             form.refuse(str(error))
         except TimeoutError:
             form.refuse(
-                "Kafka did not acknowledge it in time: see whether it has an effect before trying again"
+                "Kafka did not acknowledge the command in time: check for its effect before you try again"
             )
         else:
             self._status.text = outcome
@@ -237,13 +239,13 @@ class Actions:
         form.wait(waits=False)
 
     async def _given(self, name: str, decide: Decide, effect_text: Callable[[Effect], str]) -> str:
-        """Give a command as whoever may do so now; return what became of it."""
+        """Send a command as the present caller; return a sentence about its effect."""
         caller = self._admin.caller(name)
         playbooks.check_current(self._context)
         commands = commands_of(self._context, f"key:{caller.name}")
         decision = await decide(commands)
         if decision.command is None:
-            return "Nothing was to be done: it is so already."
+            return "There was nothing to do."
         sent = await commands.send(decision.command)
         logger.info("command_sent", kind=sent.command.kind, playbook=name, key=caller.name)
         made = await commands.outcome(sent, EFFECT_S)
@@ -251,7 +253,7 @@ class Actions:
             return effect_text(made)
         return (
             f"No effect within {EFFECT_S:.0f} s: the {decision.command.kind} is in the log and takes effect when"
-            " publish gets to it."
+            " publish processes it."
         )
 
 
@@ -263,27 +265,29 @@ def _reason_field(*, optional: bool) -> ui.input:
 def _reason(field: ui.input, *, optional: bool) -> str:
     why = str(field.value or "").strip()
     if not optional and not why:
-        raise RefusedError("invalid", "say why: the reason stands in the decision")
+        raise RefusedError("invalid", "give a reason, which is recorded with the decision")
     return why
 
 
 def _counted(difference: Comparison) -> str:
     counts = difference.counts()
-    return ", ".join(f"{count} {how}" for how, count in counts.items()) or "the same words"
+    return ", ".join(f"{count} {how}" for how, count in counts.items()) or "the same content"
 
 
 class _Form:
-    """A dialog with buttons, open until its command is in the log; what is refused is said in it."""
+    """A dialog with buttons, open until its command is in the log; it shows why a command is refused."""
 
-    def __init__(self, title: str, beside: str, pressed: ui.element | None, *, is_wide: bool = False) -> None:
+    def __init__(
+        self, title: str, subtitle: str, pressed: ui.element | None, *, is_wide: bool = False
+    ) -> None:
         self._pressed = pressed
         self._dialog = ui.dialog().props(f'aria-label="{title}"')
         if is_wide:
-            self._dialog.props("persistent")  # a click beside it does not lose what was written
+            self._dialog.props("persistent")  # a click outside does not discard the text
         self._dialog.on("hide", self._hidden)
         with self._dialog, ui.card().classes("wide" if is_wide else "w-full max-w-lg") as self._card:
             ui.label(title).classes("title")
-            ui.label(beside).classes("quiet")
+            ui.label(subtitle).classes("quiet")
 
     def __enter__(self) -> Self:
         self._card.__enter__()
@@ -297,13 +301,13 @@ class _Form:
         self._card.__exit__()
 
     def _hidden(self) -> None:
-        """Give the focus back: Quasar cannot, where the dialog for the key was there before."""
+        """Give the focus back, which Quasar cannot do after the dialog for the key."""
         if self._pressed is not None:
             ui.run_javascript(f"getHtmlElement({self._pressed.id})?.focus()")
         self._dialog.delete()
 
     def open(self, verb: str, confirmed: Callable[[], Awaitable[None]]) -> None:
-        """Open it; ``confirmed`` is called whenever somebody confirms."""
+        """Open the dialog; ``confirmed`` is called at each confirmation."""
         self._yes.text = verb
 
         async def once() -> None:
@@ -315,13 +319,13 @@ class _Form:
         self._dialog.open()
 
     def wait(self, *, waits: bool) -> None:
-        """Show whether something is under way."""
+        """Show whether a command is in progress."""
         if not self._yes.is_deleted:
             self._yes.props["loading"] = waits
             self._yes.update()
 
     def refuse(self, why: str) -> None:
-        """Say why it cannot be."""
+        """Show why the command is refused."""
         if not self._wrong.is_deleted:
             self._wrong.text = why
 

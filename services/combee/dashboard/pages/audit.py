@@ -1,4 +1,4 @@
-"""The audit trail of one playbook: who decided what about which version agents read, when and why."""
+"""The audit trail of one playbook: decisions about the version that agents read, with issuer, time and reason."""
 
 from contextlib import aclosing
 
@@ -22,17 +22,17 @@ COLUMNS = {
     "said": "verdicts and figures",
 }
 VERSIONS = 200
-"""So many of the newest versions are looked through for commands; of the gate every decision is shown."""
+"""Number of newest versions searched for commands; decisions at the gate are all shown."""
 
 
 class AuditTrail:
-    """The section; there is nothing to see while nobody decided anything."""
+    """The section, hidden while there are no decisions."""
 
     def __init__(self, context: Context, name: str) -> None:
         self._context = context
         self._name = name
         self._versions: list[Playbook] = []
-        """Those that commands made, without their entries."""
+        """Versions made by commands, without their entries."""
         self._read_to = -1
         self._seen: tuple[int, list[Label]] | None = None
         self._is_reading = False
@@ -46,7 +46,7 @@ class AuditTrail:
         self._section.set_visibility(False)
 
     def look(self) -> None:
-        """Read on where there is a newer version, or a label moved."""
+        """Read new versions and moved labels."""
         labels = list(playbooks.labels_of(self._context, self._name).values())
         seen = (self._context.playbooks.latest(self._name).version, labels)
         if seen != self._seen and not self._is_reading:
@@ -68,7 +68,7 @@ class AuditTrail:
                         self._versions.append(version.model_copy(update={"entries": ()}))
         except (TransientError, FatalError) as error:
             if not self._section.is_deleted:
-                self._trouble.text = f"It cannot be read now: {error}"  # the next look tries again
+                self._trouble.text = f"It cannot be read now: {error}"  # tried again at the next refresh
                 self._section.set_visibility(True)
             return
         finally:

@@ -1,4 +1,4 @@
-"""Batches: the last ones, and any of them as a tree with all its nodes."""
+"""The last batches, and each of them as a tree with all its nodes."""
 
 from nicegui import ui
 

@@ -1,4 +1,4 @@
-"""The candidate of a gated playbook beside what agents read: what it says otherwise, and what judges say of it."""
+"""The candidate of a gated playbook: its differences from the version that agents read, and its verdicts."""
 
 from collections.abc import Collection
 
@@ -44,19 +44,19 @@ FIGURES_S = 5.0
 REJECT = "Reject"
 
 
-class CandidateBeside:
-    """The section; there is nothing to see where the playbook has no gate."""
+class CandidateSection:
+    """The section, hidden for a playbook without a gate."""
 
     def __init__(self, context: Context, actions: Actions, name: str) -> None:
         self._context = context
         self._actions = actions
         self._name = name
         self._gate: Gate | None = None
-        """As it was when the candidate was read."""
+        """The gate at the time when the candidate was read."""
         self._candidate: Candidate | None = None
         self._playbook: Playbook = empty(name)
         self._picked: tuple[str, ...] = ()
-        """The entries that are to be rejected alone."""
+        """The entries picked for rejection."""
         self._is_reading = False
         with ui.element("section").props('aria-label="Candidate"').classes("gate") as self._section:
             heading("Candidate", 2)
@@ -81,7 +81,7 @@ class CandidateBeside:
         ui.timer(FIGURES_S, self._show_figures)
 
     def look(self) -> None:
-        """Show what is known; read a candidate that is another one, or of which more was said."""
+        """Show the present state; read the candidate again if it or its verdicts changed."""
         gate = gate_of(playbooks.labels_of(self._context, self._name))
         self._section.set_visibility(gate is not None)
         if gate == self._gate or self._is_reading:
@@ -102,7 +102,7 @@ class CandidateBeside:
             latest = self._context.playbooks.latest(self._name)
             shown = await self._context.history.exactly(self._name, candidate.version, latest)
         except (TransientError, FatalError, RefusedError):
-            return  # decided meanwhile, or the log is away: the next look tries again
+            return  # decided meanwhile, or the log is unavailable: tried again at the next refresh
         finally:
             self._is_reading = False
         if self._section.is_deleted:
@@ -110,16 +110,14 @@ class CandidateBeside:
         shown = shown or empty(self._name)  # it is no longer in the history
         self._gate, self._candidate, self._playbook = gate, candidate, shown
         listed = entry_list(shown, candidate.difference, only_changed=True)
-        self._difference.text = (
-            f"What version {candidate.version} says otherwise than what agents read, and what taught it:"
-        )
+        self._difference.text = f"What version {candidate.version} changes for agents, and the sources:"
         self._entries.show(listed.rows)
         self._pick(())
         await self._show_figures()
         self._body.set_visibility(True)
 
     async def _show_figures(self) -> None:
-        """Show verdicts, how far a canary is, and outcomes, as they are now; without the log they stand."""
+        """Show the present verdicts, canary progress and outcomes; without the log the old ones stay."""
         candidate, outcomes = self._candidate, self._context.outcomes
         if candidate is None:
             return

@@ -1,4 +1,4 @@
-"""Dead letters: records that could not be used, and why; secrets are not shown."""
+"""Dead letters with their reasons; secrets are not shown."""
 
 from nicegui import ui
 
@@ -22,9 +22,9 @@ def page(context: Context) -> None:
     heading("Dead letters")
     unreadable(context, topics.DEAD_LETTERS)
     total = ui.label()
-    ui.label("Look at one with 'combee dlq show ID'; publish it again with 'combee dlq retry ID'.").classes(
-        "quiet"
-    )
+    ui.label(
+        "'combee dlq show ID' shows a dead letter; 'combee dlq retry ID' publishes its record again."
+    ).classes("quiet")
     rows = table(COLUMNS, key="id", label="Dead letters")
 
     def show() -> None:

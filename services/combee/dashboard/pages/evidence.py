@@ -1,4 +1,4 @@
-"""An entry and what taught it: its reflections, and the runs they came from."""
+"""An entry with the reflections that taught it and their runs."""
 
 from nicegui import ui
 
@@ -10,12 +10,12 @@ from combee.gateway.context import Context
 from combee.log.inspection.lineage import Lineage, Source, lineage
 from combee_schemas.playbook import Entry
 
-SHOWN = 20
+MAX_SOURCES = 20
 SHORT = 160
 
 
 async def open_evidence(context: Context, playbook: str, entry: Entry) -> None:
-    """Open a dialog; the log is read while it says so."""
+    """Open a dialog, which shows progress while the log is read."""
     with ui.dialog().props('aria-label="Evidence"') as dialog, ui.card().classes("w-full max-w-3xl"):
         ui.button(icon="close", on_click=dialog.close).props('flat round dense aria-label="Close"').classes(
             "close"
@@ -50,10 +50,12 @@ def _lineage(origins: Lineage) -> None:
         ui.label(redacted(words)).classes("quiet words")
     if not origins.sources:
         ui.label("No reflection: it was imported or edited by hand.")
-    for source in origins.sources[-SHOWN:]:
+    for source in origins.sources[-MAX_SOURCES:]:
         _source(source)
-    if len(origins.sources) > SHOWN:
-        ui.label(f"… and {len(origins.sources) - SHOWN} older ones; 'combee why' lists all").classes("quiet")
+    if len(origins.sources) > MAX_SOURCES:
+        ui.label(f"… and {len(origins.sources) - MAX_SOURCES} older ones; 'combee why' lists all").classes(
+            "quiet"
+        )
 
 
 def _source(source: Source) -> None:

@@ -53,7 +53,7 @@ def _open(row: Row) -> None:
 
 
 class _Windows:
-    """The windows of the playbooks that changed last, how full each is."""
+    """Windows of the playbooks that changed last, with their filled shares."""
 
     def __init__(self) -> None:
         self._column = ui.element("div").classes("windows")

@@ -1,4 +1,4 @@
-"""A playbook beside its branches, on the page of each: what they do otherwise, what they learned, what it took."""
+"""A playbook compared with its branches, on the page of each: settings, lessons, cost."""
 
 from nicegui import background_tasks, ui
 
@@ -28,8 +28,8 @@ COLUMNS = {
 }
 
 
-class LinesBeside:
-    """The lines of one playbook; there is nothing to see where it has no branches."""
+class BranchSection:
+    """The section of a playbook and its branches, hidden without branches."""
 
     def __init__(self, context: Context, name: str) -> None:
         self._context = context
@@ -37,7 +37,7 @@ class LinesBeside:
         self._side_by_side = SideBySide(context.history)
         self._lines: list[Line] = []
         self._read: dict[str, int] = {}
-        """The newest version of each line that was read."""
+        """The newest version read of the playbook and of each branch."""
         self._is_reading = False
         with ui.element("section").props('aria-label="Branches"') as self._shown:
             heading("Side by side since the fork", 2)
@@ -50,7 +50,7 @@ class LinesBeside:
         self._shown.set_visibility(False)
 
     def look(self) -> None:
-        """Show what is known; read on where there are newer versions."""
+        """Show the present state; read newer versions."""
         stored = playbooks.lines_of(self._context, self._playbook)
         newest = {name: line.version for name, line in stored.items()}
         if newest != self._read and not self._is_reading:
@@ -65,6 +65,6 @@ class LinesBeside:
             self._lines = list(await self._side_by_side.lines(stored, self._playbook))
             self._read = newest
         except (TransientError, FatalError):
-            return  # what is shown stands; the next look tries again
+            return  # the old content stays; tried again at the next refresh
         finally:
             self._is_reading = False

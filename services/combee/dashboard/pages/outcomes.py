@@ -1,4 +1,4 @@
-"""Does it help? Success over versions, with what changed at each."""
+"""Does it help? Success by version, with the changes of each."""
 
 from nicegui import ui
 
@@ -19,21 +19,21 @@ COLUMNS = {
     "scores": "scores",
     "changes": "what changed",
 }
-LOOK_S = 5.0
+REFRESH_S = 5.0
 
 
 class Outcomes:
-    """A table of the playbooks of which runs were told last; nothing is shown while there are none."""
+    """A table of the playbooks with the latest outcomes, hidden while there are none."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._changes: dict[tuple[str, int], tuple[Change, ...]] = {}
         self._section = ui.element("section")
         self._table: ui.table | None = None
-        ui.timer(LOOK_S, self._look)
+        ui.timer(REFRESH_S, self._look)
 
     async def _look(self) -> None:
-        """Show what there is now; without the log the page stands as it is."""
+        """Show the present outcomes; without the log the page stays unchanged."""
         try:
             statistics = await self._context.outcomes.by_line()
             lines = newest_lines(statistics, playbooks.newest_by_name(self._context))

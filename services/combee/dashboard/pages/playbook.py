@@ -1,4 +1,4 @@
-"""One playbook by version: its entries with what changed, its labels, its size; and what may be done with it."""
+"""One playbook by version: entries with their changes, labels, size and actions."""
 
 from nicegui import ui
 
@@ -11,10 +11,10 @@ from combee.dashboard.admin import Admin
 from combee.dashboard.listing import Listing
 from combee.dashboard.pages.actions import Actions
 from combee.dashboard.pages.audit import AuditTrail
-from combee.dashboard.pages.candidate import CandidateBeside
+from combee.dashboard.pages.candidate import CandidateSection
 from combee.dashboard.pages.evidence import open_evidence
-from combee.dashboard.pages.lines import LinesBeside
-from combee.dashboard.pieces import TURN_S, heading, replace_address
+from combee.dashboard.pages.lines import BranchSection
+from combee.dashboard.pieces import REFRESH_S, heading, replace_address
 from combee.dashboard.views.entries import EntryList, entry_list
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import address, title
@@ -25,7 +25,7 @@ from combee_schemas.playbook import Playbook
 
 
 async def page(context: Context, admin: Admin, name: str, version: str = "", entry: str = "") -> None:
-    """Build the page of one playbook, at a version or at the newest; an entry that is named is brought into sight."""
+    """Build the page of one playbook, at a version or at the newest; scroll to a named entry."""
     heading(name or "Playbooks")
     newest = context.playbooks.latest(name).version
     if not newest:
@@ -42,7 +42,7 @@ async def page(context: Context, admin: Admin, name: str, version: str = "", ent
     browser = _Browser(context, admin, name, first=min(retained, default=newest), newest=newest, entry=entry)
     await browser.show(int(version) if version.isdecimal() and int(version) <= newest else newest)
     browser.look()
-    ui.timer(TURN_S, browser.look)
+    ui.timer(REFRESH_S, browser.look)
 
 
 class _Browser:
@@ -59,8 +59,8 @@ class _Browser:
         self._listed = EntryList()
         self._labels: dict[str, int] = {}
         self._facts = _Facts(context)
-        self._lines = LinesBeside(context, name)
-        self._gate = CandidateBeside(context, Actions(context, admin, lambda: self._shown), name)
+        self._lines = BranchSection(context, name)
+        self._gate = CandidateSection(context, Actions(context, admin, lambda: self._shown), name)
         with ui.element("div").classes("slide"):
             back = ui.button(icon="chevron_left", on_click=lambda: self._step(-1))
             back.props('flat round dense aria-label="Version before"')
@@ -82,11 +82,11 @@ class _Browser:
 
     @property
     def version(self) -> int:
-        """The version that is shown."""
+        """The version shown."""
         return int(self._slider.value)
 
     def look(self) -> None:
-        """Follow the newest version and the labels: the slider grows, and a button leads there."""
+        """Follow the newest version and the labels: extend the slider and offer a button to the newest."""
         newest = self._context.playbooks.latest(self._name).version
         if newest > self._slider.props["max"]:
             self._slider.props["max"] = newest
@@ -108,7 +108,7 @@ class _Browser:
     async def show(self, version: int) -> None:
         """Show a version."""
         if self.version != version:
-            self._slider.value = version  # its handler comes back here
+            self._slider.value = version  # its handler calls this method again
             return
         self._newer.text = f"version {self._slider.props['max']} is newer"
         self.look()
@@ -119,14 +119,14 @@ class _Browser:
             ui.notify(f"The history cannot be read now: {error}", type="warning")
             return
         if self.version != version:
-            return  # moved on while this was read
+            return  # another version was chosen meanwhile
         self._shown = exact or empty(self._name)
         self._difference = compare(before or empty(self._name), self._shown)
         self._facts.show(self._shown, self._labels)
         self._list()
 
     def _list(self) -> None:
-        """List what is wanted of the version."""
+        """List the entries of the version that match the filters."""
         text = self._wanted.value or ""
         listed = entry_list(self._shown, self._difference, text, only_changed=bool(self._only.value))
         at = listed.at(self._entry)
@@ -154,7 +154,7 @@ class _Browser:
         self._list_shown.scroll_to(self._listed.sections[section])
 
     def _link(self, row: Row) -> None:
-        """Let the address name an entry, so that it can be shared."""
+        """Set the address to an entry, so that it can be shared."""
         self._entry = str(row["id"])
         replace_address(address(self._name, self.version, self._entry))
         self._list()
@@ -176,7 +176,7 @@ class _Browser:
 
 
 class _Facts:
-    """What a version is: where it came from, how large it is for a prompt, which labels point where."""
+    """Facts about a version: origin, prompt size, labels."""
 
     def __init__(self, context: Context) -> None:
         self._budget = context.settings.playbook.playbook_tokens
@@ -189,7 +189,7 @@ class _Facts:
         self._labels = ui.element("div").classes("labels")
 
     def show(self, playbook: Playbook, labels: dict[str, int]) -> None:
-        """Show them of a version."""
+        """Show a version's facts."""
         self._about.text = (
             _about(playbook) if playbook.version else "This version is no longer in the history."
         )

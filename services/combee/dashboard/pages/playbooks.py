@@ -1,4 +1,4 @@
-"""Playbooks: all of them, found by their names."""
+"""All playbooks, with a search by name."""
 
 from collections import defaultdict
 

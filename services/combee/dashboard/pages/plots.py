@@ -1,4 +1,4 @@
-"""Learning over time: batch size and why, retention, cost."""
+"""Learning over time: batch size with its reason, retention, cost."""
 
 from nicegui import ui
 

@@ -13,10 +13,10 @@ from combee.dashboard.views.wording import address, search_address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 
-MOST = 500
-"""Entries that are shown of what was found."""
+MAX_RESULTS = 500
+"""Maximum number of entries shown."""
 PAUSE_MS = 300
-"""So long after the last letter it is looked for."""
+"""Milliseconds after the last key press before a search starts."""
 
 
 def page(context: Context, text: str = "") -> None:
@@ -37,11 +37,11 @@ def page(context: Context, text: str = "") -> None:
     async def look() -> None:
         words = wanted.value or ""
         stored = list(playbooks.newest_by_name(context).values())
-        matches = await asyncio.to_thread(search, stored, words, MOST)
+        matches = await asyncio.to_thread(search, stored, words, MAX_RESULTS)
         if words != (wanted.value or ""):
-            return  # more was typed meanwhile
+            return  # the text changed meanwhile
         replace_address(search_address(words))
-        shown = f", the first {MOST} are shown" if matches.total > MOST else ""
+        shown = f", the first {MAX_RESULTS} are shown" if matches.total > MAX_RESULTS else ""
         status.text = (
             f"{matches.total:,} of {sum(len(playbook.entries) for playbook in stored):,} entries{shown};"
             f" {len(matches.playbooks)} of {len(stored):,} playbooks by name"

@@ -1,4 +1,4 @@
-"""The first page: what was learned last, and what it rests on."""
+"""The first page: the newest lessons and their evidence."""
 
 from textwrap import shorten
 
@@ -10,7 +10,7 @@ from combee.core.playbook.retention import effects_text
 from combee.core.text.redact import redacted
 from combee.dashboard.pages.evidence import open_evidence
 from combee.dashboard.pages.outcomes import Outcomes
-from combee.dashboard.pieces import TURN_S, fill, following, heading, table, unreadable
+from combee.dashboard.pieces import REFRESH_S, fill, following, heading, table, unreadable
 from combee.dashboard.views.gates import waiting_rows
 from combee.dashboard.views.lessons import Learned, newest_lessons
 from combee.dashboard.views.rows import Figure, figures
@@ -24,14 +24,14 @@ from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
 
 QUOTED = 2
-"""Reflections that are quoted below a lesson."""
+"""Number of reflections quoted below a lesson."""
 SHORT = 200
 WAITING = {
     "name": "playbook",
     "candidate": "candidate",
     "production": "agents read",
     "since": "waits since (UTC)",
-    "said": "said so far",
+    "said": "verdicts so far",
     "others": "also awaited",
 }
 
@@ -63,7 +63,7 @@ def page(context: Context) -> None:
 
 
 def _waiting(context: Context) -> None:
-    """Add the candidates that wait for a person; nothing is shown while there are none."""
+    """Add the table of candidates that wait for a person, hidden while there are none."""
     section = ui.element("section").props('aria-label="Waiting for a person"')
     made: list[ui.table] = []
 
@@ -78,7 +78,7 @@ def _waiting(context: Context) -> None:
             fill(candidates, rows)
 
     show()
-    ui.timer(TURN_S, show)
+    ui.timer(REFRESH_S, show)
 
 
 def _candidates() -> ui.table:
@@ -91,7 +91,7 @@ def _candidates() -> ui.table:
 
 
 class _Lessons:
-    """Lessons below the version that brought each; quotations follow when they have been read."""
+    """Lessons below their versions; quotations are added when they have been read."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -100,7 +100,7 @@ class _Lessons:
         self._quoted: dict[tuple[str, int], dict[str, Reflection]] = {}
 
     def show(self, lessons: tuple[Learned, ...]) -> None:
-        """Show them, if they are others."""
+        """Show the lessons if they differ."""
         if lessons == self._shown:
             return
         self._shown = lessons
@@ -154,7 +154,7 @@ class _Lessons:
         return quotes
 
     async def _quote(self, learned: Learned, places: list[ui.element]) -> None:
-        """Say below each lesson what its newest reflections found; without the log the page stands as it is."""
+        """Quote the newest reflections below each lesson; without the log the page stays unchanged."""
         key = (learned.playbook, learned.version.version)
         if key not in self._quoted:
             wanted = {reflection_id for entry in learned.lessons for reflection_id in entry.evidence}
@@ -165,7 +165,7 @@ class _Lessons:
                 return
         for place, entry in zip(places, learned.lessons, strict=True):
             if place.is_deleted:
-                return  # a newer picture took its place meanwhile
+                return  # a newer snapshot replaced it meanwhile
             known = [
                 self._quoted[key][reflection_id]
                 for reflection_id in reversed(entry.evidence)

@@ -1,1 +1,1 @@
-"""What the pages show, worked out from values: pure, so that it is tested without a browser."""
+"""Contents of the pages, computed from values; pure, so that they are tested without a browser."""

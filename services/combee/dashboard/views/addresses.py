@@ -1,4 +1,4 @@
-"""The pages of the navigation, and which addresses are theirs."""
+"""The pages of the navigation and their addresses."""
 
 PAGES = (
     ("n", "Newest", "/"),
@@ -9,7 +9,7 @@ PAGES = (
     ("l", "Learning", "/learning"),
     ("d", "Dead letters", "/dead-letters"),
 )
-"""Key, name, address."""
+"""Key, name and address of each page."""
 
 
 def is_page(path: str) -> bool:

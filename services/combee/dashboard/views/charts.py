@@ -6,14 +6,14 @@ from typing import Any
 from combee.core.log.live.values import LivePlaybook, LiveVersion
 
 GREY = "#8a8f98"
-"""Readable on light and on dark."""
+"""Colour that is readable in both themes."""
 BLUE, GREEN, AMBER = "#4f8ff7", "#2fa36b", "#d18f2b"
 Options = dict[str, Any]
 Points = Sequence[tuple[int, float]]
 
 
 def batch_sizes(playbook: LivePlaybook) -> Options:
-    """Return the size asked for, batch by batch, and what each batch held."""
+    """Return the requested and the actual size of each batch."""
     asked = [(version.at_ms, version.batch_size) for version in playbook.versions if version.batch_size]
     taken = [(version.at_ms, version.reflections) for version in playbook.versions if version.reflections]
     return _over_time(
@@ -23,7 +23,7 @@ def batch_sizes(playbook: LivePlaybook) -> Options:
 
 
 def retention(playbook: LivePlaybook) -> Options:
-    """Return what became of each batch's reflections."""
+    """Return the shares of each batch's reflections that were kept or lost."""
     batches = [version for version in playbook.versions if version.retention is not None]
     kept = [(version.at_ms, 100 * (version.retention or 0.0)) for version in batches]
     shares = [
@@ -43,14 +43,14 @@ def retention(playbook: LivePlaybook) -> Options:
 
 
 def _percent(version: LiveVersion, fate: str) -> float | None:
-    """Return which share of a version's reflections had a fate."""
+    """Return the share of a version's reflections that had a fate."""
     counts = version.audit.model_dump() if version.audit else {}
     total = sum(counts.values())
     return 100 * counts[fate] / total if total else None
 
 
 def cost(playbook: LivePlaybook) -> Options:
-    """Return what each version took: money where prices are set, else tokens."""
+    """Return the cost of each version: money if prices are set, else tokens."""
     priced = any(version.cost for version in playbook.versions)
     points = [
         (version.at_ms, version.cost if priced else version.tokens)

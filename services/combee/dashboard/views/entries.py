@@ -1,4 +1,4 @@
-"""The entries of playbooks as lists: one version with what changed, or what a search found; pure."""
+"""The entries of playbooks as lists: one version with its changes, or the results of a search; pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from combee.dashboard.views.wording import Matches, address, matching, title
 from combee_schemas.playbook import Entry, Playbook
 
 SIGNS = {"added": "+ ", "removed": "− ", "changed": "+ "}
-"""Before the words of what changed, so that colour is never all there is."""
+"""Signs before changed texts, so that colour is not the only mark."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class EntryList:
     sections: dict[str, int] = field(default_factory=dict)
     """The row at which each section begins."""
     shown: int = 0
-    """Entries among the rows."""
+    """Number of entries among the rows."""
 
     def at(self, entry_id: str) -> int | None:
         """Return the row of an entry."""
@@ -33,7 +33,7 @@ class EntryList:
 def entry_list(
     playbook: Playbook, difference: Comparison, text: str = "", *, only_changed: bool
 ) -> EntryList:
-    """Return a version's entries by section, and those that left; those alone that match and, if wanted, changed."""
+    """Return a version's entries and removed ones by section, filtered by text and, on request, to changed ones."""
     matches, listed = matching(text), EntryList()
     kinds = {addition.id: "added" for addition in difference.added} | {
         change.id: "changed" for change in difference.changed
@@ -95,18 +95,18 @@ def _row(playbook: Playbook, entry: Entry, kind: str, before: str) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search found."""
+    """Results of a search."""
 
     playbooks: tuple[str, ...] = ()
-    """Those whose names match, the first of them."""
+    """First playbooks whose names match."""
     rows: tuple[Row, ...] = ()
-    """Entries, by playbook, the first of them."""
+    """First matching entries, by playbook."""
     total: int = 0
-    """Entries that match."""
+    """Number of matching entries."""
 
 
 def search(playbooks: Iterable[Playbook], text: str, most: int) -> SearchResult:
-    """Look for playbooks and entries that have all words of ``text``; nothing is found for none."""
+    """Return the playbooks and entries with all words of ``text``, none for an empty text."""
     if not text.split():
         return SearchResult()
     matches = matching(text)

@@ -1,4 +1,4 @@
-"""What waits at gates, and what was decided there, as rows of tables; pure."""
+"""Candidates at gates and the decisions on them, as rows of tables; pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -16,13 +16,13 @@ from combee_schemas.gate import Decision
 from combee_schemas.playbook import CANDIDATE, Label, Origin, Playbook
 
 LEARNED: tuple[Origin, ...] = ("empty", "batch")
-"""Of versions that nobody commanded."""
-MOST_ROWS = 500
+"""Origins of versions made without a command."""
+MAX_ROWS = 500
 NO_RUNS: Row = {"success": "not known", "runs": 0, "unscored": 0, "scores": ""}
 
 
 def waiting_rows(gates: Mapping[str, Gate]) -> list[Row]:
-    """Return the candidates that wait for a person, those that wait longest first."""
+    """Return the candidates that wait for a person, the longest wait first."""
     waiting = [(gate_report(gate), gate, name) for name, gate in gates.items() if gate.waits_for("approve")]
     waiting.sort(key=lambda row: (row[0].since_ms or 0, row[2]))
     return [
@@ -39,7 +39,7 @@ def waiting_rows(gates: Mapping[str, Gate]) -> list[Row]:
 
 
 def verdict_rows(candidate: Candidate, canary: CanaryReport | None) -> list[Row]:
-    """Return what each judge said of a candidate, and of those that are awaited how far they are."""
+    """Return each judge's verdict on a candidate, or its progress."""
     spoken = [
         {
             "judge": verdict.judge,
@@ -71,7 +71,7 @@ def _canary_figures(canary: CanaryReport) -> str:
 
 
 def compared_rows(candidate: Candidate, outcomes: OutcomesReport) -> Iterator[Row]:
-    """Yield how runs went with a candidate, and with what agents read."""
+    """Yield the outcomes of runs with a candidate, and with the version that agents read."""
     known = {row["version"]: row for row in outcome_rows([outcomes], {})}
     for which, number in (("candidate", candidate.version), ("production", candidate.production)):
         if number:
@@ -81,9 +81,9 @@ def compared_rows(candidate: Candidate, outcomes: OutcomesReport) -> Iterator[Ro
 def audit_rows(
     decisions: Iterable[Decision], versions: Iterable[Playbook], labels: Iterable[Label]
 ) -> list[Row]:
-    """Return who decided what, newest first: at the gate, by commands that made versions, and by labels.
+    """Return decisions with their issuers, newest first: at the gate, by commands that made versions, and by labels.
 
-    Of a label without a gate only its last move is known.
+    For a label without a gate only its last move is known.
     """
     rows = [
         *map(_decision_row, decisions),
@@ -106,7 +106,7 @@ def audit_rows(
         ),
     ]
     rows.sort(key=lambda row: (row["at_ms"], row["version"]), reverse=True)
-    return [row | {"key": number} for number, row in enumerate(rows[:MOST_ROWS])]
+    return [row | {"key": number} for number, row in enumerate(rows[:MAX_ROWS])]
 
 
 def _decision_row(decision: Decision) -> Row:

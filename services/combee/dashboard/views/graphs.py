@@ -1,6 +1,6 @@
 """Graphs as ECharts options: the flow of records through topics and services, a batch as a tree; pure.
 
-They are drawn as SVG, so colours are the sheet's variables and both themes are served by one drawing.
+They are drawn as SVG, so that colours are variables of the style sheet and one drawing serves both themes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from combee_schemas import topics
 
 TEXT, EDGE, QUIET = "currentColor", "var(--edge)", "var(--quiet)"
 SCAN = "scan.0 – scan.3"
-"""The levels of the scan, drawn as one."""
+"""Label of the scan's levels, drawn as one topic."""
 AGENTS = "agents"
 PLACES: Mapping[str, tuple[float, float]] = {
     AGENTS: (0, 0),
@@ -30,9 +30,9 @@ PLACES: Mapping[str, tuple[float, float]] = {
     topics.PLAYBOOKS.name: (0, 1),
     topics.DEAD_LETTERS.name: (2.5, 0.55),
 }
-"""Column and row of each topic and service: what is learned goes round."""
+"""Column and row of each topic and service, in a circle as lessons return to agents."""
 TALL = {name: (row, column) for name, (column, row) in PLACES.items()} | {topics.DEAD_LETTERS.name: (1, 5)}
-"""The same on a phone, downwards and up again."""
+"""The same places on a phone, down and up again."""
 CORNERS = {AGENTS, topics.PLAYBOOKS.name, "shuffle", SCAN}
 EDGES = (
     (AGENTS, topics.TRACES.name),
@@ -48,7 +48,7 @@ EDGES = (
     (topics.PLAYBOOKS.name, AGENTS),
 )
 ASIDE = tuple((service, topics.DEAD_LETTERS.name) for service in ("reflect", "shuffle", "scan", "publish"))
-"""Where records go that cannot be used."""
+"""Edges of records that become dead letters."""
 STATES = {"behind": "var(--ready)", "idle": QUIET, "": "var(--flowing)"}
 FIGURE: Options = {"fontSize": 12, "lineHeight": 16, "color": TEXT}
 LOOKS: Options = {
@@ -58,28 +58,28 @@ LOOKS: Options = {
 }
 DOT, BOX = 26, 34
 SIZES = ((30, 22), (60, 15), (120, 9), (300, 5))
-"""Up to so many leaves a node of a tree is so large (px)."""
+"""Maximum number of leaves and the size of a node (px) up to it."""
 SMALLEST = 3
 WITH_MARK = 15
-"""A node of this size (px) has room for its mark."""
+"""Minimum size (px) of a node that shows its mark."""
 MARKS = {"waiting": "", "ready": "…", "done": "✓", "left_out": "»", "merged": "⇄", "failed": "×"}
 PLAIN = {"waiting": "var(--page)", "left_out": QUIET}
-"""What a node is filled with that needs no colour of its own."""
+"""Fill of nodes without a colour of their own."""
 NARROW_PX = 640
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A drawing, and the same in words for whoever cannot see it."""
+    """A drawing and its description for screen readers."""
 
     options: Options
     words: str
     shape: str = ""
-    """A drawing of another shape is begun anew: changed into it, the library's tree loses nodes."""
+    """A drawing of another shape is rebuilt, because the library's tree loses nodes when it is updated."""
 
 
 def flow(stages: Iterable[Stage]) -> Drawn:
-    """Return topics and services as a graph; an edge is coloured while records go along it."""
+    """Return topics and services as a graph; an edge is coloured while records flow along it."""
     by_name = {stage.name: stage for stage in _with_scan_as_one(stages)}
     main = [_link(*edge, by_name) for edge in EDGES]
     aside = [_link(*edge, by_name, is_aside=True) for edge in ASIDE]
@@ -132,7 +132,7 @@ def _place(name: str, stage: Stage | None, at: tuple[float, float], *, is_tall: 
     is_topic = name in {SCAN, *(topic.name for topic in topics.TOPICS)}
     shown = card(stage) if stage else None
     colour = STATES[shown.state] if shown else QUIET
-    # Beside its node a label stands clear of the edges; where one leaves sideways, above it.
+    # A label is next to its node, clear of the edges, or above it if an edge leaves sideways.
     looks: Options = {"position": "bottom" if is_topic else "top"}
     if is_tall:
         looks = {"position": "left" if at[0] else "right"}
@@ -186,7 +186,7 @@ def _link(source: str, target: str, by_name: Mapping[str, Stage], *, is_aside: b
 
 
 def tree(batch: LiveBatch) -> Drawn:
-    """Return a batch as the tree of calls that it is, root on top."""
+    """Return a batch as its tree of calls, root on top."""
     widest = max(batch.widths, default=1)
     size = next((px for most, px in SIZES if widest <= most), SMALLEST)
     narrow = next((px for most, px in SIZES if 3 * widest <= most), SMALLEST)

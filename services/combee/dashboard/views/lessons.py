@@ -1,4 +1,4 @@
-"""The newest lessons of all playbooks, by the version that brought them; pure."""
+"""The newest lessons of all playbooks, by the version that added them; pure."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from combee_schemas.playbook import Entry, Playbook
 
 VERSIONS = 8
 LESSONS = 3
-"""Of one version that are shown; the others are on its own page."""
+"""Maximum number of lessons shown per version; the version's page shows all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What one version brought that is still in the newest one."""
+    """Lessons that one version added or changed and that are still in the newest one."""
 
     playbook: str
     version: LiveVersion
     lessons: tuple[Entry, ...]
-    """New ones first, those with most evidence before others."""
+    """New lessons first, then by most evidence."""
     total: int
 
     def is_new(self, entry: Entry) -> bool:
-        """Return whether this version was the first to have an entry; else it changed or confirmed it."""
+        """Return whether this version added an entry, rather than changed or confirmed it."""
         return entry.created_version == self.version.version
 
 
 def newest_lessons(
     shown: Iterable[LivePlaybook], latest: Callable[[str], Playbook], most: int = VERSIONS
 ) -> tuple[Learned, ...]:
-    """Return the newest versions that brought lessons, the newest first."""
+    """Return the newest versions with lessons, newest first."""
     lessons_learned: list[Learned] = []
     for name, version in newest_versions(shown, most):
         if len(lessons_learned) == most:

@@ -1,4 +1,4 @@
-"""Outcomes as rows of a table: the lines of which runs were told last, version by version; pure."""
+"""Outcomes as rows of a table, for playbooks and branches with the latest outcomes, by version; pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -19,7 +19,7 @@ LINES, VERSIONS = 3, 6
 def newest_lines(
     statistics: Mapping[str, OutcomeStatistics], newest: Mapping[str, Playbook]
 ) -> tuple[OutcomesReport, ...]:
-    """Return the outcomes of the lines, of those that there are, whose runs were told last."""
+    """Return the reports of the existing playbooks and branches with the latest outcomes."""
     known = sorted(statistics.values(), key=lambda line: (-line.updated_at_ms, line.line))
     lines = (
         outcomes_report(line.line, line, newest[line.line].version) for line in known if line.line in newest
@@ -33,7 +33,7 @@ def newest_lines(
 def outcome_rows(
     lines: Sequence[OutcomesReport], changes: Mapping[tuple[str, int], Iterable[Change]]
 ) -> list[Row]:
-    """Return a row for each version, the newest of each line first."""
+    """Return a row for each version, newest first within each playbook or branch."""
     return [
         {
             "key": f"{line.name} {version.version}",

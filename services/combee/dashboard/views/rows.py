@@ -1,4 +1,4 @@
-"""What the pages show, worked out from a live picture; pure, so that it is tested without a browser."""
+"""Contents of the pages, computed from a live snapshot; pure, so that they are tested without a browser."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ from combee_schemas.playbook import Playbook
 
 KINDS = {
     "waiting": ("hourglass_empty", "waits for its children"),
-    "ready": ("more_horiz", "asks the model, or is about to"),
+    "ready": ("more_horiz", "calls the model, or is about to"),
     "done": ("check", "done"),
-    "left_out": ("skip_next", "left out: late, and others hold all it had read"),
+    "left_out": ("skip_next", "left out: late, and other nodes cover all its input"),
     "merged": ("swap_horiz", "merged by code: its call failed for good"),
-    "failed": ("close", "failed: nothing of it survives"),
+    "failed": ("close", "failed: its results are lost"),
 }
-"""What a node may be: an icon, so that colour is never all there is, and words."""
+"""Icon and text of each kind of node, so that colour is not the only mark."""
 SPOILT = {"merged", "failed"}
 Row = dict[str, Any]
-MOST_PLAYBOOKS = 500
-"""Of more, a search finds the others."""
+MAX_PLAYBOOKS = 500
+"""Maximum number of playbooks in a table; a search finds the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Card:
 
 
 def card(stage: Stage) -> Card:
-    """Return one topic as people read it."""
+    """Return one topic as text."""
     behind = bool(stage.lag)
     waited = f", oldest {stage.lag_s:.0f} s" if behind and stage.lag_s else ""
     lag = "" if stage.lag is None else f"{stage.lag:,} open{waited}" if behind else "all done"
@@ -67,24 +67,24 @@ def stage_rows(stages: Iterable[Stage]) -> list[Row]:
 
 
 def share_full(playbook: LivePlaybook) -> float:
-    """Return how full a window is, 0 to 1."""
+    """Return the filled share of a window, 0 to 1."""
     return min(1.0, playbook.waiting / max(1, playbook.batch_size))
 
 
 def headline(batch: LiveBatch) -> str:
-    """Return what a batch is and how far."""
+    """Return a batch's title and progress."""
     return f"{batch.playbook} · batch {batch.sequence} · {batch.about} · {progress_text(batch)}"
 
 
 def kind_of(node: LiveNode, *, is_over: bool) -> str:
-    """Return what a node is, of ``KINDS``; in a batch that is over it is done whatever was read of it."""
+    """Return a node's kind, one of ``KINDS``; in a finished batch every node is done, whatever was read of it."""
     if node.status in SPOILT:
         return str(node.status)
     return "done" if is_over and not node.is_settled else node.state
 
 
 def node_words(node: LiveNode, *, is_over: bool) -> str:
-    """Return what a node is, in a sentence."""
+    """Return a sentence about a node's state."""
     return f"node {node.index} of level {node.level}: {KINDS[kind_of(node, is_over=is_over)][1]}"
 
 
@@ -115,11 +115,11 @@ class Figure:
     what: str
     address: str
     state: str = ""
-    """bad where somebody should look."""
+    """bad if it needs attention."""
 
 
 def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
-    """Return what there is at a glance; a branch is no playbook more, and nothing waits for it alone."""
+    """Return the deployment's figures; branches are not counted, and share their playbook's waiting input."""
     books = [book for book in playbooks if not branch_in(book.name)]
     in_flight = sum(batch.version is None for batch in now.batches)
     return [
@@ -132,7 +132,7 @@ def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
             what="reflections waiting",
             address="/flow",
         ),
-        Figure(number=f"{in_flight:,}", what="batches under way", address="/batches"),
+        Figure(number=f"{in_flight:,}", what="batches in progress", address="/batches"),
         Figure(
             number=f"{now.dead_letters:,}",
             what="dead letters",
@@ -147,11 +147,11 @@ def playbook_rows(
     stored: Mapping[str, Playbook],
     labels: Mapping[str, str],
     text: str = "",
-    most: int = MOST_PLAYBOOKS,
+    most: int = MAX_PLAYBOOKS,
 ) -> tuple[list[Row], int]:
-    """Return a table of the playbooks whose names have all words of a text, and how many there are.
+    """Return a table of the playbooks whose names have all words of a text, and their total number.
 
-    Those that changed last come first; the picture has them. All others are told from their newest version.
+    Recently changed playbooks, which the snapshot has, come first. The others show only their newest version.
     """
     matches = matching(text)
     live = {playbook.name: playbook for playbook in now.playbooks}
@@ -178,7 +178,7 @@ def _line_cells(line: Playbook, stored: Mapping[str, Playbook]) -> Row:
 def line_rows(
     lines: Iterable[Line], live: Iterable[LivePlaybook], stored: Mapping[str, Playbook]
 ) -> list[Row]:
-    """Return a table of a playbook and its branches; what they learned and took is since the fork."""
+    """Return a table of a playbook and its branches; reflections and tokens count from the fork."""
     seen = {playbook.name: playbook for playbook in live}
     return [
         {

@@ -1,1 +1,1 @@
-"""Who may come in, and how much of it at once."""
+"""Access control and limits of requests."""

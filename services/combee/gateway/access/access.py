@@ -1,4 +1,4 @@
-"""Who comes in: before anything else is looked at, the request's host, origin and key."""
+"""Access control by the request's host, origin and key, before anything else is read."""
 
 import asyncio
 import base64
@@ -23,11 +23,11 @@ from combee_schemas.base import LineName
 API = "/v1/"
 JSON = "application/json"
 OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
-"""What load balancers and tools ask for without a key; it tells of no playbook."""
+"""Paths for load balancers and tools without a key; they reveal no playbook."""
 CALLER = "combee.caller"
 COMMANDS: KeyScope = "playbooks:admin"
 NO_KEY = (
-    f"a judge is on, so commands need a key with the scope {COMMANDS}: 'combee up' makes one and says where it is; a"
+    f"a judge is on, so commands need a key with the scope {COMMANDS}: 'combee up' makes one and prints its path; a"
     " gateway that runs by itself needs COMBEE_GATEWAY_KEYS_FILE (docs/guide/http.md)"
 )
 WRONG_KEY_WAITS_S = 1.0
@@ -35,28 +35,28 @@ CHALLENGES: Mapping[bool, str] = {
     True: 'Bearer realm="combee"',
     False: 'Basic realm="combee", charset="UTF-8"',
 }
-"""For the API, and for everything else, which people open in a browser: any user name, the key as password."""
+"""Challenges for the API and for pages, where browsers send any user name and the key as password."""
 
 
 NOTHING_ELSE = "default-src 'none'; frame-ancestors 'none'"
-"""The content security policy of answers that are data: shown as a page, they may load and run nothing."""
+"""Content security policy of data: opened as a page, it may load and run nothing."""
 PAGES = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline';"
     " img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none';"
     " form-action 'none'; frame-ancestors 'none'"
 )
-"""Of pages: scripts of this server, which talk to this server alone; the dashboard's library writes some into the
-page and compiles its templates in the browser."""
+"""Content security policy of pages: scripts and connections of this server only. The dashboard's library needs inline
+scripts, and ``eval`` to compile its templates in the browser."""
 BROWSERS = (
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
     ("Referrer-Policy", "no-referrer"),
 )
-"""What every answer says to browsers."""
+"""Security headers of every answer."""
 
 
 class SecurityHeaders:
-    """ASGI middleware: every answer says what a browser may do with it."""
+    """ASGI middleware that adds the security headers to every answer."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -77,7 +77,7 @@ class SecurityHeaders:
 
 
 class Access:
-    """ASGI middleware: without keys only loopback names are answered; with keys nobody without one."""
+    """ASGI middleware: without configured keys only loopback names are answered; with keys, only callers with one."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ class Access:
             # A page of the Internet may have pointed its own name at this machine (DNS rebinding).
             raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "without API keys only loopback names are answered")
         if scope["type"] == "websocket" or not (path.startswith(API) or path in OPEN):
-            # Browsers ask nobody whether a page of somewhere else may open a websocket. Plain requests too: the
-            # dashboard's library polls where there are no websockets, and lets every origin read its answers.
+            # Browsers let pages of other origins open websockets. Plain requests are checked too: without websockets
+            # the dashboard's library polls, and lets every origin read its answers.
             check_origin(headers, self._origins)
         caller = await self._caller(scope, _key(headers.get("authorization", "")))
         if path in OPEN:
@@ -125,32 +125,32 @@ class Access:
             challenge = {"WWW-Authenticate": CHALLENGES[path.startswith(API)]}
             raise Refusal(HTTPStatus.UNAUTHORIZED, "an API key is needed", headers=challenge)
         if not path.startswith(API) and not (caller.sees_all and "playbooks:read" in caller.scopes):
-            raise Refusal(HTTPStatus.FORBIDDEN, "it needs playbooks:read for all name spaces")
+            raise Refusal(HTTPStatus.FORBIDDEN, "the key needs playbooks:read for all name spaces")
         return caller
 
     async def _caller(self, scope: Scope, given: str | None) -> Caller | None:
-        """Return whose key was given; from an address that gave too many wrong ones, another one waits."""
+        """Return the key's caller; an address with too many wrong keys waits for the next attempt."""
 
         def waits() -> None:
             if (connection := _connection(scope)) is not None:
-                connection.is_busy = False  # it waits like one that says nothing, and is closed first
+                connection.is_busy = False  # it counts as an idle connection, and is closed first
 
         return await caller_of(self._keys, self._throttle, self._clock, _address(scope), given, waits)
 
 
 def check_origin(headers: Headers, origins: Sequence[str]) -> None:
-    """Refuse a page of somewhere else, but for ``origins``; what is no browser names no origin."""
+    """Refuse pages of other origins except ``origins``; clients other than browsers send no origin."""
     origin = headers.get("origin", "")
     try:
         is_own = urlsplit(origin).netloc == headers.get("host")
-    except ValueError:  # no address at all
+    except ValueError:  # not an address
         is_own = False
     if origin and not is_own and origin not in origins:
         raise Refusal(HTTPStatus.FORBIDDEN, "a page of another origin")
 
 
 def check_json(headers: Headers) -> None:
-    """Refuse a body of another type: this one a browser sends for another origin's page only once CORS allows it."""
+    """Refuse bodies of other types than JSON, which browsers send across origins only if CORS allows it."""
     if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send {JSON}")
 
@@ -163,7 +163,7 @@ async def caller_of(
     given: str | None,
     waits: Callable[[], None] = lambda: None,
 ) -> Caller | None:
-    """Return whose key was given, None if nobody's; ``waits`` is called before an address is made to wait.
+    """Return the key's caller, None for an unknown key; ``waits`` is called before an address has to wait.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def _key(authorization: str) -> str | None:
 
 
 def allowed(scope: KeyScope) -> Callable[[Request], Caller]:
-    """Return a dependency: the caller, who has this scope."""
+    """Return a dependency that returns the caller and checks this scope."""
 
     def caller(request: Request) -> Caller:
         known_caller: Caller = request.scope[CALLER]
@@ -225,38 +225,38 @@ def allowed(scope: KeyScope) -> Callable[[Request], Caller]:
 
 
 def check_scope(caller: Caller, scope: KeyScope) -> None:
-    """Refuse a caller who has not this scope."""
+    """Refuse a caller without this scope."""
     if scope not in caller.scopes:
-        raise Refusal(HTTPStatus.FORBIDDEN, f"this key has not the scope {scope}")
+        raise Refusal(HTTPStatus.FORBIDDEN, f"this key lacks the scope {scope}")
 
 
 def check_sees_all(caller: Caller) -> None:
     """Refuse a caller who may not see every playbook."""
     if not caller.sees_all:
-        raise Refusal(HTTPStatus.FORBIDDEN, "this is about all playbooks, and the key is for some")
+        raise Refusal(HTTPStatus.FORBIDDEN, "this answer covers all playbooks, and the key does not")
 
 
 def check_touch(caller: Caller, playbook: LineName) -> None:
     """Refuse a playbook outside the caller's name spaces, whether it exists or not."""
     if not caller.may_touch(playbook):
-        raise Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
+        raise Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not include {playbook}")
 
 
 def check_has_key(caller: Caller, *, is_judged: bool) -> None:
-    """Refuse a command without a key where a judge is on: whoever may command may overrule the judge."""
+    """Refuse a command without a key while a judge is on, as commands can overrule the judge."""
     if is_judged and not caller.has_key:
         raise Refusal(HTTPStatus.FORBIDDEN, NO_KEY)
 
 
 def commander(keys: Keyring, caller: Caller | None, playbook: str, now_ms: int, *, is_judged: bool) -> Caller:
-    """Return who may give commands to a playbook, by the rules of the HTTP endpoints.
+    """Return the caller if it may send commands to a playbook, by the rules of the HTTP endpoints.
 
-    ``is_judged``: a judge is on for some playbook; else without keys anybody may.
+    ``is_judged``: a judge is on for some playbook; otherwise, without configured keys, every caller may.
 
     Raises
     ------
     Refusal
-        If no key was entered, or it is gone, or may not do this.
+        If the key is missing, removed, or lacks the right.
     """
     holder = caller or keys.caller(None, now_ms)
     if holder is None or not keys.holds(holder, now_ms):

@@ -1,4 +1,4 @@
-"""Limits of request bodies per key: size, time, and how much at once, before anything parses them."""
+"""Limits of request bodies per key (size, time, concurrency), applied before parsing."""
 
 import asyncio
 from collections import defaultdict
@@ -15,14 +15,14 @@ from combee.gateway.problems import Refusal, busy
 
 @dataclass(slots=True)
 class _Taken:
-    """What one key has in hand."""
+    """Open requests and bytes of one key."""
 
     requests: int = 0
     bytes: int = 0
 
 
 class BodyLimits:
-    """ASGI middleware: reads a body whole within its limits, or refuses it; then the request goes on."""
+    """ASGI middleware that reads a whole body within its limits, or refuses it."""
 
     def __init__(self, app: ASGIApp, *, limits: GatewayLimits) -> None:
         self._app = app
@@ -30,7 +30,7 @@ class BodyLimits:
         self._taken: defaultdict[str, _Taken] = defaultdict(_Taken)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take in one request."""
+        """Read one request's body and pass the request on."""
         if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(API):
             await self._app(scope, receive, send)
             return
@@ -70,7 +70,7 @@ class BodyLimits:
                 while more:
                     message = await receive()
                     if message["type"] != "http.request":
-                        raise Refusal(HTTPStatus.BAD_REQUEST, "the client hung up")
+                        raise Refusal(HTTPStatus.BAD_REQUEST, "the client disconnected")
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > most:
@@ -82,7 +82,7 @@ class BodyLimits:
 
 
 def _too_large(most: int) -> Refusal:
-    # What is left of the body is not read: the connection cannot be used again.
+    # The rest of the body is not read, so the connection cannot be reused.
     return Refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {most} bytes", headers={"Connection": "close"}
     )

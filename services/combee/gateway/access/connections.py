@@ -1,6 +1,6 @@
-"""Connections of the server: limited for who has given no key, and per key; closed when it takes too long.
+"""Connections of the server: limited in total without a key and per key, and closed if a request takes too long.
 
-uvicorn limits the size of a request's head (with h11) and idle connections; the rest is here.
+uvicorn limits the size of a request's head (with h11) and idle connections; the other limits are here.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ logger = structlog.get_logger()
 
 TRIM_AFTER_S = 0.25
 STATE = "combee.connection"
-"""Where an ASGI scope's state has its connection."""
+"""Key of the connection in an ASGI scope's state."""
 
 
 class Connection:
-    """One client's connection, and whose it is once a key was given."""
+    """One client's connection, with its caller once a key was sent."""
 
     def __init__(self, transport: asyncio.Transport, of: "Connections") -> None:
         peer = transport.get_extra_info("peername")
@@ -32,13 +32,13 @@ class Connection:
         self.transport = transport
         self.caller: Caller | None = None
         self.is_busy = False
-        """Whether a request of it is being answered."""
+        """Whether one of its requests is being answered."""
         self.is_upgraded = False
-        """Whether it became a websocket, whose end nobody tells us."""
+        """Whether it became a websocket, whose end is not reported."""
         self._of = of
 
     def admit(self, caller: Caller) -> None:
-        """Count it to a key from now on.
+        """Count the connection against a key from now on.
 
         Raises
         ------
@@ -64,10 +64,11 @@ class Connections:
         return len(self._unknown) + sum(map(len, self._by_key.values()))
 
     def opened(self, connection: Connection) -> None:
-        """Take a new connection; if there are too many without a key, the oldest of them have to go soon.
+        """Count a new connection; if too many have no key, the oldest of them get a short deadline.
 
-        To refuse new ones instead would let whoever opens enough shut everybody out: who has a key gives it at
-        once, and so never waits longest. Not at once: of many that come together none has been read yet.
+        Refusing new connections instead would let one attacker shut out all others: a client with a key sends it at
+        once, so its connection is never the oldest. The deadline is needed because of many connections opened
+        together none has been read yet.
         """
         self._unknown[connection] = self._by_address[connection.address][connection] = None
         is_excess = (
@@ -82,17 +83,17 @@ class Connections:
         self._is_trimming, limits = False, self._limits
         for address, same in list(self._by_address.items()):
             if address not in self._proxies:
-                self._shorten(same, limits.unknown_per_address, "too many of an address")
+                self._shorten(same, limits.unknown_per_address, "too many from an address")
         self._shorten(self._unknown, limits.unknown_connections, "too many without a key")
 
     def _shorten(self, waiting: Collection[Connection], most: int, reason: str) -> None:
-        # One whose request is being answered waits for us, not we for it.
+        # A connection whose request is being answered waits for the server, not the server for it.
         idle = [reflection for reflection in waiting if not reflection.is_busy]
         for connection in idle[: max(len(waiting) - most, 0)]:
             self.end(connection, reason)
 
     def admit(self, connection: Connection, caller: Caller) -> None:
-        """Count a connection to a key."""
+        """Count a connection against a key."""
         if connection.caller == caller or connection.transport.is_closing():
             return
         of_key = self._by_key[caller.name]
@@ -114,20 +115,20 @@ class Connections:
                 del self._by_key[connection.caller.name]
 
     def end(self, connection: Connection, reason: str) -> None:
-        """Close a connection without waiting for what its client has not read."""
+        """Close a connection without waiting for the client to read the rest."""
         self.note(reason)
         self.closed(connection)
         connection.transport.abort()
 
     def note(self, reason: str) -> None:
-        """Count what is told at the next turn."""
+        """Count a closed connection for the next log line."""
         self._closed[reason] += 1
 
     def turn(self, holds: Callable[[Caller], bool]) -> None:
-        """Close the connections of keys that are gone, and say what was closed; called every second."""
+        """Close the connections of removed keys, and log the closed connections; called every second."""
         for connection in [connection for of_key in self._by_key.values() for connection in of_key]:
             if connection.caller is not None and not holds(connection.caller):
-                self.end(connection, f"key gone: {connection.caller.name}")
+                self.end(connection, f"key removed: {connection.caller.name}")
             elif connection.is_upgraded and connection.transport.is_closing():
                 self.closed(connection)
         if self._closed:
@@ -136,7 +137,7 @@ class Connections:
 
 
 class Guarded(FramedProtocol):
-    """uvicorn's protocol, whose connections are counted, and closed if no request comes in time."""
+    """uvicorn's protocol with counted connections, which are closed if no request arrives in time."""
 
     counted_by: ClassVar[Connections]
     head_timeout_s: ClassVar[float]
@@ -146,7 +147,7 @@ class Guarded(FramedProtocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count it, and let requests know of it."""
+        """Count the connection, and add it to its requests' state."""
         super().connection_made(transport)
         self._counted = Connection(transport, self.counted_by)
         self.app_state = {**self.app_state, STATE: self._counted}
@@ -154,12 +155,12 @@ class Guarded(FramedProtocol):
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; a byte now and then does not put the deadline off."""
+        """Receive data; single bytes now and then do not extend the deadline."""
         super().data_received(data)
         self._await_head()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Start the deadline of the next request."""
         super().on_response_complete()
         self._await_head()
 
@@ -170,13 +171,13 @@ class Guarded(FramedProtocol):
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        """Leave it to another protocol."""
+        """Hand the connection to the websocket protocol."""
         self._counted.is_upgraded = True
         super().handle_websocket_upgrade(event)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request, or one whose head is too large or says two lengths."""
-        self.counted_by.note("no HTTP, or its head was too large or said two lengths")
+        """Answer invalid HTTP, a head that is too large, or a head with two lengths."""
+        self.counted_by.note("invalid HTTP, or its head was too large or gave two lengths")
         super().send_400_response(msg)
 
     def _await_head(self) -> None:

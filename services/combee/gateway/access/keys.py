@@ -1,4 +1,4 @@
-"""API keys: what each may do and see. Kept as SHA-256 alone, compared in constant time, followed as they change."""
+"""API keys with their scopes and name spaces, stored as SHA-256, compared in constant time, reloaded on change."""
 
 import hashlib
 import hmac
@@ -39,18 +39,18 @@ TOLD_AGAIN_MS = 60_000
 
 
 def _namespace(given: str) -> str:
-    """Return a name space as it is compared; one that would hold nothing, or all by mistake, is refused."""
+    """Return a normalised name space; refuse one that would include nothing, or everything by mistake."""
     if not given:
         raise ValueError("an empty name space: leave 'namespaces' out for a key of all playbooks")
     if is_name(given.removesuffix("/")):
         return given
     meant = given.strip("*/ ")
     hint = f": write {f'{meant}/'!r}" if is_name(meant) else ""
-    raise ValueError(f"{given!r} begins no playbook's name, and there are no patterns{hint}")
+    raise ValueError(f"{given!r} cannot begin a playbook's name, and patterns are not supported{hint}")
 
 
 class _Key(BaseModel):
-    """One key as it is configured."""
+    """One configured key."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
@@ -80,10 +80,10 @@ class _Key(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: what they may do, and the name spaces whose playbooks they may touch.
+    """A caller's scopes, and the name spaces of playbooks that it may access.
 
-    ``support`` holds the playbook of that name and all below it, ``support/`` those below it alone; a playbook's
-    branches are held where it is.
+    ``support`` includes the playbook of that name and all below it, ``support/`` only those below it; a playbook's
+    branches belong to the same name space.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Caller:
     digest: bytes = field(default=b"", repr=False)
 
     def may_touch(self, line: str) -> bool:
-        """Return whether a playbook, or the one that a branch is of, is in one of the caller's name spaces."""
+        """Return whether a playbook, or a branch's playbook, is in one of the caller's name spaces."""
         playbook = playbook_of(line)
         return self.sees_all or any(
             playbook == namespace
@@ -108,25 +108,25 @@ class Caller:
 
     @property
     def sees_all(self) -> bool:
-        """Whether every playbook is."""
+        """Whether every playbook is in the caller's name spaces."""
         return "" in self.namespaces
 
 
 ANYBODY = Caller(name="anybody", scopes=SCOPES)
-"""Where no keys are configured, which only loopback allows."""
+"""The caller if no keys are configured, which is allowed only on loopback."""
 
 
 class Given(NamedTuple):
-    """The keys of a file or a setting, and what callers without one may do; None: nothing."""
+    """The keys of a file or a setting, and the scopes of callers without a key, None for no access."""
 
     callers: Sequence[Caller]
     anybody: Caller | None = None
 
 
 class Keyring:
-    """The keys of one gateway; where none are configured, it opens for anybody.
+    """The keys of one gateway; without configured keys every caller is admitted.
 
-    A file's keys are read again when it changes. If that fails, those read before stay, and the log says so.
+    A file's keys are read again when it changes. If that fails, the previous keys stay valid and the error is logged.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Keyring:
     ) -> None:
         self._callers = callers or ()
         self.anybody = ANYBODY if callers is None else anybody
-        """What callers without a key may do; None: nothing."""
+        """The caller without a key, None if a key is required."""
         self._file = file
         self._seen = state
         self._trouble = ""
@@ -149,7 +149,7 @@ class Keyring:
         return self.anybody is not ANYBODY
 
     def caller(self, given: str | None, now_ms: int) -> Caller | None:
-        """Return whose key was given, else who needs none; it takes as long for the first key as for none."""
+        """Return the key's caller, else the caller without a key; the time does not depend on which key matches."""
         digest, holder = _digest(given or ""), None
         for caller in self._callers:
             if hmac.compare_digest(caller.digest, digest):
@@ -157,7 +157,7 @@ class Keyring:
         return holder if holder and self.holds(holder, now_ms) else self.anybody
 
     def holds(self, caller: Caller, now_ms: int) -> bool:
-        """Return whether a key still opens what it did."""
+        """Return whether a caller's key is still valid."""
         if not caller.has_key:
             return caller == self.anybody
         return caller in self._callers and (caller.expires_ms is None or now_ms < caller.expires_ms)
@@ -180,7 +180,7 @@ class Keyring:
 
 
 def _state(file: Path) -> tuple[int, ...] | None:
-    """Return what changes with a file; None: it is not there."""
+    """Return a file's state to detect changes, None if it is missing."""
     try:
         stat = file.stat()
     except OSError:
@@ -198,7 +198,7 @@ def keyring(settings: GatewaySettings) -> Keyring:
     Raises
     ------
     SettingsError
-        If they cannot be read; no key is ever part of the message.
+        If they cannot be read; the message contains no key.
     """
     source = "COMBEE_GATEWAY_KEYS"
     if settings.gateway_keys is not None and settings.gateway_keys_file is not None:
@@ -209,7 +209,7 @@ def keyring(settings: GatewaySettings) -> Keyring:
     if settings.gateway_keys_file is None:
         return Keyring()
     path = settings.gateway_keys_file
-    state = _state(path)  # before it is read: what changes meanwhile is read again
+    state = _state(path)  # before reading, so that a change during the read is noticed
     callers, anybody = _read(path)
     return Keyring(callers, anybody=anybody, file=path, state=state)
 
@@ -223,7 +223,7 @@ def _read(path: Path, *, empty: bool = False) -> Given:
 
 
 def _checked(text: str, source: str, *, empty: bool = False) -> Given:
-    """Return the keys in a text; ``empty``: it may be that the last one was taken out."""
+    """Return the keys in a text; ``empty`` allows a text without keys, after the last one was removed."""
     try:
         keys, scopes = TypeAdapter(tuple[list[_Key], frozenset[Scope]]).validate_python(_parsed(text))
     except ValidationError as error:
@@ -234,12 +234,12 @@ def _checked(text: str, source: str, *, empty: bool = False) -> Given:
         raise SettingsError(f"{source}: {place}: {first['msg']}") from None
     except ValueError:
         raise SettingsError(f"{source}: neither a JSON list of keys nor TOML with [[keys]]") from None
-    # A file without a letter is one that is being written.
+    # An empty file is being written.
     if not keys and not (empty and text.strip()):
-        raise SettingsError(f"{source}: no key is in it")
+        raise SettingsError(f"{source}: it contains no key")
     callers = [key.caller() for key in keys]
     if len({caller.digest for caller in callers}) < len(callers):
-        raise SettingsError(f"{source}: one key is there twice")
+        raise SettingsError(f"{source}: one key appears twice")
     return Given(callers, Caller(name=ANYBODY.name, scopes=scopes) if scopes else None)
 
 

@@ -1,4 +1,4 @@
-"""Sessions of browsers that may give commands; each begins with a link that opens once. Both are kept as hashes."""
+"""Sessions in which browsers send commands; each begins with a one-time link. Both are stored as hashes."""
 
 import hashlib
 import secrets
@@ -8,7 +8,7 @@ from combee.gateway.access.keys import Caller
 
 LINK_MS = 15 * 60_000
 SESSION_MS = 12 * 3_600_000
-MOST = 1_000
+MAX_SESSIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class _Kept:
 
 
 class Sessions:
-    """Links and sessions of one gateway, in its memory alone: they end with it."""
+    """Links and sessions of one gateway, kept only in memory: they end with its process."""
 
     def __init__(self) -> None:
         self._links: dict[bytes, _Kept] = {}
@@ -29,14 +29,14 @@ class Sessions:
         return _added(self._links, _Kept(caller, now_ms + LINK_MS))
 
     def open(self, token: str, now_ms: int) -> str | None:
-        """Return a new session for a token, which is worth nothing from now on; None: it was worth nothing before."""
+        """Return a new session for a token and invalidate the token; None for an invalid token."""
         kept = self._links.pop(_digest(token), None)
         if kept is None or now_ms >= kept.until_ms:
             return None
         return _added(self._sessions, _Kept(kept.caller, now_ms + SESSION_MS))
 
     def caller(self, session: str | None, now_ms: int) -> Caller | None:
-        """Return whose session it is, None if nobody's or over; whether the key still holds is not known here."""
+        """Return a session's caller, None if unknown or expired; the caller's key is not checked here."""
         kept = self._sessions.get(_digest(session or ""))
         return kept.caller if kept is not None and now_ms < kept.until_ms else None
 
@@ -44,7 +44,7 @@ class Sessions:
 def _added(to: dict[bytes, _Kept], kept: _Kept) -> str:
     secret = secrets.token_urlsafe(32)
     to[_digest(secret)] = kept
-    while len(to) > MOST:
+    while len(to) > MAX_SESSIONS:
         del to[next(iter(to))]
     return secret
 

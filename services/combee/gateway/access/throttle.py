@@ -1,20 +1,20 @@
-"""Wrong keys by the address that gave them: after some, each further one has to wait."""
+"""Wrong keys by address: after too many, each further one has to wait."""
 
 import ipaddress
 from collections import Counter, OrderedDict, deque
 
 WINDOW_S = 60.0
 ADDRESSES_KEPT = 10_000
-SHOWN = 5
+MAX_LOGGED = 5
 HOST_BITS = 64
-"""Of an IPv6 address: whoever has one has all of these."""
+"""Bits of an IPv6 network, all of whose addresses one client may use."""
 
 
 class WrongKeyThrottle:
-    """What each address tried; after ``most`` wrong keys in a minute it is throttled.
+    """Wrong keys of each address; after ``most`` in a minute the address is throttled.
 
-    Good keys pass even then: behind one address may be many clients, and one that guesses, or whose key is old,
-    does not lock out the others. What makes guessing hopeless is that keys are random.
+    Valid keys always pass: many clients may share one address, and one that guesses, or uses an old key, must not
+    lock out the others. Guessing is hopeless because keys are random.
     """
 
     def __init__(self, most: int) -> None:
@@ -23,7 +23,7 @@ class WrongKeyThrottle:
         self._unlogged: Counter[str] = Counter()
 
     def failed(self, address: str, now_s: float) -> float:
-        """Take a wrong key; return for how long its address is throttled (s), 0 if it is not."""
+        """Count a wrong key; return how long its address is throttled (s), 0 if it is not."""
         place = network(address)
         failed = self._failed.setdefault(place, deque(maxlen=self._most))
         self._failed.move_to_end(place)
@@ -35,18 +35,18 @@ class WrongKeyThrottle:
         return 0.0
 
     def refused(self, address: str) -> None:
-        """Somebody was sent away, for whatever reason; the next line of the log says so."""
+        """Count a refused request for the next log line."""
         if len(self._unlogged) < ADDRESSES_KEPT:
             self._unlogged[network(address)] += 1
 
     def take_refused(self) -> Counter[str]:
-        """Return how many were sent away since this was asked last, by address."""
+        """Return the refused requests by address since the last call."""
         refused, self._unlogged = self._unlogged, Counter()
         return refused
 
 
 def network(address: str) -> str:
-    """Return what stands for one client: an IPv4 address, or the network of an IPv6 one."""
+    """Return a client's identity: its IPv4 address, or the network of its IPv6 address."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

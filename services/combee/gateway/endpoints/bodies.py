@@ -17,86 +17,86 @@ Beside = Annotated[int, Field(ge=0, le=2**31), BeforeValidator(whole)]
 Own = Annotated[bool | int | str, BeforeValidator(whole)]
 
 
-class Asked(Value):
-    """What every command's body may have."""
+class CommandBody(Value):
+    """Fields of every command's body."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     command_id: Id | None = None
-    """A repeat under the same id has no second effect; None: an id that names what is asked for."""
+    """A repeat with the same id has no second effect; None derives an id from the request's content."""
 
 
-class Promote(Asked):
-    """Let a label point at a version."""
+class Promote(CommandBody):
+    """Point a label at a version."""
 
     label: LabelName
     version: Number | None = None
-    """None: the newest."""
+    """The version, None for the newest."""
 
 
-class Judgement(Asked):
+class Judgement(CommandBody):
     """Approve or reject the candidate of a gated playbook."""
 
     version: Number | None = None
-    """The candidate that was looked at; None: whichever it is."""
+    """The candidate that was reviewed, None for any."""
     production: Beside | None = None
-    """The version that it was seen beside, 0 if there was none; None: whichever agents read."""
+    """The version that it was compared with, 0 if there was none, None for any that agents read."""
     reason: Reason = ""
 
 
 class Rejection(Judgement):
-    """Reject the candidate of a gated playbook, or a part of it; the rest goes on as the next candidate."""
+    """Reject the candidate of a gated playbook, or a part of it; the rest becomes the next candidate."""
 
     entry_ids: list[Id] = Field(default=[], max_length=MAX_REJECTED)
-    """Entries to reject alone, which the candidate adds, changes or removes."""
+    """Entries to reject, of those that the candidate adds, changes or removes."""
     sources: list[str] = Field(default=[], max_length=MAX_REJECTED)
-    """Sources to reject alone: what they taught since production is taken back."""
+    """Sources to reject: what they taught since production is taken back."""
 
 
-class Rollback(Asked):
-    """Make a new version that says what an old one says."""
+class Rollback(CommandBody):
+    """Make a new version with an old version's content."""
 
     version: Number
 
 
-class NewBranch(Asked):
-    """Fork a branch, which learns from the playbook's reflections in its own way."""
+class NewBranch(CommandBody):
+    """Fork a branch, which learns from the playbook's reflections with its own settings."""
 
     branch: BranchName = Field(min_length=1)
     settings: dict[str, Own] = Field(default={}, max_length=50)
-    """Such as ``{"batch_size": 10}``; what is not named it does as its playbook."""
+    """Settings of the branch, such as ``{"batch_size": 10}``; the others are its playbook's."""
 
 
-class Adopt(Asked):
-    """Make what a branch says its playbook's next version."""
+class Adopt(CommandBody):
+    """Publish a branch's entries as the playbook's next version."""
 
     version: Number | None = None
-    """Of the branch; None: the newest."""
+    """The branch's version, None for the newest."""
 
 
-class Edit(Asked):
-    """Change entries; ``text`` is Markdown as ``format=md`` gives it, changed."""
+class Edit(CommandBody):
+    """Change entries; ``text`` is the edited Markdown of ``format=md``."""
 
     text: str = Field(max_length=MOST_TEXT)
     version: Number | None = None
-    """The version that it was made of; None: the one in its title, else the newest."""
+    """The version that was edited; None uses the version in the text's title, else the newest."""
 
 
-class Keep(Asked):
-    """Stand behind entries; agents are shown those that are only proposed."""
+class Keep(CommandBody):
+    """Confirm entries by hand; proposed ones become active."""
 
     entry_ids: list[Id] = Field(min_length=1, max_length=1000)
 
 
-class Import(Asked):
-    """Replace the content, or start a playbook."""
+class Import(CommandBody):
+    """Replace a playbook's content, or start a playbook."""
 
     text: str = Field(max_length=MOST_TEXT)
     format: Format
 
 
-class Revoke(Asked):
-    """Take reflections back: what rests on them alone goes, entries say again what they said before."""
+class Revoke(CommandBody):
+    """Revoke reflections: entries that rest on them alone are removed, others return to their earlier text."""
 
     reflection_ids: list[Id] = Field(default=[], max_length=1000)
     rules: list[str] = Field(default=[], max_length=100)
@@ -104,5 +104,5 @@ class Revoke(Asked):
 
     @property
     def chosen(self) -> list[str]:
-        """All of it as rules."""
+        """Reflection ids and rules, all as rules."""
         return [*(f"id:{reflection_id}" for reflection_id in self.reflection_ids), *self.rules]

@@ -24,7 +24,7 @@ from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.endpoints.bodies import (
     Adopt,
-    Asked,
+    CommandBody,
     Edit,
     Import,
     Judgement,
@@ -53,13 +53,13 @@ STATUSES: Mapping[Reason, HTTPStatus] = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What every command's request has besides its body."""
+    """Parts of every command's request other than its body."""
 
     caller: Annotated[Caller, Depends(allowed("playbooks:admin"))]
     name: Name
     response: Response
     wait_s: Annotated[
-        float, Query(ge=0, le=60, description="wait so long for the effect before answering (s)")
+        float, Query(ge=0, le=60, description="maximum wait for the effect before the answer (s)")
     ] = 0.0
 
 
@@ -74,7 +74,7 @@ class Endpoints:
         self._context = context
 
     async def promote(self, call: Given, body: Promote) -> Sent:
-        """Let a label point at a version, the newest by default; agents that read it follow."""
+        """Point a label at a version, the newest by default; agents that read the label follow."""
         return await self._carried_out(
             call, body, lambda to: to.promote(call.name, body.label, body.version, command_id=body.command_id)
         )
@@ -84,9 +84,9 @@ class Endpoints:
         return await self._judged(call, body, accepts=True)
 
     async def reject(self, call: Given, body: Rejection) -> Sent:
-        """Reject a gated playbook's candidate: agents never read it, and what its batches taught is taken back.
+        """Reject a gated playbook's candidate: agents never read it, and its batches are revoked.
 
-        With `entry_ids` or `sources` only these go, and the rest is the next candidate.
+        With `entry_ids` or `sources` only these are rejected, and the rest becomes the next candidate.
         """
         return await self._judged(call, body, accepts=False)
 
@@ -108,25 +108,25 @@ class Endpoints:
         )
 
     async def rollback(self, call: Given, body: Rollback) -> Sent:
-        """Make a new version that says what an old one says; a deleted playbook comes back."""
+        """Make a new version with an old version's content; a deleted playbook is restored."""
         return await self._carried_out(
             call, body, lambda to: to.rollback(call.name, body.version, command_id=body.command_id)
         )
 
     async def edit(self, call: Given, body: Edit) -> Sent:
-        """Change entries; refused if an entry that changed here has changed meanwhile."""
+        """Change entries; refused if another change to the same entry was made meanwhile."""
         return await self._carried_out(
             call, body, lambda to: to.edit(call.name, body.text, body.version, command_id=body.command_id)
         )
 
     async def keep(self, call: Given, body: Keep) -> Sent:
-        """Stand behind entries: agents are shown those that are only proposed, and no single source changes them."""
+        """Confirm entries by hand: proposed ones become active, and no single source can change them."""
         return await self._carried_out(
             call, body, lambda to: to.keep(call.name, body.entry_ids, command_id=body.command_id)
         )
 
     async def import_(self, call: Given, body: Import) -> Sent:
-        """Replace a playbook's content, or start one; nothing happens if it says the same already."""
+        """Replace a playbook's content, or start a playbook; nothing happens if the content is the same."""
 
         async def decide(commands: Commands) -> Decision:
             try:
@@ -138,19 +138,19 @@ class Endpoints:
         return await self._carried_out(call, body, decide)
 
     async def revoke(self, call: Given, body: Revoke) -> Sent:
-        """Take reflections back: what rests on them alone goes, entries say again what they said before."""
+        """Revoke reflections: entries that rest on them alone are removed, others return to their earlier text."""
         return await self._carried_out(
             call, body, lambda to: to.revoke(call.name, body.chosen, command_id=body.command_id)
         )
 
-    async def delete(self, call: Given, body: Asked) -> Sent:
-        """Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back."""
+    async def delete(self, call: Given, body: CommandBody) -> Sent:
+        """Delete a playbook and its labels for all subscribers; its history stays, and rollback restores it."""
         return await self._carried_out(
             call, body, lambda to: to.delete(call.name, command_id=body.command_id)
         )
 
     async def branch(self, call: Given, body: NewBranch) -> Sent:
-        """Fork `NAME@BRANCH`, which learns from now on from the playbook's reflections in its own way."""
+        """Fork `NAME@BRANCH`, which learns from the playbook's further reflections with its own settings."""
         return await self._carried_out(
             call,
             body,
@@ -158,7 +158,7 @@ class Endpoints:
         )
 
     async def adopt(self, call: Given, body: Adopt) -> Sent:
-        """Make what a branch (`NAME@BRANCH`) says its playbook's next version; the branch stays and learns on."""
+        """Publish a branch's (`NAME@BRANCH`) entries as the playbook's next version; the branch keeps learning."""
         playbook = playbook_of(call.name)
         return await self._carried_out(
             call,
@@ -166,29 +166,29 @@ class Endpoints:
             lambda to: to.adopt(playbook, call.name, body.version, command_id=body.command_id),
         )
 
-    async def consolidate(self, call: Given, body: Asked) -> Sent:
-        """Let the model merge entries that are alike and judge those that are mostly harmful."""
+    async def consolidate(self, call: Given, body: CommandBody) -> Sent:
+        """Let the model merge similar entries and judge mostly harmful ones."""
         return await self._carried_out(
             call, body, lambda to: to.consolidate(call.name, command_id=body.command_id)
         )
 
-    async def flush(self, call: Given, body: Asked) -> Sent:
-        """Close the window now: what waits goes into a batch without others, and becomes a version."""
+    async def flush(self, call: Given, body: CommandBody) -> Sent:
+        """Close the window now: the waiting reflections become a batch and then a version."""
 
         async def decide(commands: Commands) -> Decision:
             live, within_s = self._context.live, self._context.limits.ack_timeout_s
             try:
                 await live.wait_current(within_s)
             except TimeoutError as error:
-                raise unavailable("the gateway is still reading what waits") from error
+                raise unavailable("the gateway is still reading the waiting reflections") from error
             newest = live.picture.windows.newest(playbook_of(call.name))
             async with asyncio.timeout(within_s):
                 return await commands.flush(call.name, newest, command_id=body.command_id)
 
         return await self._carried_out(call, body, decide)
 
-    async def _carried_out(self, call: Call, body: Asked, decide: Decide) -> Sent:
-        """Decide, send, and wait for what becomes of it, if that is wanted."""
+    async def _carried_out(self, call: Call, body: CommandBody, decide: Decide) -> Sent:
+        """Decide, send, and, on request, wait for the effect."""
         check_touch(call.caller, call.name)
         commands = commands_of(self._context, f"key:{call.caller.name}")
         made: Effect | None = None
@@ -216,7 +216,7 @@ class Endpoints:
 
 
 def from_its_own_page(context: Context) -> Callable[[Request], None]:
-    """Return a dependency: the request comes from no page, from the gateway's own, or from one that CORS names."""
+    """Return a dependency that refuses pages of other origins, unless CORS allows the origin."""
     origins = listed(context.settings.gateway.gateway_cors_origins)
 
     def check(request: Request) -> None:
@@ -227,7 +227,7 @@ def from_its_own_page(context: Context) -> Callable[[Request], None]:
 
 
 def with_a_key_if_judged(context: Context) -> Callable[[Request], None]:
-    """Return a dependency: where a judge is on, the caller has given a key."""
+    """Return a dependency that requires a key while a judge is on."""
 
     def check(request: Request) -> None:
         playbooks.check_current(context)
@@ -263,8 +263,11 @@ def router(context: Context) -> APIRouter:
             status_code=HTTPStatus.ACCEPTED,
             response_model=Sent,
             responses={
-                200: {"description": "Its effect is there, or nothing was to be done.", "model": Sent},
-                202: {"description": "Kafka has acknowledged it; the services get to it."},
+                200: {
+                    "description": "The command has its effect, or there was nothing to do.",
+                    "model": Sent,
+                },
+                202: {"description": "Kafka has acknowledged it; the services will process it."},
                 **problems(400, 404, 409, 415, *BODY),
             },
         )

@@ -1,6 +1,6 @@
 """``GET /v1/playbooks/{name}/events``: every version pushed as a server-sent event, resumable without a gap.
 
-A client that reads too slowly is dropped, and reads on from ``history`` when it comes back with ``Last-Event-ID``.
+A client that reads too slowly is dropped, and continues from ``history`` when it reconnects with ``Last-Event-ID``.
 """
 
 import re
@@ -37,9 +37,9 @@ logger = structlog.get_logger()
 EVENT_ID = re.compile(r"(?P<version>[0-9]{1,10})(?:@(?P<place>[0-9]{1,18}))?")
 EVENTS_KEPT = 64
 RETRY_MS = 1000
-"""How long a client waits before it connects again, if it leaves that to us."""
+"""Time before a client reconnects, unless the client has its own."""
 LabelsTold = dict[str, LabelEvent]
-"""What a stream has told, by label."""
+"""Label events that a stream has sent, by label."""
 
 
 class Events:
@@ -53,33 +53,35 @@ class Events:
 
     @property
     def open(self) -> int:
-        """Streams at this moment."""
+        """Number of open streams."""
         return self._open.total()
 
     async def events(
         self,
         caller: Annotated[Caller, Depends(allowed("playbooks:read"))],
         name: Name,
-        form: Annotated[Format, Query(alias="format", description="of the playbook in the events")] = "json",
+        form: Annotated[
+            Format, Query(alias="format", description="format of the playbook in the events")
+        ] = "json",
         state: State = "active",
         counters: Counters = None,
         label: Annotated[
             Literal["latest"] | None,
             Query(
-                description="`latest`: every new version; by default of a gated playbook `production` alone"
+                description="`latest` sends every new version; by default a gated playbook sends only `production`"
             ),
         ] = None,
         last_event_id: Annotated[
             str | None,
             Header(
                 pattern=r"^[0-9]{1,10}(@[0-9]{1,18})?$",
-                description="the id of the last event received, or a version: what came after it is sent first",
+                description="the id of the last event received, or a version; later events are sent first",
             ),
         ] = None,
     ) -> Response:
-        """Push every new version of a playbook, one that does not exist yet too; first the newest one there is.
+        """Push every new version of a playbook, starting with the newest; the playbook need not exist yet.
 
-        Of a gated playbook each version that `production` comes to point at, unless all are asked for.
+        For a gated playbook, push each version that `production` comes to point at, unless all are requested.
         """
         check_touch(caller, name)
         playbooks.check_current(self._context)
@@ -98,7 +100,7 @@ class Events:
         )
 
     async def _position(self, name: str, last_event_id: str | None) -> int | None:
-        """Return after which place in ``history`` to go on; None: with the newest version."""
+        """Return the position in ``history`` after which to continue, None for the newest version."""
         given = EVENT_ID.fullmatch(last_event_id or "")
         if given is None:
             return None
@@ -116,7 +118,7 @@ class Events:
     async def _follow_production(
         self, name: str, shape: Shape, last_event_id: str | None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield what agents read, whenever it changes; the stream ends where the gate is taken away."""
+        """Yield each version that agents read; the stream ends when the gate is removed."""
         given = EVENT_ID.fullmatch(last_event_id or "")
         sent, labels = int(given["version"]) if given else 0, LabelsTold()
         changed = self._context.changed
@@ -136,7 +138,7 @@ class Events:
     async def _follow(
         self, name: str, shape: Shape, position: int | None, *, every: bool
     ) -> AsyncGenerator[bytes, None]:
-        """Yield every version; the stream ends where a gate is put up, unless every version is asked for."""
+        """Yield every version; the stream ends when a gate is added, unless every version is requested."""
         feed, labels = self._context.feed, LabelsTold()
         latest = self._context.playbooks.latest(name)
         if position is None and latest.version:
@@ -149,7 +151,8 @@ class Events:
             async with aclosing(feed.after(name, position)) as versions:
                 async for version in versions:
                     if version.version > self._context.playbooks.latest(name).version:
-                        break  # history was read first: who is told of a version must get it when it asks
+                        # Reads do not have this version yet, and a client must be able to read what it is told of.
+                        break
                     if not every and self._is_gated(name, version):
                         return
                     position = version.history_offset
@@ -159,7 +162,7 @@ class Events:
             await feed.changed.wait(seen, self._limits.heartbeat_s)
 
     def _moved(self, name: str, labels: LabelsTold) -> list[bytes]:
-        """Return events for labels that point elsewhere than they did, and remember where they do."""
+        """Return events for moved labels, and remember their versions."""
         known = playbooks.labels_of(self._context, name)
         now = {
             label: LabelEvent(
@@ -174,7 +177,7 @@ class Events:
         return [_encoded("label", event) for event in (*moved, *gone)]
 
     def _event(self, version: Playbook, shape: Shape) -> bytes:
-        """Return one version as an event, written once for all streams."""
+        """Return one version as an event, rendered once for all streams."""
         key = (version.name, version.version, shape)
         if key not in self._written:
             self._written[key] = _event(version, shape)
@@ -189,20 +192,20 @@ class Events:
                 async for event in events:
                     yield event
         except (TransientError, OtherVersionError) as error:
-            # The client comes back with Last-Event-ID; by then Kafka may have, too, or this process is upgraded.
+            # The client reconnects with Last-Event-ID; by then Kafka may be back, or this process upgraded.
             logger.warning("stream_ended", error=str(error))
         finally:
             self._open[key] -= 1
 
 
 class _Stream(EventSourceResponse):
-    """A response whose client may be dropped; that is no error of ours."""
+    """A response whose client may be dropped, which is no error of the gateway."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
-        except* SendTimeoutError:  # of an event and of a sign of life, perhaps both
-            logger.info("stream_dropped", reason="the client took nothing for too long")
+        except* SendTimeoutError:  # of an event, of a heartbeat, or of both
+            logger.info("stream_dropped", reason="the client read nothing for too long")
 
 
 def _event(version: Playbook, shape: Shape) -> bytes:
@@ -215,7 +218,7 @@ def _event(version: Playbook, shape: Shape) -> bytes:
     try:
         whole = version if shape.state == "all" else shown(version)
         said = {"playbook": whole} if shape.form == "json" else {"text": shape.text(version)}
-    except Refusal:  # this version has no room in the format; the client learns that it exists
+    except Refusal:  # the format cannot express this version; the client learns that it exists
         said = {}
     return _encoded("version", about.model_copy(update=said), place)
 

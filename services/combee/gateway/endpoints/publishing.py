@@ -35,14 +35,14 @@ from combee_schemas.trace_context import TraceContext, with_trace_context
 JSON_LINES = (
     "these are JSON lines: send a list of objects that each name their playbook, or use 'combee publish FILE'"
 )
-MOST_COMPARED = 10
-"""Refused objects of a batch whose unknown fields are compared with the known ones."""
+MAX_COMPARED = 10
+"""Maximum number of refused objects per batch whose unknown fields are compared with the known ones."""
 REMEMBERED = 50_000
-"""Ids of the last objects acknowledged; older repeats are recognised by the services."""
+"""Number of acknowledged ids kept to recognise repeats; the services recognise older repeats."""
 Place = tuple[str, str, str]
 """Topic, playbook and id."""
 NAMES = ("playbook", "trace_id", "reflection_id", "run_id")
-"""Fields that are looked up by: they are never redacted."""
+"""Fields used for look-ups, which are never redacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Kind:
 
     topic: AnyTopic
     prefix: str = ""
-    """Of the ids that the gateway chooses; empty: the id is the sender's to give, and more may be said under it."""
+    """Prefix of ids that the gateway chooses; empty if the sender gives the id and may use it several times."""
 
     @property
     def where(self) -> str:
@@ -60,7 +60,7 @@ class Kind:
 
     @property
     def id_field(self) -> str:
-        """The field that its id stands in."""
+        """The name of the id's field."""
         return str(self.topic.message.RUN_IDS[0])
 
 
@@ -79,20 +79,20 @@ class Publishing:
         self._context = context
         self._provenance = Provenance(services_secret=context.settings.sources.services_secret())
         self._acknowledged: OrderedDict[Place, str] = OrderedDict()
-        """With the content's fingerprint."""
+        """Fingerprint of the content, by place."""
 
     @property
     def most(self) -> int:
-        """Items of one request at most."""
+        """Maximum number of items per request."""
         return self._context.limits.max_batch
 
     async def take(self, kind: Kind, caller: Caller, body: bytes) -> tuple[HTTPStatus, Receipt]:
-        """Write what a body holds; return what became of it.
+        """Write a body's objects and return the status and receipt.
 
         Raises
         ------
         Refusal
-            If all of it is refused.
+            If all objects are refused.
         """
         objects, single = self._objects(body)
         results = self._results(kind, caller, objects)
@@ -105,13 +105,13 @@ class Publishing:
     async def publish(
         self, kind: Kind, caller: Caller, objects: Sequence[Any], context: TraceContext | None = None
     ) -> Receipt:
-        """Write objects that came in another form, as from that span; return what became of them."""
+        """Write objects converted from another form and return the receipt; their records continue that span."""
         return await self._receipt(kind, caller, self._results(kind, caller, objects), context)
 
     def _results(self, kind: Kind, caller: Caller, objects: Sequence[Any]) -> list[Published | Refusal]:
         compared, results = 0, list[Published | Refusal]()
         for given in objects:
-            result = self._checked(kind, caller, given, are_compared=compared < MOST_COMPARED)
+            result = self._checked(kind, caller, given, are_compared=compared < MAX_COMPARED)
             compared += isinstance(result, Refusal)
             results.append(result)
         return self._within_limits(kind, self._consistent(kind, results))
@@ -146,7 +146,7 @@ class Publishing:
         return value, False
 
     def _checked(self, kind: Kind, caller: Caller, given: Any, *, are_compared: bool) -> Published | Refusal:
-        """Return one object as a message that fits a record, or why not."""
+        """Return one object as a message that fits a record, or its refusal."""
         if refusal := _unfit(kind, given):
             return refusal
         what, unknown = (
@@ -156,7 +156,7 @@ class Publishing:
         try:
             fields = {name: value if name in NAMES else redacted_deep(value) for name, value in given.items()}
             if caller.has_key:
-                # Before the id: what two keys say in the same words are two reflections.
+                # Before the id is derived: equal reflections of two keys are two reflections.
                 fields["source"] = gateway_source(caller.name, proven=self._provenance.vouches).model_dump()
             if kind.prefix and fields.get(kind.id_field) is None:
                 fields[kind.id_field] = content_id(kind.prefix, to_json(fields).decode())
@@ -176,11 +176,11 @@ class Publishing:
             return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, message.lack)
         if not caller.may_touch(message.playbook):
             return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {message.playbook}")
-        # What a client says that it spent would count against the playbook's cap.
+        # A client's own usage figures would count against the playbook's cap.
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
 
     def _completed(self, message: Published, caller: Caller) -> Published:
-        """Return a message that says when it came, and an outcome whose key it came with."""
+        """Return a message with its arrival time, and an outcome also with its caller."""
         known: dict[str, object] = {}
         if not message.created_at_ms:
             known["created_at_ms"] = self._context.clock.now_ms()
@@ -189,9 +189,9 @@ class Publishing:
         return message.model_copy(update=known)
 
     def _with_digests(self, message: Published) -> Published:
-        """Return a message that says what the entries said that its agent was shown: clients name them only.
+        """Return a message with digests of the entries that its agent was shown; clients send only their ids.
 
-        What they call the line is any text: nothing is looked up under what is no line of the playbook.
+        The client's ``line`` may be any text; it is looked up only if it is the playbook or a branch of it.
         """
         if not isinstance(message, Trace | Reflection) or message.shown is None:
             return message
@@ -202,7 +202,7 @@ class Publishing:
         return message.model_copy(update={"shown": with_digests(message.shown, newest)})
 
     def _consistent(self, kind: Kind, results: Sequence[Published | Refusal]) -> list[Published | Refusal]:
-        """Refuse what is other content than its playbook has under its id, as far as that is remembered."""
+        """Refuse other content under an id that its playbook already has, as far as it is remembered."""
         first: dict[Place, str] = {}
 
         def checked(given: Published | Refusal) -> Published | Refusal:
@@ -213,13 +213,13 @@ class Publishing:
                 return given
             _, playbook, _ = place
             own = given.run_ids[0]
-            detail = f"{playbook} has other content under the id {own}: send this under an id of its own"
+            detail = f"{playbook} has other content under the id {own}: send this under another id"
             return Refusal(HTTPStatus.CONFLICT, detail)
 
         return [checked(given) for given in results]
 
     def _within_limits(self, kind: Kind, results: Sequence[Published | Refusal]) -> list[Published | Refusal]:
-        """Refuse what is new of tenants that reached a limit; what was acknowledged before is only repeated."""
+        """Refuse new messages of tenants that reached a limit; repeats pass."""
         fresh = [
             None if isinstance(given, Refusal) or self._place(kind, given) in self._acknowledged else given
             for given in results
@@ -232,7 +232,7 @@ class Publishing:
         ]
 
     def _limited(self, tenant: str, count: int) -> Refusal | None:
-        """Return why a tenant may publish nothing now; None: these are admitted."""
+        """Return the refusal of a tenant that reached a limit, None if the messages are admitted."""
         tenants, clock = self._context.tenants, self._context.clock
         now_ms, now_s = clock.now_ms(), clock.monotonic()
         if pause := tenants.pause(tenant, now_ms):
@@ -248,7 +248,7 @@ class Publishing:
     async def _write(
         self, kind: Kind, caller: Caller, messages: Sequence[Published], context: TraceContext | None
     ) -> Mapping[Place, bool]:
-        """Write what was not acknowledged before; return by place which was."""
+        """Write the messages that were not acknowledged before; return by place whether each one was."""
         places = {self._place(kind, message): message for message in messages}
         known = {place for place in places if place in self._acknowledged}
         fresh = [message for place, message in places.items() if place not in known]
@@ -262,11 +262,11 @@ class Publishing:
         return {place: place in known for place in places}
 
     def _record(self, caller: Caller, message: Published) -> Outgoing:
-        """Return the record of a message; it proves the key that the message came with."""
+        """Return a message's record, which authenticates the caller's key."""
         return self._provenance.vouched(outgoing(message), message.source if caller.has_key else None)
 
     def _note(self, messages: Sequence[Published], offsets: Sequence[int]) -> None:
-        """Let the live picture know at once what it will read in a moment: who asks next is told of it."""
+        """Add messages to the live view before it reads them, so that the next request sees them."""
         now_ms = self._context.clock.now_ms()
         for message, offset in zip(messages, offsets, strict=True):
             if isinstance(message, Reflection):
@@ -283,7 +283,7 @@ class Publishing:
         return Item(index=index, id=message.run_ids[0], status=status)
 
     def _place(self, kind: Kind, message: Published) -> Place:
-        # An id belongs to its source: another key may use it, too.
+        # Ids are scoped by source: another key may use the same id.
         owner = owner_of(message.source) if self._context.keys else ""
         own = identity_of(message.run_ids[0], owner)
         if not kind.prefix:
@@ -292,7 +292,7 @@ class Publishing:
 
 
 def _characters(value: Any) -> int:
-    """Return how long the texts in a JSON value are together: as many bytes it has at least."""
+    """Return the total length of the texts in a JSON value, a lower bound of its size in bytes."""
     match value:
         case str():
             return len(value)
@@ -312,7 +312,7 @@ def _is_json_lines(body: bytes) -> bool:
 
 
 def _unfit(kind: Kind, given: Any) -> Refusal | None:
-    """Return why an object is none of a kind, as far as that is known before any pattern sees its texts."""
+    """Return the refusal of an object that is invalid by checks which run before any pattern sees its texts."""
     if not isinstance(given, dict):
         return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
     message = kind.topic.message
@@ -378,14 +378,14 @@ def _add(routes: APIRouter, publishing: Publishing, kind: Kind) -> None:
         description=(
             "Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other"
             " content under it is refused (409) while it is remembered. Without an id the same content has the same"
-            " id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the"
-            " status is 207 then. A reflection's `usage` is not taken over, and its `bullet_tags` count only for"
-            " entries of the version that its `shown` names. Of one run several outcomes may come: what is said first"
+            " id. Secrets in texts are replaced by `***`. If some items of a batch are refused, the others are"
+            " published, and the status is 207. A reflection's `usage` is ignored, and its `bullet_tags` count only"
+            " for entries of the version that its `shown` names. A run may have several outcomes: the first value"
             " holds, and no run counts twice."
         ),
         response_model=Receipt,
         responses={
-            202: {"description": "All of it is acknowledged."},
+            202: {"description": "All items are acknowledged."},
             207: {"description": "Some items are acknowledged, some refused.", "model": Receipt},
             **problems(409, 415, *BODY),
         },

@@ -29,42 +29,44 @@ from combee_schemas.playbook import Playbook
 
 JSON, TEXT, MARKDOWN = "application/json", "text/plain", "text/markdown"
 MEDIA_TYPES: Mapping[str, str] = {"ace": TEXT, "md": MARKDOWN, "skill": MARKDOWN}
-"""All others are JSON."""
+"""Media types of formats; all others are JSON."""
 WITH_COUNTERS: frozenset[Format] = frozenset({"ace", "md"})
-MOST = 1000
-FEW = 100
+MAX_PAGE = 1000
+DEFAULT_PAGE = 100
 
 Reader = Annotated[Caller, Depends(allowed("playbooks:read"))]
 Version = Annotated[int, Query(ge=0, le=2**31, description="0 is the empty version that all start from")]
 State = Annotated[
     Literal["active", "all"],
-    Query(description="the entries that agents are shown, or those only proposed too"),
+    Query(description="only entries shown to agents, or also proposed ones"),
 ]
 Counters = Annotated[
     bool | None,
     Query(
-        description="of `ace` and `md`: with the entries' counters, or without, as a prompt should be: its lines then"
-        " change only where entries do; by default as the playbook has it"
+        description="for `ace` and `md`: with the entries' counters, or without, so that a prompt's lines change only"
+        " where entries do; by default the playbook's own setting"
     ),
 ]
-IfNoneMatch = Annotated[str | None, Header(description="ETags that the client has already")]
+IfNoneMatch = Annotated[str | None, Header(description="ETags that the client has")]
 
 
-CALLER = "who reads: only who has a name may be shown a candidate that is tried on a share of the callers"
+CALLER = (
+    "name of the reader; only named readers may be shown a candidate that is tried on a share of the callers"
+)
 CANARY = "Combee-Canary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How a playbook is wanted."""
+    """Format options of a playbook."""
 
     form: Format
     state: State = "active"
     counters: bool | None = None
-    """None: as the playbook has it."""
+    """Whether to write counters, None for the playbook's own setting."""
 
     def tag(self, playbook: Playbook) -> str:
-        """Return the ETag of one version; it names the bytes, so that nothing has to be written for it."""
+        """Return the ETag of one version, which identifies its text without rendering it."""
         parts: list[str | int] = [
             playbook.name,
             playbook.version,
@@ -81,7 +83,7 @@ class Shape:
         Raises
         ------
         Refusal
-            If the format has no room for it.
+            If the format cannot express it.
         """
         if self.counters is not None and self.form in WITH_COUNTERS:
             playbook = playbook.model_copy(update={"counters": self.counters})
@@ -102,9 +104,9 @@ class Reading:
     async def list_playbooks(
         self,
         caller: Reader,
-        prefix: Annotated[str, Query(max_length=200, description="names that begin so")] = "",
-        after: Annotated[LineName | None, Query(description="names that come later")] = None,
-        limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
+        prefix: Annotated[str, Query(max_length=200, description="start of the names")] = "",
+        after: Annotated[LineName | None, Query(description="only names after this one")] = None,
+        limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = MAX_PAGE,
     ) -> Page:
         """List the playbooks that this key may see, in the order of their names."""
         playbooks.check_current(self._context)
@@ -132,9 +134,9 @@ class Reading:
         whose: Annotated[str, Query(alias="caller", max_length=MOST_CALLER, description=CALLER)] = "",
         if_none_match: IfNoneMatch = None,
     ) -> Response:
-        """Return one version of a playbook, by default what agents read; with its ETag, only if it is another one.
+        """Return one version of a playbook, by default the one that agents read; 304 if the client has its ETag.
 
-        That is the newest one, or `production` where the playbook has a gate.
+        Agents read the newest version, or `production` if the playbook has a gate.
         """
         if version is not None and label is not None:
             raise Refusal(HTTPStatus.BAD_REQUEST, "give a version or a label, not both")
@@ -145,7 +147,7 @@ class Reading:
             playbook = await playbooks.find_version(
                 self._context, caller, name, version or tried or None, label
             )
-        except Refusal as refusal:  # control may have no version to read: it takes part all the same
+        except Refusal as refusal:  # the control group may have no version to read and still takes part
             raise refusal.with_headers(of_canary) from None
         shape = Shape(form=form, state=state, counters=counters)
         etag = shape.tag(playbook)
@@ -162,8 +164,10 @@ class Reading:
         self,
         caller: Reader,
         name: Name,
-        before: Annotated[int | None, Query(ge=1, le=2**31, description="older ones than this")] = None,
-        limit: Annotated[int, Query(ge=1, le=MOST)] = FEW,
+        before: Annotated[
+            int | None, Query(ge=1, le=2**31, description="only versions before this one")
+        ] = None,
+        limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = DEFAULT_PAGE,
     ) -> Versions:
         """List the versions of a playbook, newest first."""
         await playbooks.find_version(self._context, caller, name)
@@ -180,7 +184,7 @@ class Reading:
         from_: Annotated[Version, Query(alias="from")],
         to: Version,
     ) -> Comparison:
-        """Return what version ``to`` says otherwise than version ``from``, entry by entry."""
+        """Return the differences from version ``from`` to version ``to``, entry by entry."""
         before, after = [
             await playbooks.find_version(self._context, caller, name, number) if number else empty(name)
             for number in (from_, to)
@@ -190,7 +194,7 @@ class Reading:
         return compare(before, after)
 
     async def candidate(self, caller: Reader, name: Name) -> Candidate:
-        """Return what waits at a playbook's gate: its verdicts so far, and what it says otherwise than production."""
+        """Return the candidate at a playbook's gate, with its verdicts so far and its differences from production."""
         await playbooks.find_version(self._context, caller, name)
         try:
             return await commands_of(self._context, f"key:{caller.name}").candidate(name)
@@ -198,20 +202,20 @@ class Reading:
             raise not_found(str(error)) from error
 
     async def outcomes(self, caller: Reader, name: Name) -> OutcomesReport:
-        """Return how runs went with each version and entry, with 95 % intervals."""
+        """Return the outcomes of runs by version and by entry, with 95 % intervals."""
         newest = await playbooks.find_version(self._context, caller, name)
         statistics = (await self._context.outcomes.by_line()).get(name)
         return outcomes_report(name, statistics, newest.version, await self._context.outcomes.canary(name))
 
 
 def matches(if_none_match: str | None, etag: str) -> bool:
-    """Return whether a client has this already (RFC 9110: weak comparison)."""
+    """Return whether a client has this version (RFC 9110: weak comparison)."""
     given = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
     return etag in given or "*" in given
 
 
 def router(context: Context) -> APIRouter:
-    """Return the endpoints; what follows a name is found before the name alone."""
+    """Return the endpoints; paths below a name are matched before the name itself."""
     reading, routes = Reading(context), APIRouter(tags=["playbooks"])
     below = "/v1/playbooks"
     routes.add_api_route(below, reading.list_playbooks, response_model=Page, responses=problems())
@@ -245,8 +249,8 @@ def router(context: Context) -> APIRouter:
     content = {JSON: {"schema": shapes}, TEXT: text, MARKDOWN: text}
     headers = {
         "ETag": {"schema": {"type": "string"}},
-        "Combee-Version": {"schema": {"type": "integer"}, "description": "the version that this is"},
-        CANARY: {"schema": {"type": "string"}, "description": "belongs into `shown.canary` of the outcome"},
+        "Combee-Version": {"schema": {"type": "integer"}, "description": "the version in the body"},
+        CANARY: {"schema": {"type": "string"}, "description": "value for `shown.canary` of the outcome"},
     }
     add(
         f"{below}/{{name:whole}}",
@@ -254,7 +258,7 @@ def router(context: Context) -> APIRouter:
         response_class=Response,
         responses={
             200: {"description": "The playbook.", "content": content, "headers": headers},
-            304: {"description": "The client has it already.", "headers": headers},
+            304: {"description": "The client has this version.", "headers": headers},
             **problems(400, 404, 409),
         },
     )

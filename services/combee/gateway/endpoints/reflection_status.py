@@ -1,4 +1,4 @@
-"""``GET /v1/reflections/{id}``: what became of one reflection, looked up in the topics on demand."""
+"""``GET /v1/reflections/{id}``: the status of one reflection, looked up in the topics on demand."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -27,60 +27,60 @@ from combee_schemas.dead_letter import DeadLetter, Resolution, claimed_attempt
 from combee_schemas.playbook import Playbook
 
 LOOKUP_S = 10.0
-AT_ONCE, OF_ONE = 16, 4
-"""Look-ups: of all callers, and of one key."""
+MAX_LOOKUPS, MAX_LOOKUPS_PER_KEY = 16, 4
+"""Maximum number of concurrent look-ups, in total and per key."""
 RECENT = 2_000
-"""So many offsets back manifests are read first: most who ask have published lately."""
+"""Number of last offsets whose manifests are read first, as most callers ask about recent reflections."""
 
 Reader = Annotated[Caller, Depends(allowed("playbooks:read"))]
 ReflectionId = Annotated[
-    str, Path(min_length=1, max_length=200, description="as it was published or answered")
+    str, Path(min_length=1, max_length=200, description="the id that was published or returned")
 ]
-Where = Annotated[PlaybookName, Query(description="the playbook that it was published for")]
+Where = Annotated[PlaybookName, Query(description="the playbook of the reflection")]
 
 
 class ReflectionStatus(Value):
-    """What became of a reflection so far."""
+    """Present status of a reflection."""
 
     reflection_id: str
     playbook: PlaybookName
     state: Literal["waiting", "in_batch", "applied", "dead_lettered", "dropped"]
-    """waiting: in its window; in_batch: on its way through the tree; applied: in ``version``; dead_lettered: see
-    ``detail``; dropped: a dead letter that an operator let go."""
+    """waiting: in its window; in_batch: in the tree; applied: in ``version``; dead_lettered: see ``detail``;
+    dropped: a dead letter that an operator closed."""
     detail: str
-    """The same in words."""
+    """The state in words."""
     batch_id: str = ""
     batch_sequence: int | None = None
     level: int | None = None
-    """In a batch: the level whose calls run now, 0 first; None where the gateway has not seen the tree."""
+    """In a batch: the level whose calls run now, from 0; None if the gateway does not know the tree."""
     version: int | None = None
     entries: tuple[str, ...] = ()
-    """Entries of that version that rest on it; without any, it taught nothing new."""
+    """Entries of ``version`` that rest on the reflection; none if it taught nothing new."""
     revoked: bool = False
     repeats: int = 0
-    """Later records of the same id, which count for nothing, as far back as was read."""
+    """Number of later records with the same id, which do not count, as far as the log was read."""
     until_ms: int | None = None
-    """Waiting: when its window closes at the latest."""
+    """Waiting: the latest closing time of its window."""
     held: str = ""
-    """Waiting: why no batch takes it and what helps, by the gateway's own settings; empty: it knows of nothing."""
+    """Waiting: why it is held back and the remedy, by the gateway's own settings; empty if not known."""
 
 
 class ReflectionStatusLookup:
-    """Reads what is needed, newest first, within a deadline; few at once."""
+    """Looks up statuses newest first, within a deadline and a limit of concurrency."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_LOOKUPS)
         self._own_slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def reflection(
         self, caller: Reader, reflection_id: ReflectionId, playbook: Where
     ) -> ReflectionStatus:
-        """Tell what became of a reflection: waiting, in a batch, applied (and to which entries) or dead-lettered."""
+        """Return a reflection's status: waiting, in a batch, applied (with its entries), dead-lettered or dropped."""
         check_touch(caller, playbook)
         playbooks.check_current(self._context)
         try:
-            own = self._own_slots.setdefault(caller.name, asyncio.Semaphore(OF_ONE))
+            own = self._own_slots.setdefault(caller.name, asyncio.Semaphore(MAX_LOOKUPS_PER_KEY))
             async with asyncio.timeout(LOOKUP_S), own, self._slots:
                 status = await self._status_of(playbook, reflection_id, caller)
         except TimeoutError as error:
@@ -106,7 +106,7 @@ class ReflectionStatusLookup:
             async for batch in messages(self._context.log, topics.BATCHES, name, 0, recent):
                 batches += [batch] if _sent_as(batch, sent_id) else []
         sent = (own_id for batch in batches for own_id in _sent_as(batch, sent_id))
-        # Who asks with a key is told of what came with it first.
+        # Reflections of the caller's own key come first.
         callers = identity_of(sent_id, gateway_source(caller.name, proven=True).name)
         own_ids = meant_by(sent_id, (*sent, *(own_id for own_id, _ in waiting))) or [sent_id]
         own_ids.sort(key=lambda own_id: own_id != callers)
@@ -121,7 +121,7 @@ class ReflectionStatusLookup:
     async def _status_under(
         self, name: str, reflection_id: str, recent: int, batches: Sequence[Batch], records: Sequence[Record]
     ) -> ReflectionStatus | None:
-        """Return what became of one identity; ``records`` are those of it that no batch has covered yet."""
+        """Return the status of one identity; ``records`` are its records that no batch has covered yet."""
         manifest, repeats = None, 0
         for batch in batches:
             repeats += sum(member.reflection_id == reflection_id for member in batch.dropped)
@@ -137,7 +137,9 @@ class ReflectionStatusLookup:
         latest = await with_revoked(self._context.log, self._context.playbooks.latest(name))
         is_applied = own is not None and latest.batch_sequence >= own.plan.sequence
         letter = None
-        if own is None or is_applied:  # what fails in a batch is dead-lettered with its version
+        if (
+            own is None or is_applied
+        ):  # reflections that fail in a batch are dead-lettered together with its version
             since_ms = again[0].timestamp_ms if again else own.plan.closed_at_ms if own else 0
             letter = await self._letter(name, reflection_id, since_ms, attempt)
         fate = fate_of(
@@ -164,7 +166,7 @@ class ReflectionStatusLookup:
     # ---- the topics
 
     async def _records(self, name: str, reflection_id: str, start: int) -> AsyncIterator[tuple[str, Record]]:
-        """Yield the records that no batch has covered yet of what was sent under an id, by their identities."""
+        """Yield the records sent under an id that no batch has covered yet, with their identities."""
         source = await partition_of(self._context.log, topics.REFLECTIONS, name)
         async for record in self._context.log.read(source, start):
             for reflection in topics.REFLECTIONS.under(name, [record]):
@@ -176,7 +178,7 @@ class ReflectionStatusLookup:
     async def _letter(
         self, name: str, reflection_id: str, since_ms: int, attempt: int
     ) -> tuple[Fate, DeadLetter] | None:
-        """Return the letter of a later attempt than ``attempt`` and its fate; None if it has none, or goes on."""
+        """Return the dead letter after ``attempt`` and its fate, None without one or if it was retried."""
         log, topic = self._context.log, topics.DEAD_LETTERS.name
         letters: dict[tuple[int, int], DeadLetter] = {}
         resolved: dict[tuple[int, int], Resolution] = {}
@@ -197,7 +199,7 @@ class ReflectionStatusLookup:
                 return fate_of_letter(decision), letter
         return None
 
-    # ---- what is answered
+    # ---- the answer
 
     async def _waiting(self, name: str) -> dict[str, Any]:
         picture = await self._context.live.seen()
@@ -218,7 +220,7 @@ class ReflectionStatusLookup:
         if version is None:
             return {"detail": f"batch {batch.plan.sequence} became a version that is no longer in the log"}
         entries = tuple(entry.id for entry in version.entries if reflection_id in entry.evidence)
-        rests = f"on it rest {', '.join(entries)}" if entries else "it taught nothing that was not known"
+        rests = f"on it rest {', '.join(entries)}" if entries else "it taught nothing new"
         detail = f"batch {batch.plan.sequence} became version {version.version}; {rests}"
         return {"version": version.version, "entries": entries, "detail": detail}
 
@@ -229,7 +231,7 @@ class ReflectionStatusLookup:
         )
 
     async def _version(self, name: str, batch: Batch) -> Playbook | None:
-        """Return the version that a batch became; it stands after the one that the batch was begun on."""
+        """Return the version made from a batch, which follows the version on which the batch began."""
         history = self._context.history
         base = await history.exactly(name, batch.plan.base_version)
         async with aclosing(history.between(name, base.history_offset + 1 if base else 0)) as versions:
@@ -259,7 +261,7 @@ def _decoded(record: Record) -> DeadLetter | Resolution | None:
 
 
 def _is_about(letter: DeadLetter, name: str, reflection_id: str) -> bool:
-    """Return whether a letter is about this reflection; what became of a trace is not told here."""
+    """Return whether a letter is about this reflection, not about its trace."""
     return letter.origin_topic != topics.TRACES.name and reflection_of(letter) == (name, reflection_id)
 
 

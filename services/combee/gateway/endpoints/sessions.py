@@ -1,6 +1,6 @@
-"""How a browser gets to give commands: a link that opens once, made with a key, becomes a session in a cookie.
+"""Browser sessions for commands: a one-time link, made with a key, becomes a session in a cookie.
 
-The link's token is its fragment, which browsers send to nobody: no log of a server or a proxy holds it.
+The link's token is its fragment, which browsers do not send, so no log of a server or a proxy contains it.
 """
 
 from http import HTTPStatus
@@ -40,13 +40,13 @@ fetch("{SESSIONS}", {{
 
 
 class Link(BaseModel):
-    """A link that opens once."""
+    """A one-time link."""
 
     path: str
 
 
 class Token(BaseModel):
-    """What a link carries."""
+    """The token of a link."""
 
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
@@ -54,7 +54,7 @@ class Token(BaseModel):
 
 
 def router(context: Context) -> APIRouter:
-    """Return the endpoints; they are the dashboard's own, so the OpenAPI document leaves them out."""
+    """Return the endpoints; they are internal to the dashboard, so the OpenAPI document omits them."""
     routes = APIRouter(include_in_schema=False)
     guards = [Depends(from_its_own_page(context))]
 

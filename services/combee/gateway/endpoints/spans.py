@@ -1,7 +1,7 @@
-"""``POST /v1/otlp/v1/traces``: spans of agents, by OTLP; their runs become traces.
+"""``POST /v1/otlp/v1/traces``: agents' spans over OTLP, whose runs become traces.
 
-Below ``/v1/``, so that keys, limits of bodies and the log hold as for our own endpoints. Spans wait in memory for the
-one that they all are below; the request that completes a run is answered once Kafka has acknowledged the run.
+The path is below ``/v1/``, so that keys, body limits and the request log apply. Spans wait in memory for their root
+span; the request that completes a run is answered once Kafka has acknowledged the run.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from combee.gateway.problems import Refusal, busy
 logger = structlog.get_logger()
 
 PATH = "/v1/otlp/v1/traces"
-"""A client's OTLP endpoint is the part before ``/v1/traces``, which exporters add."""
+"""Path of the endpoint; exporters are given the part before ``/v1/traces``, which they add."""
 MEDIA = ("application/x-protobuf", "application/json")
 TURN_S = 1.0
 TOO_MANY = f"a trace may have at most {MOST_SPANS} spans that wait for the rest"
@@ -39,7 +39,7 @@ NO_PLAYBOOK = (
 
 
 class Receiver:
-    """Gathers spans and publishes the runs that they are of."""
+    """Collects spans and publishes their runs."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -53,12 +53,12 @@ class Receiver:
         self._watching: asyncio.Task[None] | None = None
 
     async def take(self, caller: Caller, spans: Sequence[Span]) -> Counter[str]:
-        """Take spans in; return how many are rejected, by the reason.
+        """Receive spans; return the number of rejected ones by reason.
 
         Raises
         ------
         Refusal
-            If there is no room for them now, or for their runs.
+            If too many spans of the key wait, or their runs cannot be published now.
         """
         fitting = self._gathering.fitting(caller, spans)
         if not self._gathering.add(caller, fitting, self._context.clock.now_ms()):
@@ -71,9 +71,9 @@ class Receiver:
         return rejected
 
     async def _publish(self, group: Group[Caller]) -> Counter[str]:
-        """Write the runs of a group; until Kafka has them, it waits to be sent again."""
+        """Write the runs of a group, which stays waiting until Kafka has acknowledged them."""
         rejected: Counter[str] = Counter()
-        # In a thread: a group may be large, and nobody else must wait for it.
+        # In a thread, because a large group must not delay other requests.
         for run in await asyncio.to_thread(group.runs):
             if reason := await self._published(group.owner, run):
                 rejected[reason] += len(run.spans)
@@ -81,7 +81,7 @@ class Receiver:
         return rejected
 
     async def _published(self, caller: Caller, run: SpanRun) -> str:
-        """Write a run; return why it is not written, empty if it is."""
+        """Write a run; return why it was not written, empty if it was."""
         playbook = playbook_named(run) or self._default
         if not is_name(playbook):
             return f"no playbook's name: {playbook[:100]}" if playbook else NO_PLAYBOOK
@@ -96,7 +96,7 @@ class Receiver:
         return problem.detail if problem else ""
 
     async def _watch(self) -> None:
-        """Make runs of what has waited too long for the rest, until nothing waits or the gateway stops."""
+        """Publish the runs of spans that have waited too long, until none waits or the gateway stops."""
         context = self._context
         while len(self._gathering) and not context.stopping.is_set():
             with contextlib.suppress(TimeoutError):
@@ -116,13 +116,13 @@ class Receiver:
         try:
             rejected = await self._publish(group)
         except (TransientError, TimeoutError, Refusal):
-            return  # in a second again
+            return  # tried again a second later
         if rejected:
             logger.warning("spans_rejected", spans=rejected.total(), reasons=sorted(rejected))
 
 
 def router(context: Context) -> APIRouter:
-    """Return the endpoint; the OpenAPI document leaves it to OTLP's own."""
+    """Return the endpoint; the OpenAPI document omits it, because OTLP documents it."""
     routes = APIRouter()
     receiver = Receiver(context)
     most = context.limits.max_body_bytes

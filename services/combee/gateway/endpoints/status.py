@@ -1,4 +1,4 @@
-"""What the deployment does: the ledger, a batch's tree, the live picture; and health and metrics of this process."""
+"""The live status, a batch's tree and the ledger; health and metrics of this process."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from combee.process.telemetry.health import Page, pages
 
 LEDGER_S = 120.0
 KEPT_S = 5.0
-"""An account this young is given again: reading all topics costs as much as it sounds."""
+"""Seconds for which a ledger report is reused, because reading all topics is expensive."""
 
 Reader = Annotated[Caller, Depends(allowed("playbooks:read"))]
 MetricsText = Callable[[], tuple[str, bytes]]
@@ -32,10 +32,10 @@ class Status:
         self._auditing = asyncio.Lock()
         self._account: tuple[float, LedgerReport] | None = None
         self._checkpoint: Checkpoint | None = None
-        """Of this process: the first account reads everything, the others go on."""
+        """This process's checkpoint: the first report reads everything, later ones continue."""
 
     async def status(self, caller: Reader) -> Snapshot:
-        """Return the live picture: rates and lag per stage, windows, batches, newest versions, dead letters."""
+        """Return the live status: rates and lag per stage, windows, batches, newest versions, dead letters."""
         snapshot = (await self._context.live.seen()).snapshot(self._context.clock.now_ms())
         return snapshot if caller.sees_all else _narrowed(snapshot, caller)
 
@@ -49,7 +49,7 @@ class Status:
         return batch
 
     async def ledger(self, caller: Reader) -> LedgerReport:
-        """Account for every acknowledged reflection, from the topics alone; the first account reads all of them."""
+        """Account for every acknowledged reflection, from the topics alone; the first report reads all of them."""
         check_sees_all(caller)
         try:
             async with asyncio.timeout(LEDGER_S), self._auditing:
@@ -68,7 +68,7 @@ class Status:
 
 
 def _narrowed(snapshot: Snapshot, caller: Caller) -> Snapshot:
-    """Return what a caller may see of a snapshot; stages are about all playbooks, and are counts alone."""
+    """Return the part of a snapshot that a caller may see; stages hold only counts over all playbooks."""
     playbooks = tuple(playbook for playbook in snapshot.playbooks if caller.may_touch(playbook.name))
     letters = tuple(
         letter
@@ -86,7 +86,7 @@ def _narrowed(snapshot: Snapshot, caller: Caller) -> Snapshot:
 
 
 def router(context: Context, metrics: MetricsText) -> APIRouter:
-    """Return the endpoints; those of health and metrics are the ones that every worker has on its port."""
+    """Return the endpoints; health and metrics are the same as on every worker's port."""
     status, routes = Status(context), APIRouter(tags=["status"])
     add = routes.add_api_route
     add("/v1/status", status.status, response_model=Snapshot, responses=problems())
@@ -107,8 +107,10 @@ def _shown(page: Callable[[], Page]) -> Callable[[], Response]:
 
 def _texts(path: str) -> dict[int | str, dict[str, Any]]:
     text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
-    ways: dict[int | str, dict[str, Any]] = {HTTPStatus.OK.value: {"description": "All is well.", **text}}
+    ways: dict[int | str, dict[str, Any]] = {
+        HTTPStatus.OK.value: {"description": "Everything is healthy.", **text}
+    }
     if path == "/metrics":
         return {200: {"description": "For Prometheus.", **text}, **problems()}
     problem_answers = problems()
-    return {**ways, **problem_answers, 503: {"description": "Something is red; the text says what.", **text}}
+    return {**ways, **problem_answers, 503: {"description": "A check has failed; the text names it.", **text}}

@@ -1,4 +1,4 @@
-"""The model calls of GEPA's proposals: at once, in threads or as one batch; a failed attempt pays for none twice."""
+"""The concurrent model calls of GEPA's proposals, in threads or as one batch; a repeat pays for no call twice."""
 
 import threading
 import time
@@ -15,56 +15,58 @@ from combee.core.methods import gepa as method
 from combee.core.text.forms import clean
 from combee_schemas.model import CHARS_PER_TOKEN
 
-AGAIN = "Your last reply could not be used: {problem}. Answer again, as asked at first."
+REPEAT_PROMPT = "Your last reply could not be used: {problem}. Answer again, as asked at first."
 
 Messages = str | list[dict[str, Any]]
-"""What GEPA asks a model: a text, or messages where there are images."""
+"""GEPA's prompt: a text, or messages if there are images."""
 CallId = tuple[int, int, int, int, int]
-"""Job, component, level, place and repeat: two equal prompts are two calls."""
+"""Job, component, level, place and repeat, so that two equal prompts are two calls."""
 
 
 @dataclass(slots=True)
 class Call:
-    """One logical model call, with what it was last asked and what came back."""
+    """One logical model call, with its last prompt and reply."""
 
     id: CallId
     prompt: Messages
     reply: str = ""
     made: int = 0
-    """Once, or twice where the first reply could not be used."""
+    """Number of requests: one, or two if the first reply could not be used."""
 
     @property
     def text(self) -> str | None:
-        """The new text; None: the reply must not be adopted, such as one that was cut off."""
+        """The new text, None for an unusable reply, such as a truncated one."""
         reply = clean(self.reply)
         if method.problem(reply) is not None:
             return None
         return str(InstructionProposalSignature.output_extractor(reply)["new_instruction"])
 
     def repeat(self, problem: str) -> None:
-        """Become the same call again, which is told what was wrong with the reply."""
-        said = AGAIN.format(problem=problem)
+        """Prepare the call's repeat, whose prompt names the problem of the reply."""
+        request = REPEAT_PROMPT.format(problem=problem)
         prompt = self.prompt
-        self.prompt = f"{prompt}\n\n{said}" if isinstance(prompt, str) else [*prompt, *as_messages(said)]
+        self.prompt = (
+            f"{prompt}\n\n{request}" if isinstance(prompt, str) else [*prompt, *as_messages(request)]
+        )
         self.id = (*self.id[:4], 1)
 
 
 @dataclass(slots=True)
 class Attempt:
-    """A batch of jobs that failed: what it paid for already is used again when the same jobs come again."""
+    """A failed batch of jobs, whose paid replies are reused when the same jobs are tried again."""
 
     jobs: tuple[str, ...]
     replies: dict[CallId, tuple[Messages, str]] = field(default_factory=dict)
     next_job: int = 0
 
     def reply(self, call: Call) -> str | None:
-        """Return what this very call was answered before."""
+        """Return the earlier reply to this call."""
         prompt, reply = self.replies.get(call.id, (None, None))
         return reply if prompt == call.prompt else None
 
 
 class _CountingLM(models.TrackingLM):
-    """GEPA's estimate of tokens, from several threads."""
+    """GEPA's token estimate, made thread-safe."""
 
     def __init__(self, function: Callable[[Any], str]) -> None:
         super().__init__(function)
@@ -79,14 +81,14 @@ class _CountingLM(models.TrackingLM):
 
 
 def language_model(lm: Callable[[Any], str] | str, lm_kwargs: Mapping[str, Any] | None) -> Any:
-    """Return what is asked: GEPA's client of LiteLLM for a name, else the callable with its tokens counted."""
+    """Return the model: GEPA's client of LiteLLM for a name, else the callable with its tokens counted."""
     if isinstance(lm, str):
         return models.LM(lm, **(lm_kwargs or {}))
     return lm if hasattr(lm, "total_cost") else _CountingLM(lm)
 
 
 def knows_cost(lm: Callable[[Any], str] | str) -> bool:
-    """Return whether a model tells what its provider asks for; GEPA's estimate says zero."""
+    """Return whether a model reports its provider's cost; GEPA's estimate is zero."""
     return isinstance(lm, str) or (hasattr(lm, "total_cost") and not isinstance(lm, models.TrackingLM))
 
 
@@ -97,14 +99,14 @@ def as_messages(prompt: Messages) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """How calls are made."""
+    """Makes calls, with repeats and concurrency."""
 
     max_workers: int
     retries: int
     retry_wait_s: float
 
     def ask(self, lm: Any, calls: Sequence[Call], kept: Attempt | None, *, batched: bool) -> None:
-        """Fill in the replies; what could not be used is asked once more."""
+        """Fill in the replies; a call with an unusable reply is repeated once."""
         self._answer(lm, calls, kept, batched=batched)
         unusable = [(call, problem) for call in calls if (problem := method.problem(clean(call.reply)))]
         for call, problem in unusable:
@@ -112,7 +114,7 @@ class Caller:
         self._answer(lm, [call for call, _ in unusable], kept, batched=batched)
 
     def _answer(self, lm: Any, calls: Sequence[Call], kept: Attempt | None, *, batched: bool) -> None:
-        """Make calls at once; if one fails, what the others answered is kept."""
+        """Make calls concurrently; if one fails, the others' replies are kept."""
         due = []
         for call in calls:
             call.made += 1
@@ -128,14 +130,14 @@ class Caller:
                 kept.replies[call.id] = (call.prompt, call.reply)
 
     def _in_threads(self, lm: Any, calls: Sequence[Call]) -> Iterator[tuple[Call, str]]:
-        """Yield the replies, those beside an error first; what was not begun by then is not paid for."""
+        """Yield the replies, before any error is raised; calls that have not begun by then are not made."""
         workers = min(self.max_workers, len(calls))
         if workers <= 1:
             for call in calls:
                 yield call, self._complete(lm, call.prompt)
             return
         with ThreadPoolExecutor(workers, thread_name_prefix="combee-gepa") as pool:
-            # The caller's context goes along: tracing and DSPy keep their settings there.
+            # Threads get a copy of the caller's context, where tracing and DSPy keep their settings.
             running = {
                 pool.submit(copy_context().run, self._complete, lm, call.prompt): call for call in calls
             }
@@ -144,7 +146,7 @@ class Caller:
             finally:
                 pool.shutdown(cancel_futures=True)
         ended = [future for future in running if not future.cancelled()]
-        # Those that raised come last, and raise.
+        # Failed calls come last, and raise.
         for future in sorted(ended, key=lambda future: future.exception() is not None):
             yield running[future], future.result()
 
@@ -152,7 +154,7 @@ class Caller:
         for repeat in range(self.retries):
             try:
                 return str(lm(prompt) or "")
-            except Exception:  # noqa: BLE001 - whatever a callable raises
+            except Exception:  # noqa: BLE001 - a callable may raise anything
                 time.sleep(self.retry_wait_s * 2**repeat)
         return str(lm(prompt) or "")
 

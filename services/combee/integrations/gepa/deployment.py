@@ -1,9 +1,9 @@
-"""A running deployment as GEPA's reflection strategy: it makes the calls, and keeps each proposal as a version.
+"""A running deployment as GEPA's reflection strategy, which makes the calls and keeps each proposal as a version.
 
     gepa.optimize(..., reflection_strategy=DeployedReflectionLM("http://127.0.0.1:8750", "support/program"))
 
-Each component is a playbook of its own. A proposal imports the component's current text, publishes the records,
-closes the window and reads the version that comes of it. The deployment needs ``COMBEE_METHOD=gepa``.
+Each component is a separate playbook. A proposal imports the component's current text, publishes the records, closes
+the window and reads the resulting version. The deployment needs ``COMBEE_METHOD=gepa``.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class DeployedReflectionLM:
     """Reflects on a running deployment.
 
     ``url``: the gateway's; None: ``COMBEE_GATEWAY_URL``. ``playbook``: components are ``PLAYBOOK/COMPONENT``; jobs of
-    one iteration beyond the first have a number in their names, so that they run side by side.
+    one iteration after the first have a number in their names, so that they run concurrently.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class DeployedReflectionLM:
 
     @property
     def total_tokens_in(self) -> int:
-        """Tokens that the deployment's model read for these proposals; what they cost it knows alone."""
+        """Tokens that the deployment's model read for these proposals; only the deployment knows their cost."""
         return self._usage.tokens_in
 
     @property
     def total_tokens_out(self) -> int:
-        """Tokens that it wrote."""
+        """Tokens that the deployment's model wrote."""
         return self._usage.tokens_out
 
     def bind_logger(self, logger: Any) -> None:
-        """Log where the run logs."""
+        """Use the run's logger."""
         if self.logger is None:
             self.logger = logger
 
@@ -83,11 +83,11 @@ class DeployedReflectionLM:
     def reflect_many(
         self, jobs: Sequence[ReflectionJob]
     ) -> list[tuple[ReflectionProposal, "DeployedReflectionLM"]]:
-        """Return the proposals of several jobs, which run side by side."""
+        """Return the proposals of several jobs, which run concurrently."""
         return [(proposal, self) for proposal in self._background.submit(self._proposals(jobs)).result()]
 
     def close(self) -> None:
-        """End the thread on which all of it happens."""
+        """End the background thread."""
         self._background.stop()
 
     async def _proposals(self, jobs: Sequence[ReflectionJob]) -> list[ReflectionProposal]:
@@ -103,7 +103,7 @@ class DeployedReflectionLM:
                         group.create_task(run.propose(place, name, job[0][name], job[1][name], proposal))
         except TimeoutError as error:
             raise TransientError(
-                f"no version has come within {self._timeout_s:.0f} s: is COMBEE_METHOD=gepa set there?"
+                f"no version has been made within {self._timeout_s:.0f} s: is COMBEE_METHOD=gepa set there?"
             ) from error
         except ExceptionGroup as failed:
             raise next(
@@ -145,11 +145,11 @@ class _Run:
         records: Sequence[Mapping[str, Any]],
         proposal: ReflectionProposal,
     ) -> None:
-        """Learn from a component's records; add what came of it to a proposal."""
+        """Learn from a component's records and add the result to a proposal."""
         text = json.dumps({component: current})
         imported = {"format": "gepa", "text": text}
         before = await self._commands.send(playbook, "import", imported, wait_s=MOST_WAIT_S)
-        # An id of its own each time: the same record teaches again when another text was used.
+        # A new id each time, so that the same record teaches again when another text was used.
         run = uuid4().hex
         reflections = [
             Reflection(
@@ -159,7 +159,7 @@ class _Run:
         ]
         await self._transport.send(reflections)
         await self._commands.send(playbook, "flush", {})
-        # A playbook's batches take reflections in order: with the last, all have been.
+        # A playbook's batches take reflections in order: once the last is applied, all are.
         fate = await self._commands.fate(playbook, reflections[-1].reflection_id)
         if fate.version is None:
             raise TransientError(f"{playbook}: nothing was learned: {fate.detail}")
@@ -167,7 +167,7 @@ class _Run:
         fetched = await asyncio.gather(*(self._transport.fetch(playbook, number) for number in numbers))
         versions = [version for version in fetched if version is not None]
         if not versions:
-            raise TransientError(f"{playbook}: version {fate.version} is no longer there")
+            raise TransientError(f"{playbook}: version {fate.version} is no longer in the log")
         self._write(component, current, versions, proposal)
 
     def _write(

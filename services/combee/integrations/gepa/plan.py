@@ -1,4 +1,4 @@
-"""What is asked about one component of a candidate, with GEPA's prompts, and what comes out of the replies."""
+"""The calls about one component of a candidate, with GEPA's prompts, and the use of their replies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,9 +28,9 @@ more specific one. Be as short as you can without losing a rule.
 
 Provide the new instruction within ``` blocks."""
 Templates = str | dict[str, str] | None
-"""One for all components, or one for each by its name; None: GEPA's own."""
+"""One template for all components, or one for each by name; None for GEPA's own."""
 NO_PLAYBOOK = Playbook(name="gepa", version=0)
-"""GEPA keeps the texts itself."""
+"""An empty playbook, because GEPA keeps the texts itself."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,15 +42,15 @@ class Plan:
     name: str
     current: str
     seed: int | None
-    """None: too few records to be dealt."""
+    """Seed of the groups, None for too few records."""
     groups: Sequence[Sequence[int]]
-    """The records of each, by their places."""
+    """Places of each group's records."""
     level_1: list[Call] = field(default_factory=list)
     combine: Call | None = None
 
     @property
     def proposals(self) -> tuple[Operation, ...]:
-        """The texts of the groups whose replies can be used, with what each rests on."""
+        """The texts from usable replies of groups, with their evidence."""
         return tuple(
             Operation(
                 kind=OperationKind.UPDATE, section=self.name, content=text, evidence=tuple(map(str, group))
@@ -61,11 +61,11 @@ class Plan:
 
     @property
     def calls(self) -> int:
-        """How many calls it took."""
+        """Number of calls made."""
         return sum(call.made for call in (*self.level_1, *filter(None, [self.combine])))
 
     def mode(self, count: int) -> str:
-        """Return what became of ``count`` proposals, in GEPA's words; merged: no model could combine them."""
+        """Return GEPA's name for the result of ``count`` proposals; merged: no model could combine them."""
         if self.combine is not None:
             return "map_reduce" if self.combine.text is not None else "merged"
         if self.seed is None:
@@ -73,7 +73,7 @@ class Plan:
         return "single_group" if count else "no_group_proposals"
 
     def write(self, proposal: ReflectionProposal) -> None:
-        """Add what came out to a job's proposal."""
+        """Add the result to a job's proposal."""
         proposals, combined = self.proposals, self.combine.text if self.combine else None
         adopted = combined or next((won.content for won in method.merge(NO_PLAYBOOK, proposals)), None)
         usable = [call for call in self.level_1 if call.text is not None]
@@ -100,7 +100,7 @@ def check(templates: Templates) -> None:
 
 
 def prompt_of(current: str, records: Sequence[Mapping[str, Any]], template: str | None) -> Messages:
-    """Return a prompt about a text and records, written by GEPA itself."""
+    """Return GEPA's prompt about a text and records."""
     given = {
         "current_instruction_doc": current,
         "dataset_with_feedback": records,

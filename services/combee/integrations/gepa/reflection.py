@@ -1,9 +1,9 @@
-"""Combee as GEPA's reflection strategy: the level-1 calls of one proposal run at once, in this process.
+"""Combee as GEPA's reflection strategy: the level-1 calls of one proposal run concurrently, in this process.
 
     gepa.optimize(..., reflection_strategy=CombeeReflectionLM("openai/gpt-5"), reflection_minibatch_size=40)
 
-It takes the options and writes the metadata of GEPA's own ``ComBEEReflectionLM``, with GEPA's prompts. What is dealt
-to whom, which reply may be adopted and what wins where a combine fails is decided by Combee's core.
+It takes the options and writes the metadata of GEPA's own ``ComBEEReflectionLM``, with GEPA's prompts. Combee's
+core decides on the groups, on usable replies and on the result of a failed combination.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,18 +17,18 @@ from combee.integrations.gepa.calls import Attempt, Call, Caller, knows_cost, la
 from combee.integrations.gepa.plan import AGGREGATION_TEMPLATE, Plan, Templates, check, prompt_of
 
 MAX_WORKERS = 32
-"""Calls at once: as many as the groups of a thousand records."""
+"""Maximum number of concurrent calls, the number of groups of a thousand records."""
 
 
 class CombeeReflectionLM:
-    """Reflects on many records at once: k = ⌊√n⌋ calls side by side, then one that combines.
+    """Reflects on many records at once: k = ⌊√n⌋ concurrent calls, then one that combines their proposals.
 
     ``lm``: a model's name (through LiteLLM) or any callable from prompt to text. ``duplication_factor``: copies of
-    each record, in different groups. ``rng``: seeds the dealing; None: GEPA's own, where it offers one.
-    ``batch_reflection``: several jobs share two waves of calls where ``lm`` has ``batch_complete``.
+    each record, in different groups. ``rng``: seeds the groups; None: GEPA's own, if it has one.
+    ``batch_reflection``: several jobs share two waves of calls if ``lm`` has ``batch_complete``.
 
-    ``max_workers``: calls at once; 1: one after the other, for an ``lm`` that threads must not share.
-    ``retries``: how often a call that raised is made again, after ``retry_wait_s`` and twice as long each time.
+    ``max_workers``: concurrent calls; 1 for an ``lm`` that threads must not share. ``retries``: repeats of a call
+    that raised, after ``retry_wait_s`` and twice as long each further time.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class CombeeReflectionLM:
         duplication_factor: int = 2,
         rng: Random | None = None,
         logger: Any | None = None,
-        batch_reflection: bool = True,  # noqa: FBT001, FBT002 - the order of GEPA's own class
+        batch_reflection: bool = True,  # noqa: FBT001, FBT002 - the parameter order of GEPA's own class
         *,
         lm_kwargs: Mapping[str, Any] | None = None,
         max_workers: int = MAX_WORKERS,
@@ -47,7 +47,7 @@ class CombeeReflectionLM:
         retry_wait_s: float = 0.5,
     ) -> None:
         if isinstance(duplication_factor, bool) or not isinstance(duplication_factor, int):
-            # GEPA's own kind of error.
+            # GEPA's own class raises this type.
             raise ValueError(f"duplication_factor must be an integer, not {duplication_factor!r}")  # noqa: TRY004
         if min(duplication_factor, max_workers, retries + 1) < 1:
             raise ValueError("duplication_factor and max_workers must be at least 1, retries at least 0")
@@ -71,11 +71,11 @@ class CombeeReflectionLM:
         self._warned: set[str] = set()
         self._attempt: Attempt | None = None
 
-    # ---- what it cost
+    # ---- cost
 
     @property
     def total_cost(self) -> float:
-        """What all calls cost, in dollars, as the model tells."""
+        """Cost of all calls in dollars, as reported by the model."""
         return float(getattr(self.lm, "total_cost", 0.0))
 
     @property
@@ -89,10 +89,10 @@ class CombeeReflectionLM:
         return int(getattr(self.lm, "total_tokens_out", 0))
 
     def supports_cost_tracking(self) -> bool:
-        """Return whether ``total_cost`` is what a provider asks for."""
+        """Return whether ``total_cost`` is a provider's reported cost."""
         return self._knows_cost
 
-    # ---- what GEPA binds; what the constructor was given stays
+    # ---- values bound by GEPA; arguments of the constructor have precedence
 
     def bind_rng(self, rng: Random) -> None:
         """Draw seeds from the run's own generator."""
@@ -100,17 +100,17 @@ class CombeeReflectionLM:
             self._rng = rng
 
     def bind_logger(self, logger: Any) -> None:
-        """Log where the run logs."""
+        """Use the run's logger."""
         if self.logger is None:
             self.logger = logger
 
     def bind_lm_kwargs(self, lm_kwargs: Mapping[str, Any] | None) -> None:
-        """Ask a model that is known by its name with the run's options."""
+        """Use the run's options for a model given by name."""
         if self._model is not None and not self._has_own_kwargs and lm_kwargs is not None:
             self.lm = language_model(self._model, lm_kwargs)
 
     def bind_reflection_prompt_template(self, template: Templates) -> None:
-        """Ask with the run's template at level 1."""
+        """Use the run's template at level 1."""
         if not self._has_own_template:
             check(template)
             self.reflection_prompt_template = template
@@ -140,7 +140,7 @@ class CombeeReflectionLM:
     def reflect_many(
         self, jobs: Sequence[ReflectionJob]
     ) -> list[tuple[ReflectionProposal, "CombeeReflectionLM"]]:
-        """Return the proposals of several jobs; if one fails, all do, and nothing is paid for twice."""
+        """Return the proposals of several jobs; if one fails, all do, and a repeat pays for no call twice."""
         identity = tuple(map(repr, jobs))
         if self._attempt is None or self._attempt.jobs != identity:
             self._attempt = Attempt(identity)
@@ -159,7 +159,7 @@ class CombeeReflectionLM:
         takes_batches = callable(getattr(self.lm, "batch_complete", None))
         batched = self._batch_reflection and takes_batches and len(jobs) > 1
         plans = [plan for number, job in enumerate(jobs, first) for plan in self._planned(number, job)]
-        # Without batches each component is done before the next is asked about, as GEPA does it.
+        # Without batches the components follow one after the other, as in GEPA.
         for together in [plans] if batched else [[plan] for plan in plans]:
             level_1 = [call for plan in together for call in plan.level_1]
             self._caller.ask(self.lm, level_1, self._attempt, batched=batched)
@@ -200,7 +200,7 @@ class CombeeReflectionLM:
             yield plan
 
     def _dealt(self, name: str, count: int) -> tuple[int | None, Sequence[Sequence[int]]]:
-        """Return the seed and the groups of so many records."""
+        """Return the seed and the groups of ``count`` records."""
         groups = shuffle.group_count(count)
         if groups == 1:
             self._log(
@@ -213,7 +213,7 @@ class CombeeReflectionLM:
         return seed, shuffle.deal(count, copies, groups, seed)
 
     def _combine(self, plan: Plan) -> Call | None:
-        """Return the call that combines a plan's proposals; None: there are fewer than two."""
+        """Return the call that combines a plan's proposals, None for fewer than two."""
         records = [{"Proposed Instruction Update": proposal.content} for proposal in plan.proposals]
         if len(records) < 2:  # noqa: PLR2004 - there is nothing to combine
             return None

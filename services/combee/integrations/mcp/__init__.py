@@ -1,1 +1,1 @@
-"""Playbooks for coding assistants by the Model Context Protocol (extra ``mcp``): ``combee mcp``."""
+"""Playbooks for coding assistants over the Model Context Protocol (extra ``mcp``): ``combee mcp``."""

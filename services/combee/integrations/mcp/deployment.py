@@ -1,4 +1,4 @@
-"""What the server asks of a deployment on behalf of one caller; here the one behind a gateway."""
+"""The server's port to a deployment on behalf of one caller, and its adapter for a gateway."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,12 +15,12 @@ from combee_schemas.playbook import Change, Entry, Playbook
 from combee_schemas.topics import Published
 
 OnUpdate = Callable[[PlaybookView], object]
-SOURCES_TOLD = 5
-"""Of an entry's evidence the last ones are looked up."""
+MAX_SOURCES = 5
+"""Maximum number of reflections looked up per entry, the newest."""
 
 
 class Deployment(Protocol):
-    """A deployment as one caller may use it; what cannot be done is a CombeeError that says what helps."""
+    """A deployment with one caller's rights; errors are CombeeErrors with a remedy."""
 
     async def playbooks(self, after: str | None) -> Page:
         """Return playbooks in the order of their names."""
@@ -32,27 +32,27 @@ class Deployment(Protocol):
         """Return the newest version's number; 0 if there is none."""
 
     async def send(self, message: Published) -> None:
-        """Send a message; Kafka has acknowledged it on return."""
+        """Send a message and return after Kafka's acknowledgement."""
 
     async def why(self, playbook: str, entry_id: str) -> Sequence[str]:
-        """Return in lines where an entry comes from."""
+        """Return lines about an entry's origin."""
 
     def on_update(self, name: str, callback: OnUpdate) -> Callable[[], None]:
-        """Call back with what is known and with each newer version; return what ends that."""
+        """Call ``callback`` with the present version and each newer one; return a function that ends it."""
 
     async def close(self) -> None:
         """Disconnect."""
 
 
 class GatewayDeployment:
-    """See ``Deployment``; every question is the gateway's to answer or to refuse, by the caller's key."""
+    """A ``Deployment`` behind a gateway, which answers or refuses each request by the caller's key."""
 
     def __init__(self, url: str, api_key: str | None) -> None:
         self._url, self._api_key = url, api_key
         self._queries = GatewayQueries(url, api_key=api_key)
         self._transport = GatewayTransport(url, api_key=api_key)
         self._client: AsyncClient | None = None
-        """Follows playbooks while somebody listens, so that a key that nobody uses holds no stream."""
+        """Follows playbooks while there are listeners, so that an unused key holds no stream."""
         self._listening = 0
         self._closing: set[asyncio.Task[object]] = set()
 
@@ -86,12 +86,14 @@ class GatewayDeployment:
             for change in version.changes
             if change.entry_id == entry_id
         ]
-        sources = entry.evidence[-SOURCES_TOLD:]
+        sources = entry.evidence[-MAX_SOURCES:]
         lines += await asyncio.gather(
             *(self._source(playbook_of(playbook), reflection_id) for reflection_id in sources)
         )
         if (earlier := entry.evidence_count - len(sources)) > 0:
-            lines.append(f"and {earlier} earlier reflections; 'combee why {entry_id}' beside Kafka lists all")
+            lines.append(
+                f"and {earlier} earlier reflections; 'combee why {entry_id}' with access to Kafka lists all"
+            )
         return lines
 
     async def _version(self, playbook: str, number: int) -> Playbook | None:
@@ -103,7 +105,7 @@ class GatewayDeployment:
     async def _source(self, playbook: str, reflection_id: str) -> str:
         try:
             status = await self._queries.reflection(reflection_id, playbook)
-        except PoisonError:  # an import's evidence is no reflection, and old ones expire
+        except PoisonError:  # an import's evidence is no reflection, and old reflections expire
             return f"reflection {reflection_id}: no longer in the log, or given by hand"
         return f"reflection {reflection_id}: {status.detail}"
 
@@ -130,7 +132,7 @@ class GatewayDeployment:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody listens."""
+        """Whether there are no listeners."""
         return not self._listening
 
     async def close(self) -> None:

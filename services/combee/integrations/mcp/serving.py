@@ -1,4 +1,4 @@
-"""The server on stdio, for one assistant here, or on HTTP, where each caller brings a key of the gateway."""
+"""The server on stdio for one local assistant, or on HTTP, where each caller sends a key of the gateway."""
 
 import asyncio
 from collections import OrderedDict
@@ -21,8 +21,8 @@ from combee.integrations.mcp.server import PlaybookServer
 from combee.process.server import STOP_WITHIN_S, FramedProtocol, Server, bind, is_loopback
 
 PATH = "/mcp"
-CALLERS_KEPT = 256
-"""Connections of so many keys to the gateway are kept; those that listen are kept besides."""
+MAX_IDLE_CALLERS = 256
+"""Maximum number of idle keys whose connections to the gateway are kept; keys with listeners are always kept."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 Scope = MutableMapping[str, Any]
@@ -32,7 +32,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 async def serve_stdio(deployment: Deployment) -> None:
-    """Serve one client on standard input and output until it closes them; nothing else is written there."""
+    """Serve one client on standard input and output until it closes them; nothing else may be written there."""
     server = PlaybookServer(lambda _: deployment).server()
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
@@ -47,12 +47,12 @@ async def serve_http(
     stop: asyncio.Event,
     on_ready: Callable[[str], None],
 ) -> None:
-    """Serve on HTTP until ``stop``; ``names`` are hosts under which it may be asked besides its own.
+    """Serve on HTTP until ``stop``; ``names`` are further accepted host names.
 
     Raises
     ------
     FatalError
-        If the address cannot be used, or would let others in to a gateway without keys.
+        If the address cannot be used, or would open a gateway without keys to other machines.
     TransientError
         If the gateway does not answer.
     """
@@ -90,12 +90,12 @@ async def serve_http(
 
 
 def check_open(host: str, gateway: str, status: HTTPStatus) -> None:
-    """Refuse to let others in to a gateway that answers who has no key: it serves loopback alone, so do we.
+    """Refuse to serve other machines for a gateway without keys, which itself serves only loopback.
 
     Raises
     ------
     FatalError
-        If the address is no loopback's.
+        If the address is not on loopback.
     """
     try:
         is_open = not is_loopback(host)
@@ -103,7 +103,7 @@ def check_open(host: str, gateway: str, status: HTTPStatus) -> None:
         raise FatalError(f"--host is {host!r}: give an address, or localhost") from error
     if is_open and status == HTTPStatus.OK:
         raise FatalError(
-            f"the gateway {gateway} asks for no keys, and whoever reaches {host} would act there: listen on"
+            f"the gateway {gateway} needs no keys, and every client that reaches {host} would have access: listen on"
             " 127.0.0.1, or give the gateway keys (docs/guide/http.md)"
         )
 
@@ -113,7 +113,7 @@ def _in_url(host: str) -> str:
 
 
 def security(names: Sequence[str]) -> TransportSecuritySettings:
-    """Return which ``Host`` and ``Origin`` are let in: a page elsewhere may have pointed its own name here."""
+    """Return the accepted ``Host`` and ``Origin``, as another site's name may resolve to this machine."""
     hosts = dict.fromkeys((*LOOPBACK, *map(_in_url, names)))
     with_ports = [form for host in hosts for form in (host, f"{host}:*")]
     origins = [f"{scheme}://{form}" for scheme in ("http", "https") for form in with_ports]
@@ -121,13 +121,13 @@ def security(names: Sequence[str]) -> TransportSecuritySettings:
 
 
 class Keys:
-    """ASGI middleware: the gateway says whether it knows a request's key, and sessions belong to their keys."""
+    """ASGI middleware: the gateway checks a request's key, and sessions belong to their keys."""
 
     def __init__(self, app: App, queries: GatewayQueries) -> None:
         self._app, self._queries = app, queries
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in or answer it."""
+        """Pass a request on or refuse it."""
         if scope["type"] == "http":
             given = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
             key = key_of(given)
@@ -149,7 +149,7 @@ class Keys:
             case HTTPStatus.UNAUTHORIZED:
                 return status, "send a key of the gateway: Authorization: Bearer KEY"
             case HTTPStatus.TOO_MANY_REQUESTS:
-                return status, "the gateway is busy, or was given too many wrong keys: come again later"
+                return status, "the gateway is busy, or received too many wrong keys: try again later"
         return None
 
 
@@ -162,12 +162,12 @@ async def _answer(send: Send, status: HTTPStatus, text: str) -> None:
 
 
 def digest(key: str | None) -> str:
-    """Return what two keys are told apart by; keys themselves stay in the requests that bring them."""
+    """Return a key's digest, which is stored instead of the key."""
     return sha256((key or "").encode()).hexdigest()
 
 
 class Callers:
-    """The deployment as each key may use it; connections of keys that were not used lately are dropped."""
+    """The deployments by key; connections of the longest unused keys are dropped."""
 
     def __init__(self, gateway: str) -> None:
         self._gateway = gateway
@@ -175,7 +175,7 @@ class Callers:
         self._closing: set[asyncio.Task[None]] = set()
 
     def deployment(self, authorization: str | None) -> GatewayDeployment:
-        """Return the deployment of whoever sent this header."""
+        """Return the deployment for this header's key."""
         key = key_of(authorization)
         own = digest(key)
         if own not in self._deployments:
@@ -183,7 +183,7 @@ class Callers:
         self._deployments.move_to_end(own)
         chosen = self._deployments[own]
         idle = [name for name, deployment in self._deployments.items() if deployment.is_idle and name != own]
-        for name in idle[: max(0, len(self._deployments) - CALLERS_KEPT)]:
+        for name in idle[: max(0, len(self._deployments) - MAX_IDLE_CALLERS)]:
             task = asyncio.create_task(self._deployments.pop(name).close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

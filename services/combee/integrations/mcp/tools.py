@@ -1,4 +1,4 @@
-"""The tools: what each takes, does and answers. What playbooks say stands between marked fences: it is data."""
+"""The tools with their arguments and answers. Playbooks' texts are fenced as data."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,19 +23,20 @@ from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.topics import Published
 
 FOUND = 8
-SEARCHED = 200
-"""Of more playbooks the first ones are searched."""
+MAX_SEARCHED = 200
+"""Maximum number of playbooks searched, the first by name."""
 AT_ONCE = 8
 
 Name = Annotated[LineName, Field(description="The playbook's name, such as support/refunds.")]
 VersionRead = Annotated[
-    int | None, Field(None, ge=1, description="The version that you had read, as the tool playbook said it.")
+    int | None,
+    Field(None, ge=1, description="The version that you had read, as the tool playbook returned it."),
 ]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 class Arguments(BaseModel):
-    """What a tool takes."""
+    """Arguments of a tool."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -46,24 +47,26 @@ class ReadPlaybook(Arguments):
     playbook: Name
     label: str | None = Field(None, description="The version that a label points at, such as production.")
     version: int | None = Field(None, ge=1, description="This version instead of the newest.")
-    query: str | None = Field(None, description="Your task: entries that have most to do with it are chosen.")
-    k: int | None = Field(None, ge=1, description="At most so many entries.")
-    budget_tokens: int | None = Field(None, ge=1, description="At most so many tokens of entries.")
+    query: str | None = Field(None, description="Your task, to which the most relevant entries are returned.")
+    k: int | None = Field(None, ge=1, description="Maximum number of entries.")
+    budget_tokens: int | None = Field(None, ge=1, description="Maximum number of tokens of entries.")
 
 
 class SearchEntries(Arguments):
     """Arguments of ``search_entries``."""
 
-    query: str = Field(min_length=1, max_length=20_000, description="What to look for, in words.")
+    query: str = Field(min_length=1, max_length=20_000, description="Words to search for.")
     playbook: LineName | None = Field(None, description="Only in this playbook; else in all.")
-    k: int = Field(FOUND, ge=1, le=100, description="At most so many entries.")
+    k: int = Field(FOUND, ge=1, le=100, description="Maximum number of entries.")
 
 
 class PublishReflection(Arguments):
     """Arguments of ``publish_reflection``."""
 
     playbook: Name
-    key_insight: str = Field(description="The lesson, in a sentence that helps whoever has such a task next.")
+    key_insight: str = Field(
+        description="The lesson, in a sentence that helps the next agent with such a task."
+    )
     reasoning: str = Field("", description="What happened, step by step.")
     error_identification: str = Field("", description="What went wrong.")
     root_cause_analysis: str = Field("", description="Why it went wrong.")
@@ -107,7 +110,7 @@ class Tool:
 
 
 async def read_playbook(deployment: Deployment, asked: ReadPlaybook) -> str:
-    """Return a playbook as a prompt shows it, or the part of it that was asked for."""
+    """Return a playbook as a prompt, or the requested part."""
     if asked.label is not None and asked.version is not None:
         raise PoisonError("label and version name two versions: give one of them")
     playbook = await deployment.playbook(asked.playbook, label=asked.label, version=asked.version)
@@ -121,7 +124,7 @@ async def read_playbook(deployment: Deployment, asked: ReadPlaybook) -> str:
 
 
 async def search_entries(deployment: Deployment, asked: SearchEntries) -> str:
-    """Return the entries that have most to do with a query, best first, of one playbook or of all."""
+    """Return the entries most relevant to a query, best first, from one playbook or all."""
     names, left_out = await _searched(deployment, asked.playbook)
     limit = asyncio.Semaphore(AT_ONCE)
 
@@ -130,7 +133,7 @@ async def search_entries(deployment: Deployment, asked: SearchEntries) -> str:
             return await deployment.playbook(name)
 
     playbooks = await asyncio.gather(*map(read, names))
-    # Ids are given playbook by playbook.
+    # Entry ids are unique only within a playbook.
     entries = {
         f"{playbook.name} [{entry.id}]": entry for playbook in playbooks for entry in shown(playbook).entries
     }
@@ -152,19 +155,19 @@ async def _searched(deployment: Deployment, playbook: str | None) -> tuple[Seque
     if playbook is not None:
         return [playbook], False
     names, after = list[str](), None
-    while len(names) < SEARCHED:
+    while len(names) < MAX_SEARCHED:
         page = await deployment.playbooks(after)
         names += [listed.name for listed in page.playbooks]
         if (after := page.next) is None:
             break
-    return names[:SEARCHED], len(names) > SEARCHED or after is not None
+    return names[:MAX_SEARCHED], len(names) > MAX_SEARCHED or after is not None
 
 
 async def publish_reflection(deployment: Deployment, asked: PublishReflection) -> str:
-    """Publish a lesson; the same one again counts once."""
+    """Publish a lesson; a repeat counts once."""
     unnamed = Reflection(
         reflection_id="unnamed",
-        playbook=playbook_of(asked.playbook),  # a branch learns from what its playbook is sent
+        playbook=playbook_of(asked.playbook),  # a branch learns from its playbook's input
         shown=_shown(asked.playbook, asked.version, tuple(tag.id for tag in asked.bullet_tags)),
         **asked.model_dump(exclude={"version", "playbook"}),
     )
@@ -176,9 +179,9 @@ async def publish_reflection(deployment: Deployment, asked: PublishReflection) -
 
 
 async def report_outcome(deployment: Deployment, asked: ReportOutcome) -> str:
-    """Say how a run went."""
+    """Report the outcome of a run."""
     if asked.success is None and asked.score is None:
-        raise PoisonError("say success, score, or both")
+        raise PoisonError("give success, score, or both")
     outcome = Outcome(
         run_id=asked.run_id,
         playbook=playbook_of(asked.playbook),
@@ -189,7 +192,7 @@ async def report_outcome(deployment: Deployment, asked: ReportOutcome) -> str:
     )
     await _send(deployment, outcome)
     return f"accepted: run {asked.run_id} counts for {asked.playbook}" + (
-        f" version {asked.version}" if asked.version else ", for no version: say which one you had read"
+        f" version {asked.version}" if asked.version else ", for no version: give the one that you had read"
     )
 
 
@@ -205,7 +208,7 @@ async def _send(deployment: Deployment, message: Published) -> None:
 
 
 async def why(deployment: Deployment, asked: Why) -> str:
-    """Return where an entry comes from."""
+    """Return an entry's origin."""
     return fence("lineage", await deployment.why(asked.playbook, asked.entry))
 
 
@@ -223,7 +226,7 @@ TOOLS = (
     Tool(
         name="search_entries",
         title="Search playbooks",
-        description="Find the entries of one playbook, or of all, that have most to do with a query.",
+        description="Find the entries of one playbook, or of all, that are most relevant to a query.",
         takes=SearchEntries,
         run=search_entries,
     ),
@@ -241,7 +244,7 @@ TOOLS = (
     Tool(
         name="report_outcome",
         title="Report how a run went",
-        description="Say whether a run succeeded, so that versions and entries can be compared.",
+        description="Report whether a run succeeded, so that versions and entries can be compared.",
         takes=ReportOutcome,
         run=report_outcome,
         writes=True,
@@ -249,7 +252,7 @@ TOOLS = (
     Tool(
         name="why",
         title="Where an entry comes from",
-        description="Tell which versions and reflections an entry of a playbook rests on.",
+        description="Show the versions and reflections behind an entry of a playbook.",
         takes=Why,
         run=why,
     ),

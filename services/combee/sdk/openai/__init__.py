@@ -1,4 +1,4 @@
-"""Clients of OpenAI's library that are shown the playbook and whose calls become traces."""
+"""Wrapped clients of OpenAI's library, whose calls are shown the playbook and become traces."""
 
 from combee.sdk.openai.wrapping import wrap_openai
 

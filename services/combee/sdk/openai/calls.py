@@ -1,4 +1,4 @@
-"""What a call of OpenAI's library asks and what its reply says: chat completions and responses."""
+"""Reading of calls and replies of OpenAI's library: chat completions and responses."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ SYSTEM_ROLES = ("system", "developer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One endpoint: its requests are read and changed without the library."""
+    """One endpoint, whose requests are read and changed without the library."""
 
     argument: str
-    """The argument with what is asked."""
+    """Name of the argument with the input."""
     messages: Callable[[Arguments], Messages]
-    """What a call asks, as messages."""
+    """Returns a call's input as messages."""
     with_prompt: Callable[[Arguments, str], dict[str, Any]]
-    """The arguments with a playbook in front: first, so that providers' prompt caches hit."""
+    """Returns the arguments with a playbook in front, so that providers' prompt caches hit."""
     new_reply: Callable[[], StreamedReply]
-    """Makes what collects the pieces of a stream."""
+    """Returns a collector of a stream's pieces."""
 
     def repeatable(self, arguments: Arguments) -> dict[str, Any]:
-        """Return the arguments; an iterator among them becomes a list, because it is read twice."""
+        """Return the arguments with iterators turned into lists, because they are read twice."""
         given = arguments.get(self.argument)
         if not isinstance(given, Iterable) or isinstance(given, (str, list, tuple)):
             return dict(arguments)
@@ -41,7 +41,7 @@ def _chat_messages(arguments: Arguments) -> Messages:
 def _chat_with_prompt(arguments: Arguments, prompt: str) -> dict[str, Any]:
     messages = arguments.get("messages")
     if not prompt or not isinstance(messages, (list, tuple)):
-        return dict(arguments)  # what is no list of messages, its server shall refuse
+        return dict(arguments)  # the server refuses an input that is no list of messages
     first = messages[0].get("role") if messages and isinstance(messages[0], Mapping) else None
     role = first if first in SYSTEM_ROLES else "system"
     return {**arguments, "messages": [{"role": role, "content": prompt}, *messages]}
@@ -56,7 +56,7 @@ def _response_messages(arguments: Arguments) -> Messages:
 
 
 def _item(item: Any) -> Mapping[str, Any]:
-    """Return an item of a conversation as a message: a tool's call or result is named by its type."""
+    """Return an item of a conversation as a message; the role of a tool's call or result is its type."""
     fields = item if isinstance(item, Mapping) else item.model_dump(exclude_none=True)
     if fields.get("type") == "function_call":
         call = str(fields.get("name") or ""), str(fields.get("arguments") or "")
@@ -66,7 +66,7 @@ def _item(item: Any) -> Mapping[str, Any]:
 
 
 def _response_with_prompt(arguments: Arguments, prompt: str) -> dict[str, Any]:
-    # Not as an item of the input: the server would keep it with the conversation, once more at every turn.
+    # Not an item of the input, which the server would add to the conversation again at every turn.
     parts = [part for part in (prompt, arguments.get("instructions")) if part]
     return {**arguments, "instructions": "\n\n".join(parts)} if parts else dict(arguments)
 
@@ -83,7 +83,7 @@ RESPONSES = Endpoint(
 
 
 def answer_text(reply: Any) -> str:
-    """Return the text of a response, or of a completion's first choice; calls of tools as JSON."""
+    """Return the text of a response, or of a completion's first choice, with tool calls as JSON."""
     choices = getattr(reply, "choices", None)
     if choices is None:
         items = getattr(reply, "output", None) or ()
@@ -102,7 +102,7 @@ def answer_text(reply: Any) -> str:
 
 
 def _output_text(items: Sequence[Any]) -> str:
-    """Return what a response says; the library adds the field, the wire has only the items."""
+    """Return a response's text from its items, because only the library adds the field."""
     parts = (part for item in items for part in getattr(item, "content", None) or ())
     return "".join(part.text for part in parts if getattr(part, "type", "") == "output_text")
 
@@ -114,7 +114,7 @@ def _joined(said: Any, functions: Sequence[Any]) -> str:
 
 
 def call_metadata(reply: Any, model: str) -> Mapping[str, str]:
-    """Return OpenTelemetry's names for what is known of a call (GenAI semantic conventions)."""
+    """Return a call's attributes under OpenTelemetry's names (GenAI semantic conventions)."""
     usage = getattr(reply, "usage", None)
     choices = getattr(reply, "choices", None)
     return metadata_of(

@@ -1,4 +1,4 @@
-"""A streamed answer that is passed on piece by piece and recorded as a whole when it ends."""
+"""Streamed answers, passed on piece by piece and recorded as a whole at their end."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -72,7 +72,7 @@ class StreamedChat:
 
 @dataclass(slots=True)
 class StreamedResponse:
-    """A streamed response: the whole of it comes with its last event; of one that broke off, its text."""
+    """A streamed response, which comes whole with its last event; an interrupted one has only its text."""
 
     output: Any = ()
     output_text: str = ""
@@ -94,7 +94,7 @@ class StreamedResponse:
 
 
 class RecordedStream:
-    """A stream, plain or async; recorded once: at its end, when it is closed, or when its block is left."""
+    """A stream, plain or async, recorded once: at its end, when closed, or when its block is left."""
 
     def __init__(self, stream: Any, reply: StreamedReply, done: Callable[[Any], None]) -> None:
         self._stream = stream
@@ -134,7 +134,7 @@ class RecordedStream:
         return chunk
 
     def close(self) -> Any:
-        """Close the stream; what came so far is recorded. Of an async stream the result has to be awaited."""
+        """Close the stream and record its pieces so far. The result of an async stream has to be awaited."""
         self._finish()
         return self._stream.close()
 
@@ -163,7 +163,7 @@ def reply_of_body(body: bytes, reply: StreamedReply) -> Any:
     for event in text.split("\n\n"):
         lines = event.split("\n")
         data = "\n".join(line.removeprefix("data:") for line in lines if line.startswith("data:"))
-        if data.lstrip().startswith("{"):  # the last one is [DONE]; one may be cut off
+        if data.lstrip().startswith("{"):  # the last event is [DONE], and an event may be cut off
             reply.add(_object(data))
     return reply
 
@@ -176,10 +176,10 @@ def _object(text: str) -> Any:
 
 
 def record_body(response: Any, done: Callable[[bytes], None]) -> None:
-    """Call ``done`` once with the body of an HTTP response: when it was read, as far as it was, or now if it is here.
+    """Call ``done`` once with the part of an HTTP response's body that was read, now if it was read already.
 
-    ``response`` is httpx's, plain or async: whatever reads it (``read``, ``iter_text``, ``iter_lines``) asks its
-    ``iter_bytes`` or ``aiter_bytes``. Of raw bytes (``iter_raw``) nothing is seen.
+    ``response`` is httpx's, plain or async: ``read``, ``iter_text`` and ``iter_lines`` use its
+    ``iter_bytes`` or ``aiter_bytes``. Raw bytes (``iter_raw``) are not recorded.
     """
     if response.is_closed:
         done(response.content)
@@ -198,7 +198,7 @@ class _BodyRecorder:
         response.close, response.aclose = self.close, self.aclose
 
     def _finish(self) -> None:
-        # The response closes itself before its decoder gives up the last bytes.
+        # The response closes itself before its decoder returns the last bytes.
         if self._is_reading:
             return
         done, self._done = self._done, None

@@ -1,10 +1,10 @@
-"""``wrap_openai``: a client of OpenAI's library that is shown the playbook and whose calls become traces.
+"""``wrap_openai``: a client of OpenAI's library whose calls are shown the playbook and become traces.
 
 OpenAI's library is not imported. Every helper of its clients (``create``, ``parse``, ``stream``, ``with_options``,
 ``with_raw_response``, ``with_streaming_response``, ``beta``) ends in one public method of the client, ``request``: a
-subclass of the client's own class changes the body there and reads along what comes back. Libraries made with the
-same generator have that method, too. Of any other client the methods themselves are replaced, and what cannot be is
-said once.
+subclass of the client's own class changes the body there and reads the answer. Libraries made with the same generator
+also have that method. For any other client the methods themselves are replaced, and a warning names, once, each
+method that cannot be.
 """
 
 import copy
@@ -27,18 +27,18 @@ C = TypeVar("C")
 
 METHODS = ("create", "parse")
 HELPERS = ("stream", "with_raw_response", "with_streaming_response", "with_options", "copy")
-"""Ways past ``METHODS`` that only OpenAI's own clients have covered."""
+"""Helpers that bypass ``METHODS`` and are covered only on OpenAI's own clients."""
 
 ENDPOINTS = {"/chat/completions": CHAT, "/responses": RESPONSES}
 OTHER_CALLS = ("/completions", "/runs")
-"""The ends of paths that ask a model, too, but have no place for a playbook."""
+"""Path ends of further model calls, which have no place for a playbook."""
 SOCKETS = ("realtime", "responses")
-"""The parts of a client that open WebSockets with ``connect``; those do not pass ``request``."""
+"""Parts of a client that open WebSockets with ``connect``, which bypass ``request``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """One call under way, and the run it is recorded to when its answer is there."""
+    """A call in progress, and the run that records it when its answer arrives."""
 
     run: Run
     injector: "Injector"
@@ -46,11 +46,11 @@ class RecordedCall:
     arguments: Mapping[str, Any]
 
     def answered(self, reply: Any) -> None:
-        """Record the answer; whatever a library puts there, the agent gets it."""
+        """Record the answer; errors of recording never reach the agent."""
         self._record(lambda: reply)
 
     def received(self, body: bytes) -> None:
-        """Record the answer that the body of an HTTP response holds."""
+        """Record the answer in the body of an HTTP response."""
         self._record(lambda: reply_of_body(body, self.endpoint.new_reply()))
 
     def _record(self, read_reply: Callable[[], Any]) -> None:
@@ -64,7 +64,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injector(Instrumentation):
-    """Injects the playbook into calls and says which run records them."""
+    """Injects the playbook into calls and assigns them to runs."""
 
     once: LogOnce = field(default_factory=LogOnce)
 
@@ -79,7 +79,7 @@ class Injector(Instrumentation):
             )
 
     def warning(self, what: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``original``, which now warns that it is not covered."""
+        """Return ``original`` with a warning that it is not covered."""
 
         def with_warning(*args: Any, **arguments: Any) -> Any:
             self.warn_uncovered(what)
@@ -90,7 +90,7 @@ class Injector(Instrumentation):
     def begin_call(
         self, endpoint: Endpoint, view: PlaybookView | None, arguments: dict[str, Any]
     ) -> tuple[dict[str, Any], RecordedCall | None]:
-        """Return the arguments with the playbook in front, and the call to record; None: nobody asked for it."""
+        """Return the arguments with the playbook in front, and the call to record, None if it is not recorded."""
         run = self.begin(view)
         if run is None:
             return arguments, None
@@ -101,7 +101,7 @@ class Injector(Instrumentation):
 
 
 def _question(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
-    """Return a call's last user message; empty where there is none, or its server will refuse the call."""
+    """Return a call's last user message, empty without one or if the call is invalid."""
     try:
         return last_question(endpoint.messages(arguments))
     except Exception:  # noqa: BLE001 - the agent's call must not fail here
@@ -134,7 +134,7 @@ def recorded_call(
 
 
 class Overlay:
-    """An object with some attributes replaced; its helpers that are not covered warn once."""
+    """An object with some attributes replaced; helpers that are not covered warn once."""
 
     def __init__(self, original: Any, injector: Injector, **replaced: Any) -> None:
         self.__dict__.update(replaced, _original=original, _injector=injector)
@@ -157,14 +157,14 @@ def wrap_openai(
     budget_tokens: int | None = None,
     on_end: Callable[[Run], object] | None = None,
 ) -> C:
-    """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client whose completions and responses learn, streams too.
+    """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client whose calls, also streamed ones, learn.
 
-    Inside ``learning`` calls belong to that run and are shown its playbook. Outside each call is a run of its own
-    under ``playbook``; without ``playbook`` it passes untouched. ``combee``: None is the default client.
-    ``budget_tokens``: of a playbook larger than this a call is shown the entries nearest to its last user message;
-    None: all of it. A budget of ``learning`` goes before it. ``caller``: whose calls they are outside ``learning``,
-    see ``Client.playbook``. ``on_end`` is called with each call's run before it is handed over, such as to say how it
-    went (``run.outcome``).
+    Inside ``learning`` calls belong to that run and are shown its playbook. Outside, each call is a separate run of
+    ``playbook``; without ``playbook`` it is unchanged. ``combee``: None is the default client. ``budget_tokens``: of
+    a larger playbook a call is shown the entries nearest to its last user message; None: the whole playbook. A budget
+    of ``learning`` has precedence. ``caller``: the reader's name outside ``learning``, see ``Client.playbook``.
+    ``on_end`` is called with each call's run before it is handed over, for example to report its outcome
+    (``run.outcome``).
 
     Raises
     ------
@@ -199,10 +199,10 @@ def wrap_openai(
         wrapped.chat = Overlay(chat, injector, completions=recorded)
     if responses in can:
         wrapped.responses = _recorded_resource(responses, RESPONSES, injector, is_async=is_async)
-    return wrapped  # type: ignore[no-any-return]  # a copy of what was given
+    return wrapped  # type: ignore[no-any-return]  # a copy of the given client
 
 
-# ---- clients with one method that all calls pass
+# ---- clients whose calls all use one method
 
 
 def _has_request(kind: type[Any]) -> bool:
@@ -213,12 +213,12 @@ def _has_request(kind: type[Any]) -> bool:
 
 
 def _subclassed(client: C, injector: Injector) -> C:
-    """Return a copy of a client, of a subclass that its own ``copy`` and ``with_options`` make more of."""
+    """Return a copy of a client in a subclass, which its ``copy`` and ``with_options`` keep."""
     kind: Any = getattr(type(client), "__wrapped__", type(client))  # wrapping again replaces the first
     own = {"__wrapped__": kind, "request": _request(kind.request, injector)}
     own |= {name: _WarningPart(name, kind, injector) for name in SOCKETS if hasattr(kind, name)}
     made: Any = object.__new__(type(kind.__name__, (kind,), {"__module__": kind.__module__, **own}))
-    # What a client keeps of its parts is bound to it: the copy has to make its own.
+    # A client's cached parts are bound to it: the copy has to create its own.
     made.__dict__.update(
         (name, value)
         for name, value in vars(client).items()
@@ -256,7 +256,7 @@ def _request(original: Callable[..., Any], injector: Injector) -> Callable[..., 
 
 
 def _endpoint_of(options: Any, injector: Injector) -> Endpoint | None:
-    """Return how a request asks a model; None: it does not, or in a way that has no place for a playbook."""
+    """Return a request's endpoint, None if it is no model call or has no place for a playbook."""
     path = str(options.url).partition("?")[0]
     end = next((end for end in (*ENDPOINTS, *OTHER_CALLS) if path.endswith(end)), None)
     if end is None or str(options.method).lower() != "post":
@@ -268,10 +268,10 @@ def _endpoint_of(options: Any, injector: Injector) -> Endpoint | None:
 
 
 def _observed(reply: Any, call: RecordedCall | None) -> Any:
-    """Return a reply as it is; it is recorded when its text has been read."""
+    """Return the unchanged reply, which is recorded when its text has been read."""
     if call is None:
         return reply
-    # A raw response, a stream over one, or a value that was made of one.
+    # A raw response, a stream over one, or a value parsed from one.
     response = getattr(reply, "http_response", None) or getattr(reply, "response", None) or reply
     if hasattr(response, "iter_bytes"):
         record_body(response, call.received)
@@ -281,7 +281,7 @@ def _observed(reply: Any, call: RecordedCall | None) -> Any:
 
 
 class _WarningPart:
-    """A part of a client whose ``connect`` says once that it is not covered."""
+    """A part of a client whose ``connect`` warns once that it is not covered."""
 
     def __init__(self, name: str, kind: Any, injector: Injector) -> None:
         self._name = name
@@ -289,7 +289,7 @@ class _WarningPart:
         self._injector = injector
 
     def __get__(self, client: Any, owner: Any) -> Any:
-        # The client keeps the part from now on: this is asked once.
+        # The client caches the part, so this runs once.
         part = inspect.getattr_static(self._kind, self._name).__get__(client, owner)
         if client is not None and hasattr(part, "connect"):
             part.connect = self._injector.warning(f"{self._name}.connect", part.connect)

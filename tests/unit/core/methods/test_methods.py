@@ -84,7 +84,7 @@ async def test_the_method_of_the_examples_runs_a_batch_from_traces_to_a_playbook
     assert all(prompt.system.startswith("House rules: ") for prompt in deployment.model.prompts)
     assert deployment.model.calls == ledger.planned_calls(deployment.log) == 4
     (letter,) = ledger.dead_letters(deployment.log)
-    assert (letter.record_id, letter.reason) == ("mute", "nobody said anything about this run")
+    assert (letter.record_id, letter.reason) == ("mute", "the run has no feedback")
 
 
 @pytest.mark.parametrize(
