@@ -35,7 +35,7 @@ class Attempts:
     async def attempt_of(self, record: Record, reflection: Reflection) -> tuple[int, str | None]:
         """Return the attempt number of a reflection (0: the first, or an unproven claim) and its line.
 
-        A first attempt counts on all lines that learn from the playbook (None), a repeat on the line that it failed on.
+        A first attempt counts on all lines that learn from the playbook (None), a repeat on the line where it failed.
 
         Raises
         ------
