@@ -43,7 +43,7 @@ async def resolutions(log: Log) -> dict[LetterId, Resolution]:
 
 
 async def letters(log: Log, on_read: OnRead) -> AsyncIterator[StoredLetter]:
-    """Yield every dead letter, oldest first; ``on_read`` gets the number of records read and the approximate total."""
+    """Yield all dead letters, oldest first; ``on_read`` gets the number of records read and about the total."""
     async for record in _records(log, on_read):
         letter = stored_letter(record)
         if letter is not None:

@@ -127,7 +127,7 @@ class ServedTelemetry(Telemetry):
 
     @asynccontextmanager
     async def served(self, lag: LookUpLag | None = None) -> AsyncIterator[None]:
-        beside = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look_up(lag))]
+        background = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look_up(lag))]
         try:
             async with AsyncExitStack() as stack:
                 if self._port is not None:
@@ -136,9 +136,9 @@ class ServedTelemetry(Telemetry):
                     logger.info("serving", service=self.role, address=address)
                 yield
         finally:
-            for task in beside:
+            for task in background:
                 task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*background, return_exceptions=True)
 
     def _text(self) -> tuple[str, bytes]:
         self._look()
