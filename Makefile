@@ -67,11 +67,11 @@ test-typescript: setup ## The TypeScript client, packed, against a running gatew
 	COMBEE_TEST_COMMAND=$(abspath $(BIN))/combee $(BIN)/pytest -c tests/integrations/pytest.ini --rootdir . \
 	  --confcutdir tests/integrations tests/integrations/typescript $(PYTEST_ARGS)
 
-check: $(READY) ## Format, lint, types, import rules
+check: $(READY) ## Format, lint, types, import rules, words
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
-	$(BIN)/pytest -q tests/contract/project/test_architecture.py
+	$(BIN)/pytest -q tests/contract/project/test_architecture.py tests/contract/project/test_words.py
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff format $(CODE)

@@ -1,4 +1,4 @@
-"""The one retry loop: a call is made again with growing waits, as long as its errors may pass."""
+"""The one retry loop: a call is repeated with growing waits while its errors may be temporary."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -7,7 +7,7 @@ import stamina
 
 T = TypeVar("T")
 Retriable = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool | float]
-"""The errors after which a call is made again; or what returns that for an error, or how long to wait (s)."""
+"""The retriable errors; or a function that returns for an error whether, or after how many seconds, to retry."""
 
 
 async def repeated(
@@ -18,9 +18,9 @@ async def repeated(
     max_wait_s: float,
     jitter_s: float = 1.0,
 ) -> T:
-    """Return what a call returns, which gets the number of its attempt, from 1; other errors are raised."""
+    """Return the result of a call, which gets its attempt number, from 1; other errors are raised."""
     try:
-        return await call(1)  # nearly always: what counts attempts costs more than the call itself
+        return await call(1)  # the usual case: counting attempts would cost more than the call
     except Exception as error:  # noqa: BLE001 - the loop below raises it where it is not retriable
         first = error
     async for attempt in stamina.retry_context(

@@ -1,4 +1,4 @@
-"""The one place where time is read, and where it is written for people."""
+"""The only module that reads the time, and that formats it for people."""
 
 import time
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ class SystemClock:
 
 
 LAST_MS = 253_402_300_799_000
-"""The end of the year 9999; producers' clocks and settings may say more."""
+"""The end of the year 9999; producers' clocks and settings may be beyond it."""
 
 
 def moment(at_ms: int | None, separator: str = " ") -> str:

@@ -1,4 +1,4 @@
-"""With what a process shows Kafka who it is: the services' settings and agents' environment have these fields."""
+"""Credentials of a Kafka client: fields of the services' settings and of agents' environment."""
 
 from pathlib import Path
 from typing import Literal, get_args
@@ -7,32 +7,40 @@ from pydantic import BaseModel, Field, SecretStr
 
 
 class Credentials(BaseModel):
-    """What a connection needs; the variable of each field is ``COMBEE_`` and its name."""
+    """The credentials of a connection; the variable of each field is ``COMBEE_`` and its name."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        "PLAINTEXT", description="how to connect, as the cluster's listener wants it"
+        "PLAINTEXT", description="protocol of the cluster's listener"
     )
     ssl_cafile: Path | None = Field(
-        None, description="CA certificates for SSL and SASL_SSL; empty: the machine's"
+        None, description="file of CA certificates for SSL and SASL_SSL; empty: the machine's"
     )
     ssl_certfile: Path | None = Field(
-        None, description="the client's certificate (PEM, with its chain), where brokers ask for one"
+        None, description="file of the client's certificate (PEM, with its chain), if brokers ask for one"
     )
-    ssl_keyfile: Path | None = Field(None, description="its key (PEM); empty: in the same file")
-    ssl_key_password: SecretStr | None = Field(None, description="of an encrypted key; environment only")
+    ssl_keyfile: Path | None = Field(
+        None, description="file of the certificate's key (PEM); empty: the same file"
+    )
+    ssl_key_password: SecretStr | None = Field(
+        None, description="password of an encrypted key; environment only"
+    )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] = Field(
         "SCRAM-SHA-512", description="with SASL_*"
     )
-    sasl_username: str | None = Field(None, description="with PLAIN and SCRAM")
-    sasl_password: SecretStr | None = Field(None, description="with PLAIN and SCRAM; environment only")
+    sasl_username: str | None = Field(None, description="user name with PLAIN and SCRAM")
+    sasl_password: SecretStr | None = Field(
+        None, description="password with PLAIN and SCRAM; environment only"
+    )
     oauth_token_url: str | None = Field(
-        None, description="with OAUTHBEARER: the token endpoint, asked by client credentials"
+        None, description="with OAUTHBEARER: URL of the token endpoint, asked by client credentials"
     )
     oauth_client_id: str | None = Field(None, description="with OAUTHBEARER")
-    oauth_client_secret: SecretStr | None = Field(None, description="with OAUTHBEARER; environment only")
-    oauth_scope: str | None = Field(None, description="with OAUTHBEARER, where the endpoint wants one")
+    oauth_client_secret: SecretStr | None = Field(
+        None, description="with OAUTHBEARER: the client's secret; environment only"
+    )
+    oauth_scope: str | None = Field(None, description="with OAUTHBEARER: scope, if the endpoint wants one")
     oauth_cafile: Path | None = Field(
-        None, description="CA certificates of the token endpoint; empty: the machine's"
+        None, description="file of CA certificates for the token endpoint; empty: the machine's"
     )
     aws_region: str | None = Field(None, description="with AWS_MSK_IAM (combee[msk]): the cluster's region")
 
@@ -40,4 +48,4 @@ class Credentials(BaseModel):
 SECRETS = tuple(
     name for name, field in Credentials.model_fields.items() if SecretStr in get_args(field.annotation)
 )
-"""What may also stand in a file, and is shown to nobody."""
+"""Fields that may also stand in a file, and that are never shown."""

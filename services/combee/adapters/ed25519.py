@@ -7,7 +7,7 @@ from combee.core.names.sources import KEY, Check, Header, proof, signed_bytes
 
 
 def with_public_key(key: bytes) -> Check:
-    """Return what checks signatures by the public key's 32 bytes."""
+    """Return a function that checks signatures by the public key's 32 bytes."""
     public = Ed25519PublicKey.from_public_bytes(key)
 
     def check(message: bytes, signature: bytes) -> bool:

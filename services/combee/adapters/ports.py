@@ -1,4 +1,4 @@
-"""What Combee needs from outside: a log, a language model, a clock; and the three fates of errors."""
+"""The ports: a log, a language model, an embedder, spans and a clock; and the errors that decide about a record."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
@@ -17,18 +17,18 @@ from combee_schemas.trace_context import TraceContext
 
 
 class TransientError(CombeeError):
-    """It heals by itself (broker away, 429, 5xx, time-out): do not commit, back off, go on."""
+    """A temporary error (broker away, 429, 5xx, time-out): do not commit, back off, go on."""
 
 
 class PoisonError(CombeeError):
     """A record that can never be used: dead-letter it, commit, go on."""
 
     usage: Usage = Usage()
-    """What finding out cost, where a model was asked."""
+    """Usage of the model calls about the record."""
 
 
 class UnansweredError(PoisonError):
-    """A model was asked about a record, and what it said is of no use: the record's fault, or the model's."""
+    """A model's reply about a record is unusable, because of the record or of the model."""
 
 
 class FencedError(CombeeError):
@@ -36,11 +36,11 @@ class FencedError(CombeeError):
 
 
 class PromptTooLongError(PoisonError):
-    """The model cannot read this much at once: split or cut the input and ask again; poison where neither helps."""
+    """The prompt is too long for the model: split or cut the input and ask again; poison if neither helps."""
 
 
 class DrainingError(CombeeError):
-    """The process is stopping: the record stays open and is the next worker's."""
+    """The process is stopping: the record stays open for the next worker."""
 
 
 # ---- the log (its records are the schemas')
@@ -57,7 +57,7 @@ class Transaction(Protocol):
 
 
 class Transactor(Protocol):
-    """An initialised transactional id: whoever initialises it later fences this one."""
+    """An initialised transactional id: a later owner that initialises it fences this one."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """Open a transaction; commits at the end, aborts on an exception. FencedError: ownership moved."""
@@ -111,8 +111,8 @@ class Log(Protocol):
     ) -> AsyncGenerator[Record, None]:
         """Read from ``start`` up to ``end`` or the end offset seen at the call, read-committed.
 
-        A commit returns before its markers are written: what another client has just committed may be missing. Who
-        has to have it reads up to the ends that ``settled`` returns.
+        A commit returns before its markers are written, so records that another client has just committed may be
+        missing. To include them, read up to the ends that ``settled`` returns.
         """
 
     async def read_at(self, source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
@@ -166,7 +166,7 @@ class LanguageModel(Protocol):
         """Return a usable reply; a higher priority gets a free slot first."""
 
     def drain(self) -> None:
-        """Start no further call: whatever has no reply under way raises DrainingError."""
+        """Start no further call: questions without a call under way raise DrainingError."""
 
     async def close(self) -> None:
         """Drop connections."""
@@ -174,14 +174,14 @@ class LanguageModel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """Vectors in the order of their texts, and what they cost."""
+    """Vectors in the order of their texts, and their usage."""
 
     vectors: Sequence[Sequence[float]]
     usage: Usage = NOTHING_SPENT
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors that have nearly one direction where two texts say the same."""
+    """Turns texts into vectors; texts with the same meaning get nearly the same direction."""
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """Return a vector for each text. TransientError, PoisonError: there are none; go on without them."""
@@ -192,10 +192,10 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """One request to a model's server, and what came of it."""
+    """One request to a model's server, and its result."""
 
     outcome: Literal["answered", "failed", "refused"]
-    """failed: to be tried again; refused: this prompt, or this shape of it, will not do."""
+    """failed: to be retried; refused: the server refuses this prompt, or this form of it."""
     seconds: float
     attempt: int
     """1 for the first; the others are retries."""
@@ -221,14 +221,14 @@ class Origin:
 
     context: TraceContext
     waited_s: float | None = None
-    """None: nobody asks how long."""
+    """None: unknown."""
 
 
 class Tracing:
-    """Spans around what a service does; nothing is decided by them. This one makes none."""
+    """Spans around a service's work, without influence on it. This base class makes none."""
 
-    def context_of(self, record: Record) -> TraceContext | None:  # noqa: ARG002 - here nobody asks for it
-        """Return the span that a record was written in; None: it is not known, or of no use here."""
+    def context_of(self, record: Record) -> TraceContext | None:  # noqa: ARG002 - no tracing here
+        """Return the span that a record was written in; None: it is unknown or not needed."""
         return None
 
     def stamped(self, outgoing: Outgoing) -> Outgoing:
@@ -245,7 +245,7 @@ class Tracing:
         origins: Sequence[Origin],  # noqa: ARG002 - as above
         notes: Notes = NOTHING_NOTED,  # noqa: ARG002 - as above
     ) -> AbstractContextManager[object]:
-        """Open the span of what many records led to, linked to theirs; each gets one of how long it waited."""
+        """Open the span of a result of many records, linked to their spans; each record gets a span for its wait."""
         return nullcontext()
 
     def span(self, name: str, notes: Notes = NOTHING_NOTED) -> AbstractContextManager[object]:  # noqa: ARG002 - as above
@@ -264,7 +264,7 @@ class Tracing:
         """Add attributes to the current span."""
 
     def failed(self, reason: str) -> None:
-        """Say that what the current span is about failed."""
+        """Mark the current span as failed."""
 
 
 NO_TRACING = Tracing()

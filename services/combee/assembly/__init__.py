@@ -1,1 +1,1 @@
-"""Where parts meet: services from ports and settings, ports from settings, a process from both."""
+"""The composition of the system: ports from settings, services from ports and settings, processes from services."""

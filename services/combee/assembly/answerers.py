@@ -1,4 +1,4 @@
-"""Evaluation by the settings: who answers held-out questions, which ones, and what it may cost."""
+"""Evaluation as configured: the answerer, the held-out questions, and the caps."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,16 +18,16 @@ from combee.process.settings.evaluation import EvaluationSettings
 from combee.process.settings.loading import Settings
 from combee.process.settings.model import ModelSettings
 
-TOLD = 3
-"""So many lines that are no questions are named."""
+MAX_NAMED = 3
+"""Maximum number of invalid lines named in an error."""
 
 
 def evaluation_model(settings: Settings, name: str | None = None) -> ModelSettings:
-    """Return the model that answers held-out questions; what is not set for it is as the services have it."""
+    """Return the model that answers held-out questions; its unset values are the services'."""
     own, model = settings.evaluation, settings.model
     changes: dict[str, object] = {"model": name or own.eval_model or model.model}
     if own.eval_base_url:
-        # The services' key belongs to the services' server.
+        # The services' key is only sent to the services' server.
         changes |= {"base_url": own.eval_base_url, "api_key": own.eval_api_key}
     elif own.eval_api_key:
         changes |= {
@@ -40,7 +40,7 @@ def evaluation_model(settings: Settings, name: str | None = None) -> ModelSettin
 
 @asynccontextmanager
 async def answerer(settings: Settings, simulated: LanguageModel | None = None) -> AsyncIterator[Answerer]:
-    """Yield who answers held-out questions; ``simulated`` stands in for the model.
+    """Yield the answerer of held-out questions; ``simulated`` replaces the model.
 
     Raises
     ------
@@ -84,12 +84,12 @@ async def answerer(settings: Settings, simulated: LanguageModel | None = None) -
 
 @asynccontextmanager
 async def evaluation_judge(settings: Settings, log: Log, clock: Clock) -> AsyncIterator[EvaluationJudge]:
-    """Yield the judge *evaluate*.
+    """Yield the judge "evaluate".
 
     Raises
     ------
     ConfigurationError
-        If there are no held-out questions, or nobody to answer them.
+        If there are no held-out questions, or nothing answers them.
     """
     questions, model = held_out(settings), evaluation_model(settings)
     async with answerer(settings) as who:
@@ -102,7 +102,7 @@ async def evaluation_judge(settings: Settings, log: Log, clock: Clock) -> AsyncI
 
 
 def evaluation_caps(settings: Settings) -> SpendPolicy:
-    """Return what evaluations may cost, at the prices of the model that answers."""
+    """Return the caps on evaluations, at the prices of the answering model."""
     return replace(
         settings.spend.policy(evaluation_model(settings).model),
         daily_tokens=settings.evaluation.eval_daily_tokens,
@@ -123,7 +123,7 @@ def held_out(settings: Settings, read: Callable[[str], str] = _text) -> list[Que
     Raises
     ------
     ConfigurationError
-        If there are none, or the file holds anything else.
+        If there are none, or the file holds invalid lines.
     """
     file = settings.evaluation.eval_questions
     if file is None:
@@ -138,16 +138,16 @@ def held_out(settings: Settings, read: Callable[[str], str] = _text) -> list[Que
         rejected += [why for question in questions if (why := bad_pattern(question))]
     if rejected:
         raise ConfigurationError(
-            f"{len(rejected)} lines are no questions, and a score over the others would be another exam's:"
-            f" {'; '.join(rejected[:TOLD])}"
+            f"{len(rejected)} lines are not questions, and a score over the others would not be comparable:"
+            f" {'; '.join(rejected[:MAX_NAMED])}"
         )
     if not questions:
-        raise ConfigurationError(f"{file} is empty: nothing to ask")
+        raise ConfigurationError(f"{file} is empty: it has no questions")
     return questions
 
 
 def _called(model: ModelSettings) -> str:
-    """Return a model's name, and its server where one is named: two servers may give one name to two models."""
+    """Return a model's name, and its server if set: two servers may give the same name to two models."""
     if not model.base_url:
         return model.model or ""
     parts = urlsplit(model.base_url)

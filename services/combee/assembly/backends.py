@@ -1,4 +1,4 @@
-"""The backends that the settings name: the Kafka cluster with its topics, and the language model."""
+"""The configured backends: the Kafka cluster with its topics, and the language model."""
 
 from base64 import b64decode
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ NO_MODEL = (
 
 
 def connection(settings: Settings, bootstrap_servers: str) -> Connection:
-    """Return how this process reaches the cluster."""
+    """Return this process's connection settings for the cluster."""
     return Connection.secured(
         settings.kafka,
         bootstrap_servers=bootstrap_servers,
@@ -68,7 +68,7 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
 
 
 def embedder(settings: ModelSettings, on_call: OnModelCall = lambda _call: None) -> "OpenAIEmbedder | None":
-    """Return the configured embedding model, if one is.
+    """Return the embedding model; None: none is configured.
 
     Raises
     ------
@@ -129,12 +129,12 @@ def _revealed(secret: SecretStr | None) -> str | None:
 
 
 def known_sources(settings: SourceSettings) -> KnownSources:
-    """Return what proves sources here.
+    """Return the sources and their keys.
 
     Raises
     ------
     ConfigurationError
-        If their file cannot be read, or names a public key and the library for those is missing.
+        If their file cannot be read, or has a public key and the library for it is missing.
     """
     secret = settings.services_secret()
     return KnownSources(
@@ -169,7 +169,7 @@ async def topic_problems(settings: Settings, connected: Connection) -> list[str]
 
 
 async def nested_prefixes(connected: Connection) -> list[str]:
-    """Return the prefixes of other deployments of this cluster that lie within this one, or it in them."""
+    """Return the prefixes of other deployments of this cluster that contain this prefix or are contained in it."""
     return layout.nested(connected.prefix, await KafkaAdmin(connected).all_names())
 
 
@@ -178,29 +178,30 @@ async def _is_being_restored(admin: KafkaAdmin) -> bool:
         return await admin.has(RESTORING.name)
     except ConfigurationError as error:
         logger.warning(
-            "restoring_unseen", reason=str(error), risk="work could begin before a restore is done"
+            "restoring_unseen", reason=str(error), risk="services could start before a restore is complete"
         )
         return False
 
 
 async def create_topics(settings: Settings, connected: Connection) -> list[str]:
-    """Create the topics that are missing, and have the broker set the time in those that agents write.
+    """Create missing topics; the broker sets the time of records in topics that agents write.
 
     Return the names of those created.
 
     Raises
     ------
     ConfigurationError
-        If nothing is there yet, and the prefix lies within another deployment's or that one in it; or if what is
-        there has another format.
+        If the prefix is new and contains another deployment's or is contained in it; or if its topics have another
+        format.
     """
     admin = KafkaAdmin(connected)
     known = await admin.all_names()
     others = layout.nested(connected.prefix, known)
     if others and connected.full(REFLECTIONS.name) not in known:
         raise ConfigurationError(
-            f"{connected.prefix} and {', '.join(others)} lie within one another, so that rights on the one would be"
-            f" rights on the other: choose another COMBEE_TOPIC_PREFIX, such as {connected.prefix.replace('.', '-')}"
+            f"{connected.prefix} and {', '.join(others)} overlap, so that rights on one would be rights on"
+            f" the other: choose another COMBEE_TOPIC_PREFIX,"
+            f" such as {connected.prefix.replace('.', '-')}"
         )
     prefix = connected.full("")
     names = (name.removeprefix(prefix) for name in known if name.startswith(prefix))
@@ -222,7 +223,7 @@ async def create_topics(settings: Settings, connected: Connection) -> list[str]:
 
 
 async def check_topics(settings: Settings, connected: Connection, *, create: bool = False) -> None:
-    """Refuse to work on topics that would lose data; ``create`` those that are missing first.
+    """Refuse to work on topics that would lose data; with ``create`` missing topics are created first.
 
     Raises
     ------

@@ -52,7 +52,7 @@ logger = structlog.get_logger()
 DRAIN_MARGIN_S = 3.0
 STOP_WITHIN_S = 20.0
 OPEN_PER_CALL = 4
-"""Records a worker holds open per model call it may make."""
+"""Number of open records per allowed concurrent model call."""
 
 WrapLog = Callable[[Log], Log]
 WrapModel = Callable[[LanguageModel], LanguageModel]
@@ -60,7 +60,7 @@ WrapModel = Callable[[LanguageModel], LanguageModel]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """What a process gives its service."""
+    """The parts that a process gives its service."""
 
     log: Log
     settings: Settings
@@ -70,7 +70,7 @@ class Worker:
     wrap_model: WrapModel
     clock: Clock
     answers_from: str | None
-    """A topic prefix whose recorded answers need not be paid for again."""
+    """A topic prefix whose recorded answers are used again."""
 
 
 Role = Callable[[Worker], Awaitable[None]]
@@ -97,7 +97,7 @@ async def _scan(worker: Worker) -> None:
 
 @asynccontextmanager
 async def _recorded_answers(worker: Worker) -> AsyncIterator[RecordedAnswers | None]:
-    """Yield the answers that need not be paid for again; None where there are none to look for."""
+    """Yield the recorded answers to use again; None: there are none."""
     prefix = worker.answers_from
     if prefix is None:
         yield None
@@ -159,7 +159,7 @@ async def _shuffle(worker: Worker) -> None:
 
     settings, telemetry = worker.settings, worker.telemetry
     spending = settings.spend.policy(settings.model.model)
-    # Under a supervisor the folder lies in its own, which goes even after a kill -9 of this process.
+    # Under a supervisor this folder lies in the supervisor's, which is deleted even after a kill -9 of this process.
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
         embeds = embedder(settings.model, telemetry.called)
@@ -235,7 +235,7 @@ async def _gateway(worker: Worker) -> None:
     if worker.settings.gateway.dashboard and find_spec("nicegui") is None:
         logger.info("no_dashboard", reason="nicegui is missing: pip install 'combee[dashboard]'")
     elif worker.settings.gateway.dashboard:
-        from combee.dashboard import mount  # noqa: PLC0415 - of the gateway's extra, too
+        from combee.dashboard import mount  # noqa: PLC0415 - also in the gateway's extra
 
         mounts.append(mount)
     await server.run(worker.log, worker.settings, worker.stop, worker.telemetry, mounts)
@@ -243,13 +243,13 @@ async def _gateway(worker: Worker) -> None:
 
 ROLES: Mapping[str, Role] = dict(zip(SERVICES, (_control, _publish, _scan, _shuffle, _reflect), strict=True))
 JUDGES: Mapping[str, Role] = {"evaluate": _evaluate}
-"""The service that asks judges about candidates, where a gate asks one of them."""
+"""The service that asks judges about candidates, if a gate needs one."""
 FRONTS: Mapping[str, Role] = {"gateway": _gateway}
-"""What people and agents touch, beside the services; it needs an extra."""
+"""Interfaces for people and agents; they need an extra."""
 
 
 def judges(settings: Settings) -> tuple[str, ...]:
-    """Return the services that ask judges, where a gate of these settings asks a judge of theirs."""
+    """Return the services that ask judges, if a gate of these settings needs one."""
     return tuple(JUDGES) if _asked(settings) else ()
 
 
@@ -265,11 +265,11 @@ async def open_judges(settings: Settings, log: Log, clock: Clock) -> AsyncIterat
     Raises
     ------
     ConfigurationError
-        If there are none, or one lacks a setting.
+        If there are none, or a judge lacks a setting.
     """
     asked = _asked(settings)
     if not asked:
-        raise ConfigurationError("COMBEE_GATE asks no judge of this service: it would have nothing to do")
+        raise ConfigurationError("COMBEE_GATE names no judge of this service: it has nothing to do")
     async with AsyncExitStack() as opened:
         yield {
             judge: await opened.enter_async_context(
@@ -280,13 +280,13 @@ async def open_judges(settings: Settings, log: Log, clock: Clock) -> AsyncIterat
 
 
 def sending_of(role: str, settings: WorkerSettings) -> "Sending | None":
-    """Return what sends a worker's spans and metrics; None: they go nowhere."""
+    """Return the sender of a worker's spans and metrics; None: they are not sent."""
     if settings.otel_endpoint is None:
         return None
     try:
         from combee.adapters.opentelemetry.sending import Sending  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        # Not an error: whoever runs the machine may set this variable for everything on it.
+        # Not an error: the machine's operator may set this variable for all programs.
         logger.warning("otlp_not_sent", reason=f"{error.name} is missing: pip install 'combee[otel]'")
         return None
     instance = uuid4().hex if settings.slot is None else str(settings.slot)
@@ -301,7 +301,7 @@ def telemetry_of(
     outage: Callable[[], str | None] = lambda: None,
     sending: "Sending | None" = None,
 ) -> Telemetry:
-    """Return the telemetry of a worker: with a port health and metrics are served there, ``sending`` sends them."""
+    """Return the telemetry of a worker: a port serves health and metrics, ``sending`` sends metrics."""
     worker = settings.worker
     if worker.metrics_port is None and sending is None:
         return Telemetry(role, worker.ready_file, outage=outage)
@@ -339,14 +339,14 @@ async def run_worker(
     wrap_log: WrapLog = lambda log: log,
     wrap_model: WrapModel = lambda model: model,
 ) -> None:
-    """Run one service until SIGTERM or SIGINT, then drain; brokers that are away are waited for.
+    """Run one service until SIGTERM or SIGINT, then drain; wait for brokers that are away.
 
-    The service works on the log and the model as the two wrappers return them; fault tests inject faults there.
+    The service uses the log and the model as the two wrappers return them; fault tests inject faults there.
 
     Raises
     ------
     FatalError
-        Whatever nobody but an operator can mend.
+        An error that needs an operator.
     """
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop, within_s=settings.model.model_timeout_s + STOP_WITHIN_S)

@@ -1,4 +1,4 @@
-"""How each service runs, with the views that it reads: the same on Kafka, in experiments and in tests.
+"""Running each service with the views that it reads: the same on Kafka, in experiments and in tests.
 
 Nothing here knows Kafka, Faust or a server: ``compose`` brings them. A service is constructed first, so that its
 views can be watched, and then run; its views end with it.
@@ -24,9 +24,9 @@ from combee_schemas import topics
 from combee_schemas.playbook import Label
 
 CURRENT_S = 60.0
-"""A view that takes longer to read is given up, and the session with it."""
+"""Seconds to read a view; after that the session ends."""
 MAX_OPEN = 1_000
-"""Records that a service of an experiment or a test holds open; a worker has its own limit."""
+"""Maximum number of open records in an experiment or a test; a worker has its own limit."""
 DELIVERED = (topics.REFLECTIONS.name, topics.COMMANDS.name)
 
 OnTurn = Callable[[], None]
@@ -36,7 +36,7 @@ def no_hook(*_: object) -> None:
     """Do nothing."""
 
 
-# ---- reflect and scan: they ask a model
+# ---- reflect and scan, which ask a model
 
 
 async def run_handler(
@@ -52,7 +52,7 @@ async def run_handler(
     on_turn: Callable[[Mapping[TopicPartition, int]], None] = no_hook,
     tracing: Tracing = NO_TRACING,
 ) -> None:
-    """Run the consume loop of a handler from when its view of the playbooks is current until ``stop``."""
+    """Run a handler's consume loop until ``stop``, once its view of the playbooks is current."""
     view = handler.playbooks.view
     manifests = handler.manifests if isinstance(handler, ScanHandler) else None
     loop = Loop(log, handler, clock, max_open=max_open, on_turn=on_turn, limiter=limiter, tracing=tracing)
@@ -72,11 +72,11 @@ async def run_handler(
     await together(consume(), view.run(), *([manifests.run()] if manifests else []))
 
 
-# ---- shuffle: something delivers to it
+# ---- shuffle, which needs a delivery
 
 
 async def run_shuffle(shuffler: Shuffler, delivery: Coroutine[Any, Any, None]) -> None:
-    """Run the shuffle service with what delivers its records: a Faust app, or ``delivery_without_faust``."""
+    """Run the shuffle service with a delivery of records: a Faust app, or ``delivery_without_faust``."""
     views = (shuffler.playbooks.view.run(), shuffler.sizes.run())
     await together(delivery, *views, shuffler.neighbours.run())
 
@@ -84,7 +84,7 @@ async def run_shuffle(shuffler: Shuffler, delivery: Coroutine[Any, Any, None]) -
 async def delivery_without_faust(
     log: Log, shuffler: Shuffler, partitions: Iterable[int], *, look_s: float | None = None
 ) -> None:
-    """Deliver as Faust does, everything and in order per partition; the windows are looked at every ``look_s``."""
+    """Deliver all records as Faust does, in order per partition; check the windows every ``look_s``."""
 
     async def deliver(topic: str) -> None:
         async for records in log.follow(topic):
@@ -106,7 +106,7 @@ async def delivery_without_faust(
 # ---- evaluate
 
 LOOK_AGAIN_S = 20.0
-"""What could not be judged, because a cap was reached or an answer was unusable, is tried again."""
+"""Seconds until a candidate that could not be judged (cap reached, answer unusable) is judged again."""
 
 
 async def run_evaluate(
@@ -116,7 +116,7 @@ async def run_evaluate(
     stop: asyncio.Event,
     on_turn: OnTurn = no_hook,
 ) -> None:
-    """Judge the candidates that wait, and those to come, until ``stop``; ``changed`` is set where a label moves."""
+    """Judge waiting and future candidates until ``stop``; ``changed`` is set when a label moves."""
 
     async def work() -> None:
         await labels.wait_current(CURRENT_S)

@@ -1,4 +1,4 @@
-"""The canaries that are under way: their terms, as the candidates' labels have them, and the verdicts that follow."""
+"""Canaries under way: their terms, read from the candidates' labels, and their verdicts."""
 
 from collections.abc import Callable
 
@@ -20,14 +20,14 @@ OnCanary = Callable[[str, CanaryReport | None], None]
 
 
 class Canaries:
-    """What control knows of candidates; ``labels`` runs beside it."""
+    """Control's view of candidates; ``labels`` must run at the same time."""
 
     def __init__(self, log: Log, clock: Clock, on_canary: OnCanary = lambda _playbook, _report: None) -> None:
         self.labels = View(log, topics.LABELS)
         self._clock = clock
         self._on_canary = on_canary
-        self._said: dict[str, Label] = {}
-        """By playbook: the label as it was when a verdict was written."""
+        self._verdict_written: dict[str, Label] = {}
+        """By playbook: the label for which a verdict was written."""
         self._shown: set[str] = set()
 
     def _candidate(self, playbook: str) -> Label | None:
@@ -38,23 +38,23 @@ class Canaries:
         return terms_of(self._candidate(playbook))
 
     def playbooks(self) -> list[str]:
-        """Return the playbooks that have one, by name."""
+        """Return the playbooks with a canary, by name."""
         candidates = [label for label in self.labels.all().values() if terms_of(label)]
         return sorted(label.playbook for label in candidates)
 
     def verdict(self, canary: Canary) -> Verdict | None:
-        """Return what is to be said of a candidate now; None: nothing yet, or it was said."""
+        """Return the verdict on a candidate; None: there is none yet, or it was written before."""
         playbook, label = canary.playbook, self._candidate(canary.playbook)
-        is_said = label is None or self._said.get(playbook) == label
-        if is_said or any(verdict.judge == "canary" for verdict in (label.verdicts if label else ())):
+        is_written = label is None or self._verdict_written.get(playbook) == label
+        if is_written or any(verdict.judge == "canary" for verdict in (label.verdicts if label else ())):
             return None
         return verdict_on(canary, self._clock.now_ms())
 
-    def said(self, verdict: Verdict) -> None:
-        """Note that a verdict is written: the label as it is now gets no other one."""
+    def written(self, verdict: Verdict) -> None:
+        """Record that a verdict is written: the label in its present state gets no second one."""
         label = self._candidate(verdict.playbook)
         if label is not None:
-            self._said[verdict.playbook] = label
+            self._verdict_written[verdict.playbook] = label
         logger.info(
             "canary",
             playbook=verdict.playbook,
@@ -65,12 +65,12 @@ class Canaries:
         )
 
     def show(self, canary: Canary) -> None:
-        """Tell how far a canary is."""
+        """Report the progress of a canary."""
         self._on_canary(canary.playbook, canary_report(canary, self._clock.now_ms()))
         self._shown.add(canary.playbook)
 
     def show_ended(self) -> None:
-        """Tell no longer of those that are over."""
+        """Stop reporting canaries that are over."""
         for playbook in sorted(self._shown.difference(self.playbooks())):
             self._on_canary(playbook, None)
             self._shown.discard(playbook)

@@ -1,4 +1,4 @@
-"""The control service: each new version may change the batch size that stands in ``batch-sizes``."""
+"""The control service: each new version may change the batch size in ``batch-sizes``."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,17 +17,18 @@ from combee_schemas.playbook import Playbook
 logger = structlog.get_logger()
 
 CURRENT_TIMEOUT_S = 60.0
-TURN_S = 0.5
-"""How soon it is noticed that it is to stop."""
+STOP_CHECK_S = 0.5
+"""Seconds between checks whether the service is to stop."""
 AT_ONCE = 500
-"""So many decisions are written in one call."""
+"""Maximum number of decisions written in one call."""
 
 
 class Controller:
-    """Decides batch sizes. The last decision is all its state: a restart reads it back.
+    """Decides batch sizes.
 
-    Two at once decide alike: a decision follows from the one before and the version. One that lags may put an older
-    size back for one batch.
+    Its only state is the last decision, which a restart reads back. Two controllers at once decide alike, because a
+    decision follows from the one before and the version. A controller that lags may restore an older size for one
+    batch.
     """
 
     def __init__(self, log: Log, clock: Clock, policy: SizingPolicy) -> None:
@@ -46,7 +47,7 @@ class Controller:
             self._seen.put_nowait(iteration_of(playbook))
 
     async def session(self, stop: asyncio.Event, on_turn: Callable[[], None]) -> None:
-        """Decide until ``stop``; ``on_turn`` is called while there is nothing to decide. Views run beside it."""
+        """Decide until ``stop``, while its views run; ``on_turn`` is called while there is nothing to decide."""
         await self.sizes.wait_current(CURRENT_TIMEOUT_S)
         await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
         while not stop.is_set():
@@ -54,23 +55,23 @@ class Controller:
                 on_turn()
             try:
                 # Not wait_for: before Python 3.12 it may swallow a cancellation.
-                async with asyncio.timeout(TURN_S):
+                async with asyncio.timeout(STOP_CHECK_S):
                     seen = await self._seen.get()
             except TimeoutError:
                 continue
             await self._decide([seen, *self._waiting(AT_ONCE - 1)])
 
     def _latest(self, name: str) -> BatchSize | None:
-        """Return our own last word, which the view may not have brought back yet, or another control's."""
+        """Return the newest decision: our own, which may not be in the view yet, or another control's."""
         said = [decision for decision in (self._standing.get(name), self.sizes.get(name)) if decision]
         return max(said, key=lambda decision: decision.sequence, default=None)
 
     def _waiting(self, most: int) -> list[Iteration]:
-        """Return what else is to be decided now: at the start, that is about every playbook there is."""
+        """Return up to ``most`` further iterations to decide about; at the start every playbook has one."""
         return [self._seen.get_nowait() for _ in range(min(most, self._seen.qsize()))]
 
     async def _decide(self, seen: Sequence[Iteration]) -> None:
-        """Decide about these in their order, and write it all at once."""
+        """Decide about these iterations in order, and write all decisions in one call."""
         before = dict(self._standing)
         records = []
         for iteration in seen:
@@ -80,7 +81,7 @@ class Controller:
             try:
                 records.append(topics.BATCH_SIZES.record(decided))
             except CodecError as error:
-                # There is no record to dead-letter: the size stands as it was, and the next version decides again.
+                # There is no record to dead-letter: the size stays, and the next version decides again.
                 logger.error("batch_size_unwritten", playbook=iteration.playbook, error=str(error))
                 continue
             self._standing[iteration.playbook] = decided
@@ -92,7 +93,7 @@ class Controller:
             logger.error("batch_size_unwritten", playbooks=len(records), error=str(error))
 
     def _decided(self, seen: Iteration) -> BatchSize | None:
-        """Return what to write; None: what stands holds."""
+        """Return the decision to write; None: the present one stays."""
         name = seen.playbook
         standing = self._latest(name)
         decided = decide(standing, seen, self._policy)

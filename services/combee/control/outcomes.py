@@ -1,7 +1,4 @@
-"""Outcomes become statistics, and verdicts of canaries: each partition is folded by one process.
-
-Each step is one transaction.
-"""
+"""Outcomes become statistics and verdicts of canaries. One process folds each partition, one transaction per step."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +36,7 @@ logger = structlog.get_logger()
 GROUP = "control"
 POLL_S = 0.5
 CURRENT_S = 60.0
-"""Labels that take longer to read end the session."""
+"""Seconds to read the labels; after that the session ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +49,7 @@ class _Partition:
 class OutcomeFolder:
     """Reads ``outcomes``, writes ``outcome-statistics`` and ``verdicts``: with the commit in one transaction.
 
-    ``canaries.labels`` runs beside it.
+    ``canaries.labels`` must run at the same time.
     """
 
     def __init__(
@@ -79,7 +76,7 @@ class OutcomeFolder:
         Raises
         ------
         FencedError, TransientError, FatalError
-            For the runtime to decide on; nothing is half done.
+            The caller decides what follows; nothing is half done.
         """
         await self.canaries.labels.wait_current(CURRENT_S)
         self._consumer = await self._log.consumer(GROUP, (topics.OUTCOMES.name,), self._assigned)
@@ -107,7 +104,7 @@ class OutcomeFolder:
         logger.info("assigned", service=GROUP, partitions=sorted(self._partitions))
 
     async def _opened(self, number: int, start: int) -> _Partition:
-        """Fence the former owner, then read back what it wrote, and what was said last before ``start``."""
+        """Fence the former owner, then read back its statistics and the last verdicts before ``start``."""
         transactor = await self._log.transactor(f"{GROUP}-{number}")
         known: dict[str, OutcomeStatistics] = {}
         canaries: dict[str, CanaryStatistics] = {}
@@ -120,7 +117,7 @@ class OutcomeFolder:
             if record.value is None:
                 known.pop(topics.key_of(record), None)
                 continue
-            # What cannot be read is not ours: only this service writes here, and it writes what it can read.
+            # An unreadable record is not Combee's: only this service writes here, and it can read its own records.
             statistics = own_message(topics.OUTCOME_STATISTICS, record)
             if statistics is not None:
                 known[statistics.line] = statistics
@@ -150,7 +147,7 @@ class OutcomeFolder:
             await self._fold(records)
 
     async def _fold(self, records: Sequence[Record]) -> None:
-        """Fold records of one partition; what they change, dead letters and the commit are one transaction."""
+        """Fold records of one partition; statistics, dead letters and the commit are one transaction."""
         source = records[0].source
         partition = self._partitions.get(source.partition)
         if partition is None:
@@ -200,7 +197,7 @@ class OutcomeFolder:
         for statistics in changed:
             self._on_statistics(statistics)
         for verdict in verdicts:
-            self.canaries.said(verdict)
+            self.canaries.written(verdict)
 
     def _verdicts(self, partition: _Partition, playbooks: Iterable[str]) -> list[Verdict]:
         canaries = [canary for name in playbooks if (canary := partition.canaries.get(name))]
@@ -209,7 +206,7 @@ class OutcomeFolder:
         return [verdict for canary in canaries if (verdict := self.canaries.verdict(canary))]
 
     async def _look_at_canaries(self) -> None:
-        """Say what follows from time alone: deadlines pass without outcomes."""
+        """Write verdicts that follow from time alone: deadlines pass without outcomes."""
         self.canaries.show_ended()
         for name in self.canaries.playbooks():
             number = await self._log.partition_for(topics.OUTCOMES.name, name.encode())
@@ -219,7 +216,7 @@ class OutcomeFolder:
             for verdict in self._verdicts(partition, [name]):
                 async with partition.transactor.transaction() as transaction:
                     await transaction.send(topics.VERDICTS.record(verdict, partition=number))
-                self.canaries.said(verdict)
+                self.canaries.written(verdict)
 
 
 def _is_proven(outcome: Outcome) -> bool:

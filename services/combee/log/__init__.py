@@ -1,1 +1,1 @@
-"""What people ask of a log: history, evidence, commands, inspection, evaluation, archives."""
+"""Operators' work on a log: history, evidence, commands, inspection, evaluation, archives."""

@@ -1,6 +1,6 @@
-"""What versions rest on and what was revoked, looked up in the log: a snapshot keeps the last ids, and the rules.
+"""Evidence of versions, and revoked reflections, looked up in the log: a snapshot keeps the last ids and the rules.
 
-Whoever revokes or applies must know all of them: ``publish``, and the commands before they are given.
+Publish and the commands need all of them to revoke or to apply.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from combee_schemas.scan import Update
 from combee_schemas.topics import key_of
 
 LOOK_UP_S = 60.0
-"""Looking up evidence takes no longer: publish does nothing else meanwhile."""
+"""Maximum seconds to look up evidence: publish does nothing else meanwhile."""
 
 
 async def with_evidence(log: Log, version: Playbook) -> Playbook:
-    """Return a version whose entries have all of their evidence, what was revoked since included.
+    """Return a version whose entries have all of their evidence, including reflections revoked since.
 
-    Nothing is read for one that names it all itself. Else it follows from the playbook's ``history`` and
-    ``updates``, so that it is the same whenever it is looked up.
+    Nothing is read for a version that names all of it. Otherwise it follows from the playbook's ``history`` and
+    ``updates``, so that every look-up gives the same result.
 
     Raises
     ------
@@ -48,7 +48,7 @@ async def with_evidence(log: Log, version: Playbook) -> Playbook:
 
 
 async def with_evidence_left(log: Log, version: Playbook) -> Playbook:
-    """Return a version whose entries have all of their evidence, but for what it says is revoked.
+    """Return a version whose entries have all of their evidence except the reflections that it names as revoked.
 
     Raises
     ------
@@ -62,12 +62,12 @@ async def with_evidence_left(log: Log, version: Playbook) -> Playbook:
 
 
 async def with_revoked(log: Log, version: Playbook) -> Playbook:
-    """Return a version that names all reflections that its rules mean: those that made the rules say it.
+    """Return a version that names all reflections revoked by its rules, from the versions that added the rules.
 
     Raises
     ------
     TransientError
-        If one of these versions is not found in time.
+        If such a version is not found in time.
     """
     history, rules = History(log), version.revocations
     past = [
@@ -80,7 +80,7 @@ async def with_revoked(log: Log, version: Playbook) -> Playbook:
 
 @asynccontextmanager
 async def in_time(version: Playbook) -> AsyncIterator[None]:
-    """Look up what a version rests on within a minute.
+    """Bound the look-up of a version's evidence to a minute.
 
     Raises
     ------
@@ -92,8 +92,8 @@ async def in_time(version: Playbook) -> AsyncIterator[None]:
             yield
     except TimeoutError as error:
         raise PoisonError(
-            f"what version {version.version} of {version.name} rests on could not be read in {LOOK_UP_S:.0f} s:"
-            " try again when the broker is less busy"
+            f"the evidence of version {version.version} of {version.name} could not be read in"
+            f" {LOOK_UP_S:.0f} s: try again when the broker is less busy"
         ) from error
 
 
@@ -107,14 +107,14 @@ async def _followed(log: Log, version: Playbook) -> Playbook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Path:
-    """The versions that lead to one, of its line and of those that it follows from."""
+    """The versions that lead to a version, on its line and on the lines that it came from."""
 
     log: Log
     version: Playbook
     places: tuple[Place, ...]
-    """Oldest first: from version 0 on, or the oldest there is."""
+    """Oldest first, from version 0 or the oldest retained one."""
     asked: frozenset[Asked]
-    """What one of them wants, or wanted, to be asked about again."""
+    """Reflections that one of them wants, or wanted, asked again."""
 
     async def read(self) -> AsyncGenerator[tuple[Playbook, Update | None], None]:
         """Yield the versions, each with the update of its batch."""
@@ -137,7 +137,7 @@ class _Path:
 
 
 async def _path(log: Log, version: Playbook, *, to_whole: bool = False) -> _Path:
-    """Return the path to a version; ``to_whole``: from the last one on that names all of its evidence."""
+    """Return the path to a version; ``to_whole``: only from the last version that names all of its evidence."""
     before: dict[Place, Place] = {}
     asked: dict[Place, tuple[Asked, ...]] = {}
     whole: set[Place] = set()
@@ -155,10 +155,10 @@ async def _path(log: Log, version: Playbook, *, to_whole: bool = False) -> _Path
 async def recomputed(
     log: Log, version: Playbook, barred: Playbook, *, retained_from: int, budget_tokens: int
 ) -> Recomputed:
-    """Return a version without what ``barred`` says is revoked, from all that made it.
+    """Return a version recomputed without the reflections revoked in ``barred``, from all updates that made it.
 
-    ``retained_from`` is the first of ``reflections`` that a call could read again. It follows from the playbook's
-    ``history`` and ``updates``, so that it is the same whenever it is recomputed.
+    ``retained_from`` is the first offset of ``reflections`` that a call could read again. The result follows from the
+    playbook's ``history`` and ``updates``, so that every recomputation gives the same.
 
     Raises
     ------
@@ -181,7 +181,7 @@ async def recomputed(
 
     async with in_time(version):
         path = await _path(log, version)
-        # First with the mixed operations: only so it shows which of them matter, and nothing is asked in vain.
+        # First with the mixed operations, which shows which of them matter, so that no call is wasted.
         followed, asking, mixed = await follow(path, path.asked), path.asked, list[Mixed]()
         while again := [mixed_operation for mixed_operation in followed.mixed if mixed_operation.again]:
             mixed += again
@@ -191,9 +191,9 @@ async def recomputed(
 
 
 async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
-    """Yield the versions of all lines of a playbook up to one: what it follows from stands before it.
+    """Yield the versions of all lines of a playbook up to one, which include all versions that it came from.
 
-    Each names all that was revoked on its line by then.
+    Each names all reflections revoked on its line by then.
     """
     source, playbook = await partition_of(log, topics.HISTORY, upto.name), playbook_of(upto.name)
     revoked: dict[str, tuple[str, ...]] = {}
@@ -216,10 +216,10 @@ class _Updates:
     def __init__(self, log: Log, name: str) -> None:
         self._messages = messages(log, topics.UPDATES, name)
         self._early: dict[tuple[int, int], Update] = {}
-        """By sequence and place of the manifest; with overlapping batches some come before their turn."""
+        """By sequence and place of the manifest; with overlapping batches some updates come before their turn."""
 
     async def of(self, version: Playbook) -> Update | None:
-        """Return the update that made a version: the first in the log is the one that was applied."""
+        """Return the update that made a version: the first one in the log was applied."""
         wanted = (version.batch_sequence, version.manifest_offset)
         self._early = {key: update for key, update in self._early.items() if key >= wanted}
         while wanted not in self._early:
@@ -243,7 +243,7 @@ async def updates_between(log: Log, name: str, after: int, through: int) -> list
         async for update in updates:
             sequence = update.plan.sequence
             if after < sequence <= through:
-                by_batch.setdefault(sequence, update)  # the first in the log is the one that was applied
+                by_batch.setdefault(sequence, update)  # the first one in the log was applied
     return [update for _, update in sorted(by_batch.items())]
 
 
@@ -275,12 +275,12 @@ async def adoption_of(
     target: Playbook,
     version_of: Callable[[Playbook, int], Awaitable[Playbook | None]],
 ) -> Adoption:
-    """Return what decides whether ``target``, a version of a branch (``line``: its newest), may be adopted.
+    """Return the conditions for adopting ``target``, a version of a branch (``line``: its newest).
 
     Raises
     ------
     PoisonError
-        If looking up what the branch has not read takes longer than a minute.
+        If looking up reflections that the branch has not read takes longer than a minute.
     """
     forked = await version_of(current, target.branch.version) if target.branch else None
     unread = 0
@@ -292,7 +292,7 @@ async def adoption_of(
             async for batch in batches:
                 if batch.plan.sequence > current.batch_sequence:
                     break
-                # What failed on the playbook and was sent again is no news to a branch.
+                # Reflections that failed on the playbook and were sent again are not new to a branch.
                 unread += sum(
                     member.offset > target.through_offset and not member.attempt for member in batch.members
                 )
@@ -300,17 +300,17 @@ async def adoption_of(
 
 
 class Taught(NamedTuple):
-    """A reflection as the manifest of its batch has it."""
+    """A reflection in the manifest of its batch."""
 
     offset: int
     sequence: int
     """Of the batch."""
     source: Source | None
-    """As it was verified."""
+    """The verified source."""
 
 
 async def places_of(log: Log, name: str, ids: Collection[str]) -> dict[str, Taught]:
-    """Return where reflections stand, in which batch they are and whose they are: the manifests say it."""
+    """Return the places, batches and sources of reflections, from the manifests."""
     places: dict[str, Taught] = {}
     async for batch in messages(log, topics.BATCHES, name):
         members = (member for member in batch.members if member.reflection_id in ids)
@@ -322,7 +322,7 @@ async def places_of(log: Log, name: str, ids: Collection[str]) -> dict[str, Taug
 
 
 async def members_of(log: Log, name: str) -> dict[int, Member]:
-    """Return all reflections in a playbook's batches, by their places: the manifests know whose they are."""
+    """Return all reflections in a playbook's batches, by their places, from the manifests."""
     members: dict[int, Member] = {}
     async with aclosing(messages(log, topics.BATCHES, name)) as batches:
         async for batch in batches:
@@ -335,7 +335,7 @@ async def identified(
 ) -> AsyncGenerator[tuple[Record, Reflection], None]:
     """Yield a playbook's retained reflections from a place on, under their identities, with their records.
 
-    What is in no batch yet has the identity that it claims: it is verified when it gets into one.
+    A reflection in no batch yet has its claimed identity: it is verified when it is batched.
     """
     members = await members_of(log, name) if members is None else members
     source = await partition_of(log, topics.REFLECTIONS, name)

@@ -1,10 +1,9 @@
-"""Playbooks as the log holds them: the newest of each, its labels, its newest batches, and any version by number.
+"""Playbooks in the log: their newest versions, labels and newest batches, and any version by number.
 
-``history`` has every version of every playbook, those of one in rising order on one partition, among those of others.
-A version is looked up by its number: where versions around it are known to stand bounds where it can stand, so that a
-few short reads find it however long the history is. A look-up takes ``LOOK_UP_S`` at most and holds one version at a
-time. What is remembered is bounded: two numbers per version for ``NAMES_KEPT`` playbooks, and ``VERSIONS_KEPT``
-versions.
+``history`` has every version of every playbook; versions of one playbook are in rising order on one partition, among
+those of others. The known places of versions around a number bound its place, so that a few short reads find it in a
+history of any length. A look-up takes ``LOOK_UP_S`` at most and holds one version at a time. Memory is bounded: two
+numbers per version for ``NAMES_KEPT`` playbooks, and ``VERSIONS_KEPT`` versions.
 """
 
 import asyncio
@@ -27,21 +26,21 @@ NAMES_KEPT = 256
 VERSIONS_KEPT = 16
 LOOK_UP_S = 60.0
 SPAN = 32
-"""A look-up that is so close, in versions or in offsets, reads on instead of jumping."""
+"""Distance, in versions or in offsets, up to which a look-up reads on instead of jumping."""
 
 
-# ---- what stands under a key
+# ---- messages under a key
 
 
 async def partition_of(log: Log, topic: AnyTopic, key: str) -> TopicPartition:
-    """Return where the messages under a key stand, in a topic in which the key decides; mostly that is a playbook."""
+    """Return the partition of a key, usually a playbook, in a topic that is partitioned by key."""
     return TopicPartition(topic=topic.name, partition=await log.partition_for(topic.name, key.encode()))
 
 
 async def messages(
     log: Log, topic: Topic[M], name: str, start: int = 0, end: int | None = None
 ) -> AsyncGenerator[M, None]:
-    """Yield a playbook's messages in a topic that is keyed by playbook; what cannot be read is passed over."""
+    """Yield a playbook's messages in a topic that is keyed by playbook; unreadable records are skipped."""
     if end is not None and start >= end:
         return
     source = await partition_of(log, topic, name)
@@ -62,16 +61,16 @@ async def whole(log: Log, topic: AnyTopic) -> list[Record]:
     return [record for records in parts for record in records]
 
 
-# ---- the newest of each
+# ---- the newest versions
 
 
 async def names(log: Log) -> list[str]:
-    """Return the names of all playbooks that are not deleted, by their keys alone: none of them is decoded.
+    """Return the names of all playbooks that are not deleted, by their keys, without decoding them.
 
-    It waits for as long as a partition has no leader; who asks sets the deadline.
+    It waits while a partition has no leader; the caller sets the deadline.
     """
     keys: dict[str, None] = {}
-    # Over one connection, where ``whole`` has one for each partition.
+    # Uses one connection; ``whole`` uses one for each partition.
     async with aclosing(log.follow(topics.PLAYBOOKS.name)) as following:
         async for records in following:
             if records is None:
@@ -85,7 +84,7 @@ async def names(log: Log) -> list[str]:
 
 
 async def newest_snapshots(log: Log) -> dict[str, Playbook]:
-    """Return the newest version of every playbook by name, and what remains of the deleted ones."""
+    """Return the newest version of every playbook by name, and the remainders of deleted ones."""
     by_key: dict[str, Playbook] = {}
     for record in await whole(log, topics.PLAYBOOKS):
         _take(by_key, record)
@@ -102,7 +101,7 @@ async def newest_playbooks(log: Log) -> dict[str, Playbook]:
 
 
 async def newest_snapshot(log: Log, name: str) -> Playbook | None:
-    """Return the newest version of a playbook, of a deleted one what remains; None if there never was one."""
+    """Return the newest version of a playbook, of a deleted one its remainder; None if there never was one."""
     return (await _newest_beside(log, name)).get(name)
 
 
@@ -144,7 +143,7 @@ def _take(by_key: dict[str, Playbook], record: Record) -> None:
 
 
 async def all_labels(log: Log) -> list[Label]:
-    """Return all labels as they were moved last, by playbook and label."""
+    """Return the present labels, by playbook and label."""
     by_key: dict[str, Label] = {}
     for record in await whole(log, topics.LABELS):
         label = topics.LABELS.read_or_none(record)
@@ -161,9 +160,9 @@ async def all_labels(log: Log) -> list[Label]:
 async def newest_manifests(log: Log, source: TopicPartition, span: int) -> list[tuple[int, Batch]]:
     """Return the manifests of a partition's last ``span`` offsets, and older ones that the newest still needs.
 
-    Every manifest says where the oldest of its partition stood that had no version then, so that neither all
-    manifests nor all versions need be read. Markers and aborted transactions have offsets, too: where the span holds
-    no manifest, the newest is looked for before it.
+    Every manifest names the oldest offset of its partition without a version at that time, so that neither all
+    manifests nor all versions need be read. Markers and aborted transactions have offsets, too: if the span holds no
+    manifest, the newest is searched for before it.
     """
     first = (await log.beginnings(source.topic))[source.partition]
     start = end = (await log.ends(source.topic))[source.partition]
@@ -191,17 +190,17 @@ async def _manifests(log: Log, source: TopicPartition, start: int, end: int) -> 
 
 def placed(record: Record) -> Playbook | None:
     """Return the version in a record of ``history``, with its place; None if it cannot be read."""
-    version = topics.HISTORY.read_or_none(record)  # publish writes here alone, and it writes what it can read
+    version = topics.HISTORY.read_or_none(record)  # only publish writes here, and it can read its own records
     return version.model_copy(update={"history_offset": record.offset}) if version else None
 
 
 @dataclass(slots=True)
 class _Places:
-    """Where versions of one playbook are known to stand."""
+    """Known places of one playbook's versions."""
 
     offsets: dict[int, int] = field(default_factory=dict)
     read_to: int = 0
-    """All that stand before this are among them."""
+    """All versions before this offset are known."""
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def around(self, version: int) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
@@ -223,11 +222,11 @@ class History:
         self._versions: OrderedDict[tuple[str, int], Playbook] = OrderedDict()
 
     async def source(self, name: str) -> TopicPartition:
-        """Return where a playbook's versions are written."""
+        """Return the partition of a playbook's versions."""
         return await partition_of(self._log, topics.HISTORY, name)
 
     async def exactly(self, name: str, version: int, newest: Playbook | None = None) -> Playbook | None:
-        """Return one version; None if it is not retained. ``newest`` says where a search begins, if it is known.
+        """Return one version; None if it is not retained. ``newest``, if known, is where the search begins.
 
         Raises
         ------
@@ -271,7 +270,7 @@ class History:
                     yield version
 
     def remember(self, version: Playbook) -> None:
-        """Keep a version and its place; what was asked for long ago makes way."""
+        """Keep a version and its place; the least recently used ones are dropped."""
         self._known(version.name).offsets[version.version] = version.history_offset
         self._keep(version.name, version.version, version)
 
@@ -291,10 +290,10 @@ class History:
     # ---- the search
 
     async def _looked_up(self, name: str, version: int) -> Playbook | None:
-        """Narrow down where a version can stand until it is found, or no such place is left.
+        """Narrow down the place of a version until it is found or no place is left.
 
-        Every read begins somewhere in between and ends at the playbook's next version, or goes on if that is near.
-        What it has passed is out of question afterwards, so that nothing is read twice.
+        Every read begins in between and ends at the playbook's next version, or continues if the wanted one is near.
+        The offsets read are excluded afterwards, so that nothing is read twice.
         """
         known = self._known(name)
         area = await self._area(name, version, known)
@@ -341,7 +340,7 @@ class History:
 
 @dataclass(slots=True, kw_only=True)
 class _Area:
-    """Where a version can stand: from ``low`` to before ``high``."""
+    """The possible places of a version: from ``low`` to before ``high``."""
 
     low: int
     high: int
@@ -352,11 +351,11 @@ class _Area:
     turn: int = 0
 
     def next_start(self, version: int) -> int:
-        """Return where to read next.
+        """Return the offset to read next.
 
-        Versions stand in about equal distances, so the place between two known ones is a good guess; every other
-        time the middle, for where the guess is bad. As long as no later version is known: before the end, and
-        further before it each time, because what is asked for is mostly recent.
+        Versions have about equal distances, so interpolation between two known ones is a good guess; every other time
+        the middle is used, in case the guess is bad. While no later version is known, reads begin before the end,
+        each time further before it, because recent versions are wanted most.
         """
         self.turn += 1
         if self.above is None:

@@ -1,1 +1,1 @@
-"""What every process has: its settings, the loop of a worker, telemetry, files of secrets."""
+"""Parts of every process: settings, a worker's loop, telemetry, files of secrets."""

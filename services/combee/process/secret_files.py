@@ -6,12 +6,12 @@ from pathlib import Path
 from combee.adapters.ports import ConfigurationError
 
 LONGEST = 1 << 16
-"""Bytes: no secret is longer, and a device or a mistaken file has no end."""
+"""Maximum bytes of a secret: a device or a wrong file may have no end."""
 SUFFIX = "_FILE"
 
 
 def secrets_in_files(environ: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return the secrets among ``names`` that the environment says stand in files; a last line break is none of them.
+    """Return the secrets among ``names`` that the environment places in files, each without a last line break.
 
     Raises
     ------

@@ -18,7 +18,7 @@ BACKLOG = 1024
 
 
 class Server(uvicorn.Server):
-    """uvicorn without its signal handlers: who runs it decides what a signal means."""
+    """uvicorn without its signal handlers: its caller handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -27,10 +27,10 @@ class Server(uvicorn.Server):
 
 
 class _Framed(h11.Connection):
-    """h11's reader; it refuses what another server before this one may read as two requests (RFC 9112, 6.1)."""
+    """h11's reader; it refuses requests that a server before this one may read as two (RFC 9112, 6.1)."""
 
     def next_event(self) -> Any:
-        """Return what came next; RemoteProtocolError: its length can be read in two ways."""
+        """Return the next event; RemoteProtocolError: its length can be read in two ways."""
         event = super().next_event()
         if isinstance(event, h11.Request):
             named = {name for name, _ in event.headers}
@@ -50,12 +50,12 @@ class FramedProtocol(H11Protocol):
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address; ValueError: it is none."""
+    """Return whether only this machine reaches an address; ValueError: it is no address."""
     return host == "localhost" or ipaddress.ip_address(host).is_loopback
 
 
 def bind(host: str, port: int, remedy: str) -> socket.socket:
-    """Return a listening socket; ``remedy`` says what to do where it cannot be had.
+    """Return a listening socket; ``remedy`` ends the message if the address cannot be used.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def bind(host: str, port: int, remedy: str) -> socket.socket:
         If the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio switches Nagle's algorithm off; else each reply waits 40 ms for an ACK.
+    # With the protocol named, asyncio switches off Nagle's algorithm; otherwise each reply waits 40 ms for an ACK.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -76,7 +76,7 @@ def bind(host: str, port: int, remedy: str) -> socket.socket:
 
 
 def write_ready_file(file: Path | None, address: str) -> None:
-    """Say in a file, if there is to be one, where a server listens; whole or not at all, for others wait for it."""
+    """Write a server's address to ``file``, if given; atomically, because other processes wait for the file."""
     if file is not None:
         part = file.with_suffix(".part")
         part.write_text(address)

@@ -1,4 +1,4 @@
-"""What publish knows of one partition number: its playbooks, labels and watermarks."""
+"""The state of one partition number: its playbooks, labels and watermarks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from combee_schemas.playbook import CANDIDATE, PRODUCTION, Label, Playbook, dele
 
 @dataclass(slots=True, kw_only=True)
 class PartitionState:
-    """The state that decisions start from; ``take`` is called with each decision once it is written."""
+    """The state on which decisions are made; ``remember`` is called with each decision once it is written."""
 
     number: int
     watermarks: dict[str, Watermark]
@@ -24,8 +24,8 @@ class PartitionState:
     playbooks: Newest[Playbook]
     labels: dict[str, Label]
     revoked: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By line: what is revoked, which snapshots do not name."""
-    early: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By line: all revoked reflections; snapshots name only a part."""
+    waiting: dict[tuple[str, int], int] = field(default_factory=dict)
     """Offsets of updates that wait for their predecessor, by playbook and sequence."""
 
     def current(self, name: str) -> Playbook:
@@ -57,7 +57,7 @@ class PartitionState:
     # ---- a decision is written
 
     def records(self, decision: Decision) -> list[Outgoing]:
-        """Return the records of a decision's labels and gate decisions: only labels that change."""
+        """Return the records of a decision's changed labels and gate decisions."""
         labels = [
             topics.LABELS.record(label) if label else topics.LABELS.tombstone(key)
             for gate in decision.gates.values()
@@ -71,20 +71,20 @@ class PartitionState:
         ]
 
     def snapshots(self, placed: Playbook) -> list[Outgoing]:
-        """Return what the compacted topics must hold once ``placed`` is the newest version."""
+        """Return the records of the compacted topics for ``placed`` as the newest version."""
         name, remains = placed.name, deleted_key(placed.name)
         snapshot = topics.PLAYBOOKS.record(placed, partition=self.number)
         if placed.origin != "delete":
             outdated = [self._tombstone(remains)] if remains in self.playbooks else []
             return [snapshot, *outdated]
         labels = [topics.LABELS.tombstone(key) for key in self.labels_of(name)]
-        # The tombstone comes last: readers that go by names in messages end without the playbook, too.
+        # The tombstone comes last, so that readers by the name in a message also end without the playbook.
         return [snapshot, self._tombstone(name), *labels]
 
     def _tombstone(self, key: str) -> Outgoing:
         return topics.PLAYBOOKS.tombstone(key, partition=self.number)
 
-    def take(self, decision: Decision, placed: Iterable[Playbook]) -> None:
+    def remember(self, decision: Decision, placed: Iterable[Playbook]) -> None:
         """Remember a decision, once it is written; ``placed``: its versions with their places in ``history``."""
         for version in placed:
             self._take_version(version)
@@ -117,6 +117,6 @@ class PartitionState:
 
 
 def _labels(gate: Gate) -> Mapping[str, Label | None]:
-    """Return the labels of a gate by their keys; None: it is not there."""
+    """Return the labels of a gate by their keys; None: the label does not exist."""
     name = gate.production.playbook
     return {label_key(name, PRODUCTION): gate.production, label_key(name, CANDIDATE): gate.candidate}

@@ -56,24 +56,24 @@ GROUP = "publish"
 INPUTS = (topics.UPDATES.name, topics.COMMANDS.name, topics.VERDICTS.name)
 POLL_S = 0.5
 TAKEN_AT_ONCE = 20
-"""Maximum number of updates per turn whose wait for a manifest ends: they must not hold up what is in order."""
+"""Maximum number of updates per turn whose wait for a manifest ends: they must not delay other records."""
 UNUSABLE = (CodecError, PoisonError, RefusedError, InapplicableError)
 """Errors of one record: it is dead-lettered, and the next one is taken."""
 OnGate = Callable[[Gate], None]
-"""Gets a gate as it stands when a partition is ours, and as it is written."""
+"""Called with each gate when a partition is assigned, and when the gate is written."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Partition:
-    """A partition that is ours.
+    """An assigned partition.
 
-    What waits is not committed. An update that no manifest planned would hold up the commit for ever, so its wait
-    ends.
+    A waiting update is not committed. An update that no manifest planned would block the commit for ever, so its
+    wait ends.
     """
 
     state: PartitionState
     transactor: Transactor
-    unseen: dict[int, tuple[Place, float]] = field(default_factory=dict)
+    awaiting_manifest: dict[int, tuple[Place, float]] = field(default_factory=dict)
     """Updates that wait for their manifest, by offset: its place, and since when they wait (monotonic seconds)."""
 
 
@@ -109,7 +109,7 @@ class Publisher:
         Raises
         ------
         FencedError, TransientError, FatalError
-            For the runtime to decide on; nothing is half done.
+            The caller decides what follows; nothing is half done.
         """
         await together(self._publish(stop, on_turn), self._manifests.run())
 
@@ -123,7 +123,7 @@ class Publisher:
                     if ours is not None and ours.state.watermarks[record.topic].begin(record.offset):
                         await self._take(ours, record)
                 for ours in list(self._partitions.values()):
-                    await self._take_seen(ours)
+                    await self._take_settled(ours)
                 if self._partitions:
                     on_turn()
         finally:
@@ -152,7 +152,7 @@ class Publisher:
             await ours.transactor.close()
 
     async def _open_gates(self, ours: _Partition) -> None:
-        """Turn gates on and off as the setting says."""
+        """Turn gates on and off by the setting."""
         basis = self._basis(ours)
         started = decide_start(basis)
         if started != SKIP:
@@ -163,37 +163,37 @@ class Publisher:
 
     # ---- a record
 
-    async def _take_seen(self, ours: _Partition) -> None:
-        """Go on with the updates whose manifest can be seen by now, or has not come in time."""
+    async def _take_settled(self, ours: _Partition) -> None:
+        """Continue with updates whose manifest is visible now, or did not come in time."""
         source = TopicPartition(topic=topics.UPDATES.name, partition=ours.state.number)
         now = self._clock.monotonic()
         due = (
             offset
-            for offset, (place, since) in ours.unseen.items()
+            for offset, (place, since) in ours.awaiting_manifest.items()
             if self._manifests.has_come(place) or now - since >= manifest_cache.ARRIVES_S
         )
         for offset in list(islice(due, TAKEN_AT_ONCE)):
-            del ours.unseen[offset]
-            await self._take(ours, await self._reader.record(source, offset), is_seen=True)
+            del ours.awaiting_manifest[offset]
+            await self._take(ours, await self._reader.record(source, offset), is_settled=True)
 
-    async def _take(self, ours: _Partition, record: Record, *, is_seen: bool = False) -> None:
+    async def _take(self, ours: _Partition, record: Record, *, is_settled: bool = False) -> None:
         """Write what becomes of a record, and then of the updates that waited for it.
 
-        ``is_seen``: its manifest has come, or never will.
+        ``is_settled``: its manifest has come, or never will.
         """
         source = TopicPartition(topic=topics.UPDATES.name, partition=record.partition)
         successors = [record]
         for taken in successors:
-            for version in await self._take_one(ours, taken, is_seen=is_seen or taken is not record):
-                offset = ours.state.early.pop((version.name, version.batch_sequence + 1), None)
+            for version in await self._take_one(ours, taken, is_settled=is_settled or taken is not record):
+                offset = ours.state.waiting.pop((version.name, version.batch_sequence + 1), None)
                 if offset is not None:
                     successors.append(await self._reader.record(source, offset))
 
-    async def _take_one(self, ours: _Partition, record: Record, *, is_seen: bool) -> Sequence[Playbook]:
+    async def _take_one(self, ours: _Partition, record: Record, *, is_settled: bool) -> Sequence[Playbook]:
         """Write what becomes of a record; return the versions that it made."""
         with self._tracing.processing(GROUP, record):
             try:
-                message, basis = await self._read(record), self._basis(ours, may_wait=not is_seen)
+                message, basis = await self._read(record), self._basis(ours, may_wait=not is_settled)
                 outcome = await self._read_for(basis, lambda: decide(basis, message, record.offset))
                 if isinstance(outcome, Decision):
                     made = outcome
@@ -223,7 +223,7 @@ class Publisher:
         return Basis(state=ours.state, rules=self._rules, now_ms=self._clock.now_ms(), may_wait=may_wait)
 
     async def _read_for(self, basis: Basis, ask: Callable[[], T]) -> T:
-        """Return what is decided on a basis; what the decision rests on besides is read before it is asked again."""
+        """Return the decision on a basis, reading whatever the decision still needs and asking again."""
         while True:
             try:
                 return ask()
@@ -231,13 +231,13 @@ class Publisher:
                 basis.answers[missing.request] = await self._reader.answer(missing.request, basis.state)
 
     async def _wait(self, ours: _Partition, message: object, offset: int, waits_for: Waiting) -> None:
-        """Remember where an update stands that cannot be applied yet; it is not committed."""
+        """Remember the place of an update that cannot be applied yet; it is not committed."""
         assert isinstance(message, Update)  # noqa: S101 - nothing else waits
         if waits_for == "predecessor":
-            ours.state.early[message.plan.playbook, message.plan.sequence] = offset
+            ours.state.waiting[message.plan.playbook, message.plan.sequence] = offset
         else:
             place = ours.state.number, message.manifest_offset
-            ours.unseen[offset] = place, self._clock.monotonic()
+            ours.awaiting_manifest[offset] = place, self._clock.monotonic()
 
     # ---- writing
 
@@ -263,7 +263,7 @@ class Publisher:
             await transaction.send(*map(self._letter, decision.lost), *ours.state.records(decision))
             if record is not None:
                 await transaction.commit_offsets(GROUP, ours.state.offsets([record]))
-        ours.state.take(decision, placed)
+        ours.state.remember(decision, placed)
         for gate in decision.gates.values():
             self._on_gate(gate)
         _log_decision(decision, placed)

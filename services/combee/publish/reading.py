@@ -1,4 +1,4 @@
-"""What publish reads from the log: its partition's state, and what decisions rest on beyond it."""
+"""Publish's reads from the log: the state of a partition, and further inputs of decisions."""
 
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ M = TypeVar("M", Playbook, Label)
 
 
 async def open_partition(log: Log, number: int, starts: dict[str, int]) -> PartitionState:
-    """Return a partition's state as the compacted topics have it; its former owner must be fenced before."""
+    """Return a partition's state from the compacted topics; its former owner must be fenced before."""
     watermarks = {topic: Watermark(start) for topic, start in starts.items()}
     playbooks, labels = Newest(topics.PLAYBOOKS), Newest(topics.LABELS)
     await _take_all(log, playbooks, topics.PLAYBOOKS, number)
@@ -41,7 +41,7 @@ async def open_partition(log: Log, number: int, starts: dict[str, int]) -> Parti
 
 async def _take_all(log: Log, newest: Newest[M], topic: Topic[M], partition: int) -> None:
     async for record in log.read(TopicPartition(topic=topic.name, partition=partition), 0):
-        # What cannot be read is not ours: only this service writes here, and it writes what it can read.
+        # An unreadable record is not Combee's: only this service writes here, and it can read its own records.
         if not newest.keep(record) and (message := own_message(topic, record)) is not None:
             newest.take(key_of(record), message)
 

@@ -50,7 +50,7 @@ CONTROL = Trace(
     target="4",
     success=False,
 )
-"""A run that every model has something to say about."""
+"""A run that every model can comment on."""
 NO_REPLY = Reply(body={}, usage=Usage())
 
 
@@ -103,7 +103,7 @@ class ReflectHandler:
         async with self._reflected.only_once(trace, content) as known:
             if known is None:
                 if says_outcome(trace):
-                    # First: how a run went is known however long the model takes.
+                    # Before the model call: the run's outcome must not wait for the model.
                     await self._write(topics.OUTCOMES.record(outcome_of(trace)), trace)
                 try:
                     reflection = await self._reflect(trace, content)
@@ -116,7 +116,7 @@ class ReflectHandler:
                 logger.warning("trace_conflict")
 
     async def _write(self, outgoing: Outgoing, trace: Trace) -> None:
-        """Write what was made of a trace: it proves the trace's source."""
+        """Write a record made from a trace, with a proof of the trace's source."""
         await write(self._log, self._provenance.vouched(outgoing, trace.source))
 
     async def _reflect(self, trace: Trace, content: str) -> Reflection:
@@ -139,7 +139,7 @@ class ReflectHandler:
         )
 
     async def _answers(self) -> bool:
-        """Return whether the model says something of use about the control."""
+        """Return whether the model gives a usable reply about the control run."""
         try:
             await self._fields(CONTROL, ())
         except PoisonError:
@@ -147,12 +147,12 @@ class ReflectHandler:
         return True
 
     async def _fields(self, trace: Trace, shown: Sequence[Entry]) -> tuple[dict[str, Any], Reply]:
-        """Return what is learned from a run, and the reply that says it.
+        """Return the fields of the reflection on a run, and the model's reply.
 
         Raises
         ------
         UnansweredError
-            If the model's reply is of no use.
+            If the model's reply is unusable.
         PoisonError
             If nothing can be made of the trace, and no model is asked.
         """
@@ -165,7 +165,7 @@ class ReflectHandler:
     async def _asked(
         self, trace: Trace, shown: Sequence[Entry]
     ) -> tuple[Trace, Sequence[Entry], Reply | None]:
-        """Return the reply, if the method asks, and what of the trace and the entries the model was given."""
+        """Return the parts of the trace and the entries that the model got, and its reply if one was asked."""
         refusal = ""
         begin = within(trace, self._trace_bytes)
         for read, entries in chain([(begin, shown)], shorter_trace(begin, shown)):
@@ -182,6 +182,6 @@ class ReflectHandler:
         raise UnansweredError(f"too long for the model however it is cut: {refusal}")
 
     def _shown(self, trace: Trace) -> Sequence[Entry]:
-        """Return the entries that the agent used, or was shown, as far as the newest version still has them."""
+        """Return the entries that the agent used or read and that the newest version still has."""
         entries = self.playbooks.latest(trace.playbook).entries
         return entries_to_judge(entries, trace, self._entry_tokens)

@@ -32,7 +32,7 @@ class Reflected:
 
         After the block there is one, made from ``content``. One at a time per playbook and trace id.
         """
-        # What nobody vouched for is no reflection of a proven trace, unless nobody vouches here.
+        # A reflection that nobody vouched for cannot be that of a proven trace, unless no service vouches here.
         key = trace.playbook, self._provenance.derived_ids(trace)[1]
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:

@@ -42,32 +42,32 @@ from combee_schemas.scan import (
 T = TypeVar("T")
 
 TAGS_KEPT = 200
-"""Tags of one reflection that count: its first ones of entries that the playbook has."""
+"""Maximum number of tags counted per reflection: the first ones about entries of the playbook."""
 NAMED_KEPT = 64
-"""Different sets of items that operations of one reply name, worked out once."""
+"""Cache size: evidence sets per reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """One numbered item of a prompt: what it says, and what it rests on."""
+    """One numbered item of a prompt: its texts and its evidence."""
 
     text: str
     lessons: tuple[str, ...]
-    """What of it an agent is to do, each text as a whole."""
+    """Its instructions to agents, each text whole."""
     evidence: tuple[str, ...]
     guessed: tuple[str, ...] = ()
     against: frozenset[str] = frozenset()
-    """The entries that it speaks against."""
+    """Entries that it contradicts."""
 
     @property
     def sure(self) -> Collection[str]:
-        """What it rests on by a model's word."""
+        """Evidence that a model named."""
         return frozenset(self.evidence).difference(self.guessed) if self.guessed else self.evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """Where a combine stands, and what its children saw."""
+    """Position of a combine in the tree, and the reflections that its children saw."""
 
     base: Playbook
     level: int
@@ -89,9 +89,9 @@ class Aggregator:
         self._model = model
         self._method = method
         self._carry = carry
-        """Whether code passes on what a combine neither used nor dropped by name, as an overloaded model does."""
+        """Whether code passes on the items that an overloaded model neither used nor dropped by name."""
         self._apart = apart and method.HOLDS == "entries"
-        """Whether code proposes what looks like an instruction, word for word, and no model reads it."""
+        """Whether code proposes texts that look like instructions word for word, unread by any model."""
         self._note = note
         """A note that every result of a call carries."""
 
@@ -143,9 +143,9 @@ class Aggregator:
         return audited(result, 0, ops.rests(news) - answer.guessed, dropped)
 
     async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> tuple[Prompt, Reply]:
-        """Return what was asked about a group, and the reply.
+        """Return the prompt about a group, the reflections in it, and the reply.
 
-        One reflection alone is cut, and the playbook beside it, until it fits.
+        If one reflection alone is too long, it and the playbook in the prompt are cut until they fit.
         """
         prompt = self._method.aggregate_prompt(base, reflections)
         try:
@@ -154,7 +154,7 @@ class Aggregator:
             if len(reflections) != 1:
                 raise
             refusal = error
-        # A text that is to be written anew must be read whole.
+        # The model must read a text whole to rewrite it.
         entries = base.entries if self._method.HOLDS == "entries" else ()
         for reflection, left in shorter_reflection(reflections[0], entries):
             less = base.model_copy(update={"entries": left}) if entries else base
@@ -166,7 +166,7 @@ class Aggregator:
         raise refusal
 
     async def _ask(self, base: Playbook, prompt: Prompt, level: int = 0) -> Reply:
-        """Ask on behalf of a playbook: where not all can be asked at once, playbooks take turns."""
+        """Ask on behalf of a playbook; playbooks take turns where the model's limits make calls wait."""
         return await self._model.ask(replace(prompt, owner=base.name), priority=level)
 
     def _instructs(self, *texts: str) -> bool:
@@ -187,7 +187,7 @@ class Aggregator:
     def _joined(
         self, base: Playbook, left: NodeResult, right: NodeResult, *, usage: Usage = NOTHING_SPENT
     ) -> NodeResult:
-        """Return the outcome of a group of which not all was asked at once; one part may have failed."""
+        """Return the outcome of a group that was asked in parts; one part may have failed."""
         operations = self._method.merge(base, (*left.operations, *right.operations))
         failed = left.status == right.status == "failed"
         return NodeResult(
@@ -203,7 +203,7 @@ class Aggregator:
         )
 
     async def consolidate(self, base: Playbook, asked: Sequence[Cluster]) -> NodeResult:
-        """Return what becomes of clusters of entries; what the answer says of others is left out."""
+        """Return the result for clusters of entries; operations on other entries are ignored."""
         if not asked:
             return NodeResult(status="empty", usage=SKIPPED)
         try:
@@ -296,10 +296,10 @@ class Aggregator:
         )
 
     def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
-        """Read a reply; evidence is a guess where an item is named that does not say all that is made of it."""
+        """Read a reply; evidence is a guess where a named item does not contain all of the lesson made from it."""
         if self._method.HOLDS != "entries":
             return self._read(base, reply, [item.evidence for item in items])
-        # Read with the items themselves as what an operation rests on: so each says which it names.
+        # The items themselves stand in for evidence here, so that each operation tells which items it names.
         everything = tuple(str(at) for at in range(len(items)))
         answer = self._read(base, reply, [(at,) for at in everything])
         # A weak model names nothing, so each of its operations stands for all items.
@@ -328,7 +328,7 @@ def _shown(base: Playbook, prompt: Prompt) -> Playbook:
 
 
 def _sure(echoes: Iterable[Echo], guessed: frozenset[str]) -> Iterator[Echo]:
-    """Yield echoes without reflections that an operation rests on by a guess alone."""
+    """Yield echoes without the reflections that are only guessed evidence of an operation."""
     for echo in echoes:
         if evidence := tuple(one for one in echo.evidence if one not in guessed):
             yield echo.model_copy(update={"evidence": evidence})
@@ -345,7 +345,7 @@ def _read_of(operation: Operation) -> tuple[str, str]:
 
 
 def _word_for_word(members: Sequence[GroupMember], ids: Collection[str]) -> NodeResult:
-    """Return what reflections say as proposals in their own words; whoever sees them decides."""
+    """Return the lessons of reflections as proposals, word for word; a person decides about them."""
     operations = tuple(
         Operation(
             kind=OperationKind.ADD,
@@ -387,11 +387,11 @@ class _Named:
     places: Sequence[int]
     evidence: tuple[str, ...]
     guessed: frozenset[str]
-    """Evidence that no item has which is not named by a guess."""
+    """Evidence that only guessed items have."""
 
     @property
     def is_sure(self) -> bool:
-        """Whether none of it is a guess."""
+        """Whether all of the evidence is certain."""
         return self.guessed.isdisjoint(self.evidence)
 
     @classmethod
@@ -404,14 +404,14 @@ class _Named:
 
 
 def _saying(content: str, named: _Named, items: Sequence[_Item]) -> Iterator[int]:
-    """Yield the items of which one lesson is the content, and no more: what is added to it they do not say."""
+    """Yield the items that have a lesson equal to the content; items never support words added to it."""
     return (at for at in named.places if any(same_lesson(content, lesson) for lesson in items[at].lessons))
 
 
 def _against(
     removal: Operation, named: _Named, items: Sequence[_Item], says: Mapping[str, str]
 ) -> Iterator[int]:
-    """Yield the items that speak against an entry to be removed, or say its contrary: it has no words of its own."""
+    """Yield the items that contradict an entry to be removed; a removal has no content to compare."""
     ids = frozenset(removal.entry_ids)
     contents = [says[entry_id] for entry_id in removal.entry_ids if entry_id in says]
     return (
@@ -424,7 +424,7 @@ def _against(
 def _resting(
     operations: Iterable[Operation], named: Sequence[_Named], items: Sequence[_Item], base: Playbook
 ) -> Iterator[Operation]:
-    """Yield operations as ones that rest on the items that they name; of an item that is no witness it is a guess."""
+    """Yield operations with the evidence of the items that they name; it is a guess if an item is no witness."""
     says = _says(base)
     for operation, on in zip(operations, named, strict=True):
         guessed = on.guessed

@@ -19,7 +19,7 @@ OUTPUTS: Mapping[str, Topic[Partial] | Topic[Update]] = {
 class Answered:
     """Node ids with a recorded result, per batch; a published batch is forgotten.
 
-    A result that no manifest planned answers nothing.
+    A result that no manifest planned does not count.
     """
 
     def __init__(self, manifests: ManifestCache) -> None:

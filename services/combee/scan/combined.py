@@ -1,4 +1,4 @@
-"""What the calls of one combine made of proposals: one call for all of them, or one for each half."""
+"""Results of one combine's calls: one call for all proposals, or one for each half."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ from combee_schemas.scan import Echo, Known, NodeStatus, Operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combined:
-    """What one combine call, or its halves, made of proposals."""
+    """Result of one combine call, or of its halves."""
 
     status: NodeStatus
     operations: tuple[Operation, ...]
     sure: frozenset[str]
-    """What the operations rest on because the model said so, or because code passed them on."""
+    """Evidence of the operations that the model named, or that code passed on."""
     known: tuple[Known, ...] = ()
     echoes: tuple[Echo, ...] = ()
     dropped: frozenset[str] = frozenset()
-    """What dropped items rest on."""
+    """Evidence of the dropped items."""
     carried: int = 0
     reason: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -38,7 +38,7 @@ def passed(items: Sequence[Operation], status: NodeStatus, *, usage: Usage, reas
 
 
 def united(method: Method, base: Playbook, parts: Sequence[Combined]) -> Combined:
-    """Return what parts of a combine make together, by code."""
+    """Return the parts of a combine merged by code."""
     operations = tuple(chain.from_iterable(part.operations for part in parts))
     return Combined(
         status="merged" if any(part.status == "merged" for part in parts) else "ok",

@@ -1,4 +1,4 @@
-"""Who waits for whom: nodes for their children and for their playbook's version; and calls that nobody waits for."""
+"""Waiting in the scan: nodes wait for children and for a version; calls that nobody waits for are cancelled."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -23,7 +23,7 @@ class Gathering:
     source: TopicPartition
     children: dict[int, Partial] = field(default_factory=dict)
     took_s: dict[int, float] = field(default_factory=dict)
-    """By child: from the closing of the batch until its result was written, by the clocks of those who wrote."""
+    """By child: seconds from closing the batch to writing the child's result, by the clocks of the writers."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, child: Partial, record: Record) -> None:
@@ -33,7 +33,7 @@ class Gathering:
             self.took_s[child.index] = max(0, record.timestamp_ms - child.plan.closed_at_ms) / 1000
 
     def grace_s(self, child: Partial, level: int) -> float | None:
-        """Return after how long their parent may go on without further children; None: it waits for all."""
+        """Return the seconds after which the parent may go on without further children; None: it waits for all."""
         return stragglers.grace_s(child.plan, level, self.results, tuple(self.took_s.values()))
 
     @property
@@ -49,7 +49,7 @@ def key_of(child: Partial) -> GatheringKey:
 
 
 class Arrivals:
-    """Waits for a version of a playbook that is on its way to the view: so it is read and decoded once, not twice."""
+    """Waits for a playbook's version to reach the view, so that it is read and decoded only once."""
 
     def __init__(self) -> None:
         self._expected: dict[str, asyncio.Event] = {}
@@ -74,7 +74,7 @@ class Arrivals:
 class Wave:
     """Lets the groups of a batch prepare their requests one after the other: each is sent before the next is made.
 
-    So the answers come one after the other, too, and are read while the others are still with the model.
+    The answers then also come one after the other, and one is read while the model works on the next.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class GroupCalls:
     async def result(self, plan: Plan, work: Coroutine[Any, Any, NodeResult]) -> NodeResult | None:
         """Return a group's result; None as soon as a version holds its batch: it was left out.
 
-        Its record may be committed then and not before: what left it out is in the log.
+        Its record may be committed only then, because the update that left it out is in the log.
         """
         call = asyncio.create_task(work)
         self._plans[call] = plan

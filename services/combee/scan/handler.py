@@ -51,9 +51,9 @@ CONTROL = GroupMember(
         key_insight="Read the numbers in the task again before you add them.",
     ),
 )
-"""A lesson that every model can make a proposal of."""
+"""A lesson that every model can turn into a proposal."""
 ARRIVAL_S = 0.25
-"""So long a node waits for its base version to reach the view, which is mostly a moment; then it looks it up."""
+"""Seconds to wait for the base version in the local view before reading it from history."""
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
 
 
@@ -119,7 +119,7 @@ class ScanHandler:
 
     async def handle(self, record: Record) -> None:
         planned = topics.SCAN[LEVELS[record.topic]].read(record)
-        # Each record has a task of its own: what is logged in it names its playbook and batch.
+        # Each record has a task of its own, so its log lines name its playbook and batch.
         bind_contextvars(playbook=planned.plan.playbook, batch=planned.plan.batch_id)
         if isinstance(planned, Group):
             await self._leaf(planned)
@@ -165,8 +165,8 @@ class ScanHandler:
                 await self._emit(group, 0, group.index, result)
 
     async def _answers(self, group: Group) -> bool:
-        """Return whether the model says something of use about the control, asked as about this group."""
-        base = empty(CONTROL.reflection.playbook)  # a name may be an order to the model
+        """Return whether the model gives a usable reply about the control, asked in the way of this group."""
+        base = empty(CONTROL.reflection.playbook)  # a model may take a name for an instruction
         return (await self._aggregator(group, 0).group(base, [CONTROL])).status != "failed"
 
     async def _child(self, child: Partial, record: Record) -> None:
@@ -197,7 +197,7 @@ class ScanHandler:
         self._gatherings.pop(key, None)
 
     async def _may_go_on(self, gathering: Gathering, child: Partial, level: int) -> bool:
-        """Return whether a parent need not wait for further children, once it has given them their time."""
+        """Wait for a parent's other children as long as they may take; return whether it may go on without them."""
         grace_s = gathering.grace_s(child, level)
         if grace_s is None:
             return False
@@ -219,7 +219,7 @@ class ScanHandler:
         return event.is_set()
 
     async def _refuse_unplanned(self, record: Planned) -> None:
-        """Raise PoisonError for what no manifest planned: it may be anything, and what it waits for never comes."""
+        """Raise PoisonError for a record that no manifest planned: its siblings would never come."""
         arrival = self.manifests.arrival(await self.manifests.place_of(record))
         await self._waited(arrival, manifest_cache.ARRIVES_S)
         if forgery := await self.manifests.forgery(record):
@@ -242,7 +242,7 @@ class ScanHandler:
         return index
 
     def _aggregator(self, record: Planned, level: int) -> Aggregator:
-        """Return who asks for a node of ``level``, by the settings of its batch: this worker's own do not count."""
+        """Return the aggregator for a node of ``level`` under its batch's settings, never this worker's own."""
         settings = record.plan.settings
         named = self._methods(settings.method)
         note = self._templates.difference(record.plan, named)
@@ -269,7 +269,7 @@ class ScanHandler:
         return await self.playbooks.exactly(plan.playbook, plan.base_version)
 
     async def _emit(self, record: Planned, level: int, index: int, result: NodeResult) -> None:
-        """Write a node's result; if it is too large for a record it is made shorter, so that the tree completes."""
+        """Write a node's result; a result too large for a record is shortened, so that the tree completes."""
         for candidate in chain([result], shorter(result, level)):
             try:
                 outgoing = await self._result(record, level, index, candidate)

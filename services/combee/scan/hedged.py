@@ -18,10 +18,10 @@ class HedgedModel:
         self._clock = clock
         self._hedging = hedging or Hedging()
         self._watches = watches
-        """Whether calls are only watched, for the sake of others."""
+        """Whether calls are only measured, for the benefit of other calls."""
 
     def watching(self) -> "HedgedModel":
-        """Return a model that makes no call twice; what its calls take is learned all the same."""
+        """Return a model that makes no call twice but still measures its calls."""
         return HedgedModel(self._model, self._clock, self._hedging, watches=True)
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
@@ -80,7 +80,7 @@ def _outcome(calls: list[asyncio.Task[Reply]]) -> Reply:
 
 
 def _spent(call: asyncio.Task[Reply], winner: Usage) -> Usage:
-    """Return what the other call took; cancelled, it is taken to have cost what the winner's did."""
+    """Return the usage of the other call; a cancelled call counts as expensive as the winner's."""
     if call.cancelled():
         share = max(1, winner.calls)
         estimate = {"tokens_in": winner.tokens_in // share, "tokens_out": winner.tokens_out // share}

@@ -1,4 +1,4 @@
-"""What a node passes on, and how it is made to fit a record."""
+"""A node's result, and how it is shortened to fit a record."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -16,7 +16,7 @@ Claim = TypeVar("Claim", Operation, Known)
 SKIPPED = Usage(skips=1)
 SPLIT = Usage(splits=1)
 TAGS_OF_EACH = 20
-"""Tags of one reflection that stay as long as anything else can go."""
+"""Tags per reflection that are kept until nothing else can be left out."""
 
 
 def audited(
@@ -27,7 +27,7 @@ def audited(
 
 
 def spent(error: PoisonError) -> Usage:
-    """Return the usage of a call that failed for good; without any reply it counts as not made."""
+    """Return the usage of a call that failed permanently; a call without any reply counts as not made."""
     return error.usage if error.usage.calls else error.usage + SKIPPED
 
 
@@ -37,7 +37,7 @@ def reasons(parts: Iterable[str]) -> str:
 
 
 def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
-    """Yield ever smaller results of a node of ``level``, each of which says what it lacks.
+    """Yield ever smaller results of a node of ``level``; the reason of each names what was left out.
 
     Bookkeeping goes first: most tags of a reflection; evidence of which other operations hold a copy; then all tags
     and the entries that calls were shown; then most names of what an operation or a known entry rests on. Operations
@@ -90,7 +90,7 @@ def _noted(result: NodeResult, note: str) -> NodeResult:
 
 
 def _naming(result: NodeResult, count: int) -> NodeResult:
-    """Return a result of which nothing names more than ``count`` reflections that it rests on."""
+    """Return a result whose operations and known entries name at most ``count`` reflections each."""
     return result.model_copy(
         update={
             "operations": tuple(_resting_on(operation, count) for operation in result.operations),
@@ -103,7 +103,7 @@ def _naming(result: NodeResult, count: int) -> NodeResult:
 
 
 def _resting_on(claim: Claim, count: int) -> Claim:
-    """Return an operation or a known entry with ``count`` names of its evidence, those that are no guess first."""
+    """Return an operation or a known entry with ``count`` reflections of its evidence, certain ones first."""
     is_guess = frozenset(claim.guessed).__contains__
     evidence = tuple(sorted(claim.evidence, key=is_guess)[:count])
     guessed = tuple(filter(is_guess, evidence))
@@ -111,7 +111,7 @@ def _resting_on(claim: Claim, count: int) -> Claim:
 
 
 def _lost(result: NodeResult, left: Iterable[int]) -> frozenset[str]:
-    """Return the reflections on which nothing rests where only the operations ``left`` stay."""
+    """Return the reflections that no operation rests on once only the operations ``left`` stay."""
     claims: list[Operation | Known] = [*(result.operations[n] for n in left), *result.known]
     return ops.rests(result.operations).difference(chain.from_iterable(claim.evidence for claim in claims))
 

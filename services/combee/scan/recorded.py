@@ -1,4 +1,4 @@
-"""A language model whose answers are recorded, and found again by whoever asks the same in a replay."""
+"""A language model whose answers are recorded; a replay that asks the same question reuses them."""
 
 import asyncio
 import json
@@ -17,8 +17,8 @@ from combee_schemas.topics import key_of
 
 logger = structlog.get_logger()
 
-MOST_WAITING = 100
-"""Answers on their way to the log; beyond that an answer waits until one is written."""
+MAX_WAITING = 100
+"""Maximum number of answers being written; a further answer waits until one is written."""
 
 
 HashOf = Callable[[Prompt], str]
@@ -26,7 +26,7 @@ HashOf = Callable[[Prompt], str]
 
 
 class RecordedAnswers:
-    """The answers in a log, by request. Where each stands is kept in memory, what it says is not."""
+    """The answers in a log, by request. Memory holds their places, not their texts."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -70,7 +70,7 @@ def _has_failed(loading: asyncio.Task[None]) -> bool:
 
 
 def _body(answer: Answer) -> dict[str, Any] | None:
-    """Return what a model said; None if it is none of what we write."""
+    """Return the reply in a recorded answer; None if it is not a reply that Combee writes."""
     try:
         body = json.loads(answer.reply)
     except (ValueError, RecursionError):
@@ -79,9 +79,9 @@ def _body(answer: Answer) -> dict[str, Any] | None:
 
 
 class RecordedModel:
-    """The ``LanguageModel`` port around another: what it answers is recorded, what is known is not asked again.
+    """The ``LanguageModel`` port around another: it records answers, and asks no recorded question again.
 
-    A record is written beside the work and may be lost in a crash: then a replay pays for that call once more.
+    A record is written in the background and may be lost in a crash: a replay then pays for that call again.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class RecordedModel:
         self._known = known
         self._writing: set[asyncio.Task[None]] = set()
         self._trouble = ""
-        """Why the last answer was not recorded; the same is told once."""
+        """Why the last answer was not recorded; the same reason is logged once."""
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
         """Return the recorded reply, else a new one."""
@@ -130,7 +130,7 @@ class RecordedModel:
         writing = asyncio.create_task(self._write(outgoing))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
-        if len(self._writing) > MOST_WAITING:
+        if len(self._writing) > MAX_WAITING:
             await asyncio.wait(self._writing, return_when=asyncio.FIRST_COMPLETED)
 
     async def _write(self, outgoing: Outgoing) -> None:

@@ -9,7 +9,7 @@ from combee_schemas.plan import Plan, Prompts
 logger = structlog.get_logger()
 
 LOGGED_KEPT = 100
-"""Batches whose other templates were logged already."""
+"""Number of batches remembered whose differing templates were logged."""
 
 
 class Templates:
@@ -22,8 +22,8 @@ class Templates:
     def difference(self, plan: Plan, method: Method) -> str:
         """Return a note for the result if a batch was planned with other templates than this worker has.
 
-        After an upgrade nobody has them any more: to refuse would end in dead letters. So it is logged here and noted
-        in the result, and the requests' hashes tell what was asked.
+        After an upgrade no worker has the old templates, and refusing would dead-letter the batch. So the
+        difference is logged and noted in the result; the hashes of the requests identify the prompts.
         """
         planned_with, settings = plan.settings.templates, plan.settings
         is_scoped, probation = settings.scope > 0, settings.probation is not None

@@ -25,14 +25,14 @@ from combee.shuffle.shuffler import Shuffler
 
 logger = structlog.get_logger()
 
-TURN_S = 2.0
-"""At most so long nothing is looked at: what is due by time has its own."""
+MAX_TURN_GAP_S = 2.0
+"""Maximum seconds between two turns; a deadline makes the next turn come sooner."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 FETCH_BYTES = 256 * 1024
-"""Fetched ahead of each partition, whatever the backlog; a larger record still comes, alone."""
+"""Maximum bytes fetched ahead per partition; a larger record is still fetched, alone."""
 METADATA_AGE_MS = 5_000
-"""How soon the group's leader sees a topic that was not there when it assigned the partitions."""
+"""Milliseconds until the group's leader notices a topic created after the partitions were assigned."""
 
 
 class _Thread(driver.AIOKafkaConsumerThread):
@@ -71,7 +71,7 @@ class Range(ConsumerMessage):
 
 
 class _Consumer(driver.Consumer):
-    """Hands on ranges: a record by itself costs Faust more processor time than everything that we do with it."""
+    """Passes records on in ranges: single records would cost Faust more processor time than all of our work."""
 
     def _new_consumer_thread(self) -> _Thread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
@@ -81,14 +81,14 @@ class _Consumer(driver.Consumer):
         return {partition: [records] for partition, records in fetched.items() if records}
 
     async def _add_gap(self, *_: object) -> None:
-        """Note no gap between two messages: that is for Faust's commits, and it makes none here."""
+        """Ignore gaps between messages: Faust needs them for its own commits, which are off."""
 
     def _to_message(self, tp: Any, record: Any) -> Range:
         return Range(record, tp, self.app.consumer_generation_id)
 
 
 class Transport(driver.Transport):
-    """Faust's Kafka transport with ranges and shorter fetches; it sees to it that one identity has one process."""
+    """Faust's Kafka transport with ranges and shorter fetches; it lets only one process use an identity."""
 
     Consumer = _Consumer
     membership: Membership
@@ -184,27 +184,27 @@ async def session(
     Raises
     ------
     FencedError, TransientError, FatalError
-        For the runtime to decide on.
+        The caller decides what follows.
     """
     handler = connect(app, shuffler, connection)
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             await app.start()
     except (driver.KafkaError, FaustError, AssertionError) as error:  # type: ignore[attr-defined]
-        # Such as a topic that is so new that the broker does not know it yet, which Faust takes for impossible.
+        # For example a topic too new for the broker to know: Faust treats that as impossible.
         await shuffler.close()
         await asyncio.wait_for(app.stop(), STOP_TIMEOUT_S)
         raise TransientError(f"Faust does not start: {error!r}") from error
     try:
         while not stop.is_set():
             app.transport.membership.check()
-            if app.crashed:  # Faust would stay as it is: nothing would be delivered any more
+            if app.crashed:  # Faust would keep running without delivering anything
                 logger.error("stream_processor_crashed", service=GROUP, error=repr(app.crash_reason))
                 raise TransientError(f"Faust has crashed: {app.crash_reason!r}") from app.crash_reason
             await shuffler.turn()
             if shuffler.owned:
                 on_turn()
-            await first_of(stop, shuffler.wake, within_s=min(TURN_S, shuffler.due_in()))
+            await first_of(stop, shuffler.wake, within_s=min(MAX_TURN_GAP_S, shuffler.due_in()))
             shuffler.wake.clear()
     finally:
         del handler

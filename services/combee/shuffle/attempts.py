@@ -1,4 +1,4 @@
-"""Which attempt a record is: its headers claim a number, a dead letter proves it.
+"""The attempt number of a record: its headers claim one, and a dead letter proves it.
 
 The dead letter is read where the headers say it stands. It never changes, so the answer is the same whenever the
 record is read again.
@@ -18,30 +18,29 @@ from combee_schemas.reflection import Reflection
 LETTERS = topics.DEAD_LETTERS.name
 REMEMBERED = 4_096
 READ_AT_ONCE, BYTES_AT_ONCE = 500, 4 << 20
-"""Letters from a named one on, which is how they are sent again: each reading opens a reader."""
+"""Dead letters (and bytes) per reading: letters are sent again in order, and each reading opens a reader."""
 
 
 class Attempts:
-    """Looks letters up; anybody can write claims, so most of them cost neither a reader nor a request."""
+    """Looks dead letters up. Anybody can claim one, so most claims cost neither a reader nor a request."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._known: OrderedDict[LetterId, DeadLetter | OtherVersionError | None] = OrderedDict()
-        """What stands at a place, without its bytes; None: no letter about a reflection."""
+        """Letters by place, without their bytes; None: no letter about a reflection stands there."""
         self._ends: Mapping[int, int] = {}
         self._asked_after: Mapping[int, int] = {}
-        """Ends of ``reflections`` before ``_ends`` were asked for: letters of records before these were written."""
+        """Ends of ``reflections`` looked up before ``_ends``: letters of records below these ends are written."""
 
     async def attempt_of(self, record: Record, reflection: Reflection) -> tuple[int, str | None]:
-        """Return which attempt a reflection is, and on which line; 0 for the first, and for an unproven claim.
+        """Return the attempt number of a reflection (0: the first, or an unproven claim) and its line.
 
-        A first attempt is one on every line that learns from the playbook (None), a repeat on the line that it failed
-        on.
+        A first attempt counts on all lines that learn from the playbook (None), a repeat on the line where it failed.
 
         Raises
         ------
         PoisonError
-            If another release wrote what stands where the headers say: whoever wrote them must not stop this one.
+            If another release wrote the letter at the claimed place: headers must not stop this service.
         """
         claim = claimed_attempt(record.headers)
         if claim is None or not await self._is_there(claim.letter, record):
@@ -56,7 +55,7 @@ class Attempts:
         return claim.number, letter.playbook
 
     async def _is_there(self, place: LetterId, record: Record) -> bool:
-        """Return whether there can be a letter: who sends one again has read it."""
+        """Return whether a letter can be there: a record is sent again only after its letter was read."""
         if place.offset >= self._ends.get(place.partition, 0) and record.offset >= self._asked_after.get(
             record.partition, 0
         ):

@@ -1,4 +1,4 @@
-"""Closing windows: one that is due and not held back is closed by cutting a batch of what waits in it."""
+"""Closing windows: a batch is cut from each window that is due and that no gate holds back."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,37 +19,37 @@ class Closer:
     cutter: Cutter
 
     async def close_full(self, state: PartitionState, line: str) -> None:
-        """Close a window that has a whole batch; what else may close it can wait for ``close_due``."""
+        """Close a window that holds a whole batch; ``close_due`` handles all other reasons to close."""
         window = state.windows.get(line)
         if window is not None and len(window.waiting) >= self.rules.batch_size(state, line):
             await self._close_window(state, line)
 
     async def close_due(self, state: PartitionState) -> list[str]:
-        """Cut a batch of every window that is due; return the lines that were looked at."""
+        """Cut batches from every window that is due; return the lines that were checked."""
         lines = self.rules.lines_to_look_at(state)
         for line in lines:
             await self._close_window(state, line)
         return lines
 
     async def _close_window(self, state: PartitionState, line: str) -> None:
-        """Close a window as often as it is due and may."""
+        """Cut batches from a window until it is not due any more or must wait."""
         while (window := state.windows.get(line)) is not None:
             close = self.rules.close(state, line, window)
             if close is None:
                 state.remind(line)
                 return
             if self.gates.is_busy(state, line):
-                return  # the next version is news of this line
-            # Asked last: a gate logs what it keeps waiting.
+                return  # the line's next version makes it change
+            # Asked last: a gate logs each batch that it holds back.
             if self.gates.hold_back(state, line):
                 state.held.add(line)
                 return
             await self.cutter.close(state, line, close)
 
     def to_read_again(self, state: PartitionState, lines: Iterable[str]) -> dict[str, list[int]]:
-        """Take the offsets out of windows that these have room for now, and return them by line.
+        """Remove from windows the offsets of reflections that now fit into memory, and return them by line.
 
-        Those are of full windows with less than a batch in memory, and of sources with less than their share there.
+        They belong to full windows with less than a batch in memory, and to sources below their share.
         """
         again: dict[str, list[int]] = {}
         for line in lines:

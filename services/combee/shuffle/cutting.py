@@ -1,4 +1,4 @@
-"""Cutting a batch: it is planned; its manifest, its groups and the offsets are written in one transaction."""
+"""Cutting a batch: plan it, then write its manifest, its groups and the offsets in one transaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ NO_BODIES: Bodies = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutter:
-    """Writes batches; what it knows of a partition is in its ``PartitionState``."""
+    """Writes batches; its knowledge of a partition is in ``PartitionState``."""
 
     log: Log
     clock: Clock
@@ -58,7 +58,7 @@ class Cutter:
         taken, dropped = state.window(line).take(close.count)
         bodies = await self.bodies(state, taken)
         batch = self.planned(state, line, close, taken, bodies, dropped)
-        # First: the offsets written with the manifest say that these no longer wait.
+        # Released first: the offsets written with the manifest must not count these as waiting.
         state.release(line, taken)
         await self.cut(state, batch, bodies, taken)
 
@@ -86,7 +86,7 @@ class Cutter:
             dropped=dropped,
             waiting=len(window),
             left_out=window.left_out if close.reason == "flush" else None,
-            # A reflection that a branch learns from was paid for on its playbook's account, one that is asked about
+            # Reflections of a branch were paid for on the playbook's account, and reflections that are asked about
             # again with its first batch.
             reflect_usage=NOTHING_SPENT
             if line in state.branches or close.reason == "revoke"
@@ -95,7 +95,7 @@ class Cutter:
         )
 
     def _usages(self, reflections: Sequence[Reflection]) -> list[Usage]:
-        """Return what reflections took, as far as that is believed; what is not is logged."""
+        """Return the reflections' usage, capped at the limit per reflection; larger claims are logged."""
         most = self.gates.spend.policy.reflection_tokens
         usages = [bounded(reflection.usage, most) for reflection in reflections]
         beyond = [
@@ -113,7 +113,7 @@ class Cutter:
     async def cut(
         self, state: PartitionState, batch: Batch, bodies: Bodies = NO_BODIES, taken: Sequence[Waiting] = ()
     ) -> None:
-        """Write a batch, and commit the offsets: what it took must have left its window before, an order its list."""
+        """Write a batch and commit the offsets; its reflections or its order must be released before."""
         batch = batch.model_copy(
             update={
                 "oldest_unpublished_offset": state.manifests.oldest_unpublished,
@@ -161,7 +161,7 @@ class Cutter:
         await transaction.commit_offsets(GROUP, offsets)
 
     async def emit_again(self, state: PartitionState, in_flight: InFlight) -> None:
-        """Write a batch's groups again, under the same ids; close it where the log has lost its reflections."""
+        """Write a batch's groups again, under the same ids; close it if its reflections have expired."""
         batch = in_flight.batch
         bodies = await self._read(state.number, [member.offset for member in batch.members])
         if len(bodies) < len(batch.members):
@@ -185,7 +185,7 @@ class Cutter:
         in_flight.emissions += 1
 
     async def _cut_in(self, state: PartitionState, in_flight: InFlight) -> list[Origin]:
-        """Return the span that a batch was cut in, as its manifest's headers name it: whoever cut it."""
+        """Return the span in which a batch was cut, from its manifest's headers."""
         if self.tracing is NO_TRACING:
             return []
         source = TopicPartition(topic=topics.BATCHES.name, partition=state.number)
@@ -194,7 +194,7 @@ class Cutter:
         return [Origin(context=context) for context in contexts if context is not None]
 
     async def bodies(self, state: PartitionState, taken: Sequence[Waiting]) -> Bodies:
-        """Return what these reflections say; those that are not in memory are read."""
+        """Return the bodies of these reflections, reading those that are not in memory."""
         in_memory = {item.member.offset: item.body for item in taken if item.body is not None}
         missing = [item.member.offset for item in taken if item.body is None]
         return in_memory | await self._read(state.number, missing)
@@ -214,12 +214,12 @@ class Cutter:
 
 
 def base_of(playbook: Playbook) -> plan.Base:
-    """Return what a manifest says of the version that its batch is planned on."""
+    """Return a manifest's description of the version that its batch is planned on."""
     return plan.Base(version=playbook.version, sequence=playbook.batch_sequence)
 
 
 def _named(batch: Batch) -> Notes:
-    """Return what the span of a batch says of it."""
+    """Return the attributes of a batch's span."""
     return {
         "combee.playbook": batch.plan.playbook,
         "combee.batch": batch.plan.batch_id,

@@ -1,4 +1,4 @@
-"""Gates that keep a batch which is due from being cut: the method, caps on spending, tenants' limits, a fork.
+"""Gates that hold back a batch that is due: the method, spend caps, tenants' limits, a fork.
 
 ``core`` decides; a gate logs each change of the answer once.
 """
@@ -40,12 +40,12 @@ class SpendGate:
         return spend.at_once(self._playbooks.latest(playbook).spend, self.policy, limit)
 
     def add_line(self, line: str) -> None:
-        """Take note of a line that there is, or was: what its branches spend counts against a playbook's cap."""
+        """Register a line, also a deleted one: the spending of branches counts against their playbook's cap."""
         if playbook_of(line) != line:
             self._branches.setdefault(playbook_of(line), set()).add(line)
 
     def blocks(self, state: PartitionState, playbook: str, batch_size: Callable[[str], int]) -> bool:
-        """Return whether the next batch, which is due, must wait; ``batch_size`` is that of a line."""
+        """Return whether the next batch, which is due, must wait; ``batch_size`` returns the size for a line."""
         if not self.policy.is_capped:
             return False
         pause = spend.pause(
@@ -74,7 +74,7 @@ class SpendGate:
         return pause is not None
 
     def is_paused(self, line: str) -> bool:
-        """Return whether a cap holds a line back, as it was when that was looked at last."""
+        """Return whether a cap held a line back at the last check."""
         return line in self._paused
 
     def _others(self, line: str) -> set[str]:
@@ -83,7 +83,7 @@ class SpendGate:
 
     @staticmethod
     def _log_waiting_flushes(state: PartitionState, playbook: str, pause: Pause) -> None:
-        """Log each flush of a paused playbook once: it waits, for it overrides no cap."""
+        """Log each flush of a paused playbook once: it waits, because a flush does not override a cap."""
         for offset in state.flushes.keys() - state.logged_flushes:
             if state.flushes[offset].playbook == playbook:
                 state.logged_flushes.add(offset)
@@ -91,7 +91,7 @@ class SpendGate:
 
 
 class TenantGate:
-    """Blocks the playbooks of tenants that reached a limit of the day, or have had more than their rate admits."""
+    """Blocks the playbooks of tenants that reached a daily limit or exceeded their rate."""
 
     def __init__(self, tenants: Tenants, clock: Clock) -> None:
         self.tenants = tenants
@@ -114,11 +114,11 @@ class TenantGate:
         return bool(reason)
 
     def is_held(self, playbook: str) -> bool:
-        """Return whether limits hold its tenant back, as it was when that was looked at last."""
+        """Return whether limits held the playbook's tenant back at the last check."""
         return tenant_of(playbook) in self._held
 
     def cut(self, playbook: str, reflections: int) -> None:
-        """Count the reflections of a batch that went."""
+        """Count the reflections of a batch that was cut."""
         self.tenants.admit(tenant_of(playbook), reflections, self._clock.monotonic())
 
 
@@ -145,7 +145,7 @@ class Gates:
         return state.manifests.count_in_flight(line) >= limit
 
     def hold_back(self, state: PartitionState, line: str) -> bool:
-        """Return whether a line's next batch, which is due, must wait for something else than batches in flight."""
+        """Return whether a gate besides the number in flight holds back a line's next batch, which is due."""
         return (
             state.is_forking(line)
             or self._is_misfit(line)

@@ -1,4 +1,4 @@
-"""What the manifests of one partition say: which reflections are in batches, and which batches are in flight."""
+"""The manifests of one partition: which reflections are in batches, and which batches are in flight."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class InFlight:
     """Monotonic seconds of its (last) emission."""
     emissions: int = 1
     answered_s: float = 0.0
-    """Seconds of its life in which the model was seen to answer somebody."""
+    """Seconds since then during which the model answered calls."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,10 +32,10 @@ class Manifests:
     sequences: dict[str, int] = field(default_factory=dict)
     through: dict[str, int] = field(default_factory=dict)
     beyond: dict[str, set[int]] = field(default_factory=dict)
-    """By line, the reflections beyond ``through`` that are in batches: one before them waits still, because its
-    source had filled its share."""
+    """By line, the batched reflections beyond ``through``: an earlier one still waits because its source
+    had filled its share."""
     _beyond_since: dict[str, int] = field(default_factory=dict)
-    """The offset of the first manifest that has one of those."""
+    """By line, the offset of the first manifest with such a reflection."""
     in_flight: dict[str, dict[int, InFlight]] = field(default_factory=dict)
     executed: set[tuple[str, str]] = field(default_factory=set)
     """(playbook, id) of commands that made a batch."""
@@ -43,7 +43,7 @@ class Manifests:
     """(line, reflection id, attempt) → offset and sequence of its manifest, oldest first."""
 
     def add(self, batch: Batch, offset: int, now: float) -> None:
-        """Take in a manifest."""
+        """Add a manifest."""
         name = batch.plan.playbook
         self.sequences[name] = max(self.sequences.get(name, 0), batch.plan.sequence)
         self.through[name] = max(self.through.get(name, -1), batch.plan.through_offset)
@@ -53,14 +53,14 @@ class Manifests:
         )
         if batch.plan.command_id:
             self.executed.add((name, batch.plan.command_id))
-        place = offset, batch.plan.sequence  # one object for all of them: a horizon has some 100,000
+        place = offset, batch.plan.sequence  # one shared object: a horizon has some 100,000 entries
         for member in batch.members:
             self._ids[name, member.reflection_id, member.attempt] = place
         self._forget(offset - self.horizon)
 
     def _note_beyond(self, batch: Batch, offset: int) -> None:
         name, through = batch.plan.playbook, self.through[batch.plan.playbook]
-        # A branch begins with what its playbook has taken.
+        # A branch begins with the reflections already batched for its playbook.
         of = batch.plan.branch.of if batch.plan.branch else name
         known, since = self.beyond.get(of, set()), self._beyond_since.get(of, offset)
         if not known and all(member.offset <= through for member in batch.members):
@@ -88,7 +88,7 @@ class Manifests:
         self.sequences[playbook] = max(self.sequences.get(playbook, 0), sequence)
 
     def covers(self, playbook: str, offset: int) -> bool:
-        """Return whether a manifest has dealt with this very record: it is being read again."""
+        """Return whether a manifest already covers this record, which is being read again."""
         return offset <= self.through.get(playbook, -1) or offset in self.beyond.get(playbook, ())
 
     def knows(self, playbook: str, reflection_id: str, attempt: int) -> bool:
@@ -126,14 +126,14 @@ class Manifests:
 
     @property
     def oldest_beyond(self) -> int:
-        """The offset of the first manifest that went beyond a reflection that waits still; −1 if none did."""
+        """The offset of the first manifest beyond a reflection that still waits; −1 if there is none."""
         return min(self._beyond_since.values(), default=-1)
 
 
 async def read_manifests(
     log: Log, partition: int, horizon: int, snapshots: Iterable[Playbook], now: float
 ) -> Manifests:
-    """Read what matters of a partition's manifests: the horizon and what is in flight, never all history.
+    """Read a partition's manifests within the horizon and those in flight, never all history.
 
     ``snapshots`` are the newest versions of the partition's playbooks: they cover what lies before.
     """

@@ -1,6 +1,6 @@
-"""Entries whose embeddings are near each other: asked for beside the shuffler's work, which never waits for a server.
+"""Entries whose embeddings are near each other, compared in the background: the shuffler never waits for a server.
 
-Shuffle asks because its manifest records the clusters: scan and publish, a replay and whoever takes over go by that.
+Shuffle asks because its manifest records the clusters for scan, publish, a replay and the next owner.
 A server that gives no embeddings is logged and recorded, and near-duplicates are found by their words alone.
 """
 
@@ -21,9 +21,9 @@ from combee_schemas.playbook import Entry
 logger = structlog.get_logger()
 
 SIMILARITY = 0.85
-"""Cosine from which two entries go to the model as alike: it alone decides whether they are."""
+"""Minimum cosine at which two entries are shown to the model as alike; the model decides whether they are."""
 VECTORS_KEPT = 2_000
-"""Of texts asked about last, by their hash: 25 MB at 3,072 dimensions."""
+"""Cache size: vectors of the latest texts, by hash (25 MB at 3,072 dimensions)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +34,14 @@ class Alike:
     embeddings: str = ""
     usage: Usage = NOTHING_SPENT
     contents: Mapping[str, str] = field(default_factory=dict)
-    """What was compared."""
+    """The compared contents, by entry."""
 
 
 NOTHING = Alike()
 
 
 class Neighbours:
-    """Embeds the entries of playbooks that are to be consolidated; without an embedder it finds none, at once."""
+    """Embeds the entries of playbooks to be consolidated; without an embedder it finds no pairs."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Neighbours:
         self._model = model
         self._similarity = similarity
         self.on_compared: Callable[[], None] = lambda: None
-        """Called when there is something to be taken."""
+        """Called when a comparison is ready."""
         self._asked: dict[str, Mapping[str, str]] = {}
         """Playbook → contents by entry that nobody has compared yet."""
         self._alike: dict[str, Alike] = {}
@@ -62,10 +62,10 @@ class Neighbours:
         self._wake = asyncio.Event()
 
     def of(self, playbook: str, entries: Sequence[Entry]) -> Alike | None:
-        """Return what was found among the entries of a playbook; None: it is asked for, look again when told.
+        """Return the pairs among a playbook's entries; None: they are being compared, and ``on_compared`` tells when.
 
-        Entries that came or changed while it was asked for are compared by their words alone: a busy playbook must
-        not wait for ever.
+        Entries that came or changed meanwhile are compared by their words alone: a busy playbook must not
+        wait for ever.
         """
         if self._embedder is None or len(entries) < 2:  # noqa: PLR2004 - a pair
             return NOTHING
@@ -80,7 +80,7 @@ class Neighbours:
         return Alike(pairs=kept, embeddings=alike.embeddings, usage=alike.usage)
 
     async def run(self) -> None:
-        """Ask for what is wanted, for ever."""
+        """Compare requested playbooks, for ever."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -108,7 +108,7 @@ class Neighbours:
         return Alike(pairs=pairs, embeddings=self._model, usage=usage, contents=contents)
 
     async def _embedded(self, contents: Mapping[str, str]) -> tuple[dict[str, Sequence[float]], Usage]:
-        """Return a vector for each entry, asking for those of texts that are not known."""
+        """Return a vector for each entry; vectors of unknown texts are requested."""
         assert self._embedder is not None  # noqa: S101 - of() asks for nothing then
         hashes = {entry_id: sha256(content.encode()).digest() for entry_id, content in contents.items()}
         vectors = {text: self._vectors[text] for text in hashes.values() if text in self._vectors}

@@ -1,4 +1,4 @@
-"""Batches that no window makes: consolidations, branches, and reflections that are asked about again."""
+"""Batches that do not come from a window: consolidations, branches, and reflections that are asked about again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ from combee_schemas.plan import Branch, BranchSettings
 from combee_schemas.playbook import Asked
 
 ASKED_TOKENS = 32_000
-"""Of entries that one consolidation asks about, where no bound is set."""
+"""Maximum tokens of entries in one consolidation where no bound is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """Cuts what commands and versions ask for.
+    """Cuts batches that commands and versions ask for.
 
-    Everything that decides is in the log: who takes a partition over decides the same, and nothing twice.
+    All inputs of the decision are in the log: the next owner of a partition decides the same, and nothing twice.
     """
 
     log: Log
@@ -44,7 +44,7 @@ class Orders:
     provenance: Provenance
 
     async def cut(self, state: PartitionState) -> None:
-        """Cut every batch that is asked for and may go; the others wait for their turn."""
+        """Cut every requested batch that no gate holds back; the others wait."""
         for _, command in sorted(state.orders.items()):
             cut = self._fork if command.kind == "branch" else self._consolidate
             if await cut(state, command):
@@ -55,7 +55,7 @@ class Orders:
             await self._consolidate_grown(state, line)
 
     async def _consolidate_grown(self, state: PartitionState, line: str) -> None:
-        """Cut a batch that nobody asked for, if the playbook has grown so far; then look again when it changes."""
+        """Consolidate without a command if the playbook has grown enough; otherwise check again when it changes."""
         base, rules = self.playbooks.latest(line), self.rules
         is_due = not _has_in_flight(state, line, "consolidate") and has_grown(
             base, rules.settings.consolidate_above, rules.planned.playbook_tokens
@@ -64,7 +64,7 @@ class Orders:
             state.grown.discard(line)
 
     async def _consolidate(self, state: PartitionState, command: Command, *, automatic: bool = False) -> bool:
-        """Cut a batch without reflections; return whether it is over, or else waits for its turn."""
+        """Cut a consolidation's batch; return whether the order is done, False: it waits."""
         line = command.playbook
         base = self.playbooks.latest(line)
         if self._is_done(state, line, command) or not base.entries or base.holds != "entries":
@@ -95,13 +95,13 @@ class Orders:
             waiting=len(state.windows.get(line, ())),
             closed_at_ms=self.clock.now_ms(),
         )
-        # First: the offsets written with the manifest say that it is over.
+        # Settled first: the offsets written with the manifest must not count it as open.
         state.settle_order(command)
         await self.cutter.cut(state, batch)
         return True
 
     async def _ask_again(self, state: PartitionState, line: str) -> None:
-        """Cut a batch of reflections that a version wants to be asked about again; the rest waits for its version."""
+        """Cut a batch of the reflections that a version wants asked again; the rest waits for the batch's version."""
         wanted = self.playbooks.latest(line).again
         if not wanted or _has_in_flight(state, line, "revoke"):
             state.again.discard(line)
@@ -115,7 +115,7 @@ class Orders:
                 await self.cutter.cut(state, self.cutter.planned(state, line, close, taken, bodies), bodies)
 
     async def _fork(self, state: PartitionState, command: Command) -> bool:
-        """Begin a branch between two batches of its playbook; return whether it is over, or else waits for that.
+        """Begin a branch between two batches of its playbook; return whether the order is done, False: it waits.
 
         Then every reflection of the playbook is in the version that the branch begins with, or in its window.
         """
@@ -141,7 +141,7 @@ class Orders:
             through_offset=state.through(playbook.name),
             closed_at_ms=self.clock.now_ms(),
         )
-        # First: the offsets written with the manifest say that it is over, and that its window waits.
+        # Settled first: the offsets written with the manifest must count its window as waiting, not the order.
         state.settle_order(command)
         state.fork(line, branch)
         await self.cutter.cut(state, batch)
@@ -165,9 +165,9 @@ async def _read_again(
     is_known: Callable[[str, int], bool],
     provenance: Provenance,
 ) -> list[Waiting]:
-    """Return those that make the next batch, each as its next attempt; expired ones are none.
+    """Return the reflections of the next batch, each as its next attempt; expired ones are left out.
 
-    ``is_known``: whether an attempt of an id is in a batch already, as after a rollback to before that batch.
+    ``is_known`` returns whether an attempt of an id is already in a batch, as after a rollback to before it.
     """
     source = TopicPartition(topic=topics.REFLECTIONS.name, partition=partition)
     first = (await log.beginnings(source.topic))[partition]

@@ -15,7 +15,7 @@ ANSWERING_S = 60.0
 
 
 class Overdue:
-    """Looks after batches in flight; only time counts against them in which the model answers."""
+    """Checks batches in flight; only time during which the model answers counts against them."""
 
     def __init__(self, clock: Clock, settings: BatchSettings, cutter: Cutter, retries: int) -> None:
         self._clock = clock
@@ -25,11 +25,11 @@ class Overdue:
         self._answered_at = float("-inf")
 
     def model_heartbeat(self) -> None:
-        """Take note that the model answered somebody just now."""
+        """Record that the model has just answered a call."""
         self._answered_at = self._clock.monotonic()
 
     async def look_after(self, state: PartitionState, passed: float) -> None:
-        """Emit again, or give up, what is overdue, ``passed`` seconds after the last look."""
+        """Emit overdue batches again, or give them up; ``passed``: seconds since the last check."""
         now = self._clock.monotonic()
         answered_s = min(passed, ANSWERING_S) if now - self._answered_at <= ANSWERING_S else 0.0
         for in_flight in state.manifests.all_in_flight():
@@ -50,7 +50,7 @@ class Overdue:
             sequence=plan.sequence,
             tries=tries,
         )
-        # What waits for an earlier batch may be complete: only the first in line is ever given up.
+        # A later batch may be complete and wait for this one: only the first in line is ever given up.
         is_first = plan.sequence == min(state.manifests.in_flight[plan.playbook])
         had_its_time = in_flight.answered_s >= self._settings.batch_timeout_s
         if is_first and had_its_time and tries > self._retries:

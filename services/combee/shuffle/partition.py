@@ -19,9 +19,9 @@ COMMANDS = topics.COMMANDS.name
 RECHECK_S = 1.0
 """Seconds between checks whether a gate has opened or a batch is overdue: no event says so."""
 WINDOW_KEPT = 100
-"""Reflections of one playbook kept in memory, or a whole batch; of the others only their offsets."""
+"""Reflections per playbook kept in memory, at least a whole batch; further ones wait as offsets."""
 LETTERS_AT_ONCE = 500
-"""Maximum number of dead letters in one transaction: with a whole backlog of them it would outlast its time."""
+"""Maximum number of dead letters in one transaction: a whole backlog would exceed its time-out."""
 LETTER_BYTES = 4 << 20
 """Maximum bytes of dead letters in one transaction."""
 EMPTY = Window()
@@ -35,7 +35,7 @@ class PartitionState:
     transactor: Transactor
     manifests: Manifests
     seen: dict[str, int]
-    """Last offset taken, per input topic."""
+    """Last offset worked in, per input topic."""
     committed: dict[str, int]
     memory_bytes: int
     windows: dict[str, Window] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class PartitionState:
     ended: set[str] = field(default_factory=set)
     """Lines that were deleted: a branch among them learns no more."""
     logged_flushes: set[int] = field(default_factory=set)
-    """Offsets of those that were logged as waiting for a paused playbook."""
+    """Offsets of flushes that were logged as waiting for a paused playbook."""
     outbox: list[Outgoing] = field(default_factory=list)
     """Dead letters that go out with the next transaction."""
     outbox_bytes: int = 0
@@ -61,7 +61,7 @@ class PartitionState:
     """Monotonic seconds of the last check of gates and overdue batches."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     changed: set[str] = field(default_factory=set)
-    """Lines of which something changed that may make a batch of their window."""
+    """Lines with a change after which their window may be due."""
     held: set[str] = field(default_factory=set)
     """Lines with a batch that a gate holds back: no event says when it opens."""
     _oldest: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
@@ -73,17 +73,17 @@ class PartitionState:
     _waiting: set[tuple[str, str]] = field(default_factory=set)
 
     def bury(self, letter: Outgoing) -> None:
-        """Have a dead letter written with the next transaction."""
+        """Add a dead letter to the next transaction."""
         self.outbox.append(letter)
         self.outbox_bytes += len(letter.value or b"")
 
     @property
     def is_outbox_full(self) -> bool:
-        """Whether a transaction must not get more dead letters than there are now."""
+        """Whether the outbox has reached the maximum for one transaction."""
         return len(self.outbox) >= LETTERS_AT_ONCE or self.outbox_bytes >= LETTER_BYTES
 
     def written(self) -> None:
-        """Take note that the outbox and the offsets have been committed."""
+        """Record that the outbox and the offsets have been committed."""
         self.outbox.clear()
         self.outbox_bytes = 0
         self.committed = self.low()
@@ -93,7 +93,7 @@ class PartitionState:
         return self.windows.setdefault(playbook, Window())
 
     def recheck(self, now: float) -> float:
-        """Return the seconds since the last check if another one is due, which looks at held lines, too; else 0."""
+        """Return the seconds since the last check if the next check, which includes held lines, is due; else 0."""
         passed = now - self.rechecked_at
         if passed < RECHECK_S:
             return 0.0
@@ -103,21 +103,22 @@ class PartitionState:
         return passed
 
     def note(self, line: str) -> None:
-        """Take note that a line's window has changed."""
+        """Record that a line's window has changed."""
         self.changed.add(line)
         self._oldest.set(line, self.windows.get(line, EMPTY).oldest)
         self.remind(line)
 
     def remind(self, line: str) -> None:
-        """Have a line looked at when its first reflection is old."""
+        """Schedule a check of a line for when its first reflection is old."""
         window = self.windows.get(line, EMPTY)
         self._due_by_offset.set(line, window.oldest)
         self._due_by_time.set(line, window.waiting[0].seen_at if window.waiting else None)
 
     def take_changed(self, *, seen_by: float, before: int) -> list[str]:
-        """Return the lines to look at, the oldest first: those that changed, and those whose first reflection is old.
+        """Return the lines to check, the oldest first: changed ones, and those whose first reflection is old.
 
-        Old is what was seen by that time, or stands at or before that offset. Who finds nothing due reminds again.
+        A reflection is old if it was seen by that time, or stands at or before that offset. A caller that finds
+        a line not due calls ``remind`` again.
         """
         self.changed.update(self._due_by_time.take_through(seen_by), self._due_by_offset.take_through(before))
         changed, self.changed = self.changed & self.windows.keys(), set()
@@ -125,7 +126,7 @@ class PartitionState:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the first reflection was seen of those that are to be looked at when they are old (monotonic)."""
+        """Monotonic seconds at which the oldest scheduled reflection was seen."""
         return self._due_by_time.smallest()
 
     def lines(self, playbook: str) -> list[str]:
@@ -133,7 +134,7 @@ class PartitionState:
         return [playbook, *(line for line, branch in self.branches.items() if branch.of == playbook)]
 
     def fork(self, line: str, branch: Branch) -> None:
-        """Begin a branch: what waits for its playbook's next batches waits for its own, too."""
+        """Begin a branch: reflections that wait for its playbook's next batches also wait for the branch's."""
         self.branches[line] = branch
         waits = self.window(branch.of)
         held = {source: offsets[:] for source, offsets in waits.held.items()}
@@ -143,12 +144,12 @@ class PartitionState:
         self.note(line)
 
     def is_forking(self, line: str) -> bool:
-        """Return whether a line must not have another batch now: for a fork of it that is asked for, or its own."""
+        """Return whether a requested fork of the line, or its own fork, holds back its next batch."""
         asked = (order for order in self.orders.values() if order.kind == "branch")
         return line in self.manifests.forks() or any(line in {order.playbook, order.line} for order in asked)
 
     def end_branches(self) -> None:
-        """Drop what waits for branches that were deleted."""
+        """Drop the windows of deleted branches."""
         for line in self.ended and self.ended & self.branches.keys() - self.manifests.forks().keys():
             del self.branches[line]
             self.release(line, self.windows.pop(line, EMPTY).waiting)
@@ -163,10 +164,10 @@ class PartitionState:
         share: Share | None = None,
         again: bool = False,
     ) -> None:
-        """Put a reflection into a line's window, or note it as a repeat; if the window is full, note its offset only.
+        """Put a reflection into a line's window, or count it as a repeat; a full window keeps its offset only.
 
-        ``again``: it was noted so before, and now there is room. With a ``share``, what its source has in the window
-        beyond that is held over.
+        ``again``: its offset was kept before, and now there is room. With a ``share``, reflections beyond their
+        source's share are held over.
         """
         member = item.member
         if self.manifests.covers(line, member.offset):
@@ -189,7 +190,7 @@ class PartitionState:
             self.changed.add(line)
 
     def _add(self, line: str, window: Window, item: Waiting) -> None:
-        """Put a reflection into a window, without its body where that has no room in memory."""
+        """Put a reflection into a window, without its body if memory is full."""
         keep = item.body is not None and self.body_bytes + item.size <= self.memory_bytes
         self.body_bytes += item.size if keep else 0
         window.add(item if keep else replace(item, body=None))
@@ -197,7 +198,7 @@ class PartitionState:
 
     def _is_repeat(self, line: str, reflection_id: str, attempt: int) -> bool:
         branch = self.branches.get(line)
-        # Without the attempt: one that waits makes any other of its id a repeat, even of a lower attempt.
+        # Without the attempt: a waiting reflection makes any other of its id a repeat, even of a lower attempt.
         return (
             (line, reflection_id) in self._waiting
             or self.manifests.knows(line, reflection_id, attempt)
@@ -205,7 +206,7 @@ class PartitionState:
         )
 
     def _let_go(self, line: str, taken: Sequence[Waiting]) -> None:
-        """Give back the memory of reflections that a window has no longer."""
+        """Free the memory of reflections that left a window."""
         self.body_bytes -= sum(item.size for item in taken if item.body is not None)
         self._waiting.difference_update([(line, item.member.reflection_id) for item in taken])
 
@@ -236,7 +237,7 @@ class PartitionState:
         Raises
         ------
         PoisonError
-            If it asks for a branch that cannot be.
+            If it asks for a branch that is impossible.
         """
         is_named = command.branch and playbook_of(command.playbook) == command.playbook
         if command.kind == "branch" and not is_named:
@@ -244,13 +245,13 @@ class PartitionState:
         self.orders[record.offset] = command
 
     def settle_order(self, command: Command) -> None:
-        """Forget a command that has its batch, however often it was sent."""
+        """Forget a command that has its batch, all copies of it."""
         for offset, known in list(self.orders.items()):
             if (known.line, known.command_id) == (command.line, command.command_id):
                 del self.orders[offset]
 
     def settle_flushes(self) -> None:
-        """Mark windows for flushing; forget what is fulfilled.
+        """Mark windows for flushing; forget fulfilled flushes.
 
         A flush whose reflections have not all been read waits: batches are cut from all of them, not from a part.
         """

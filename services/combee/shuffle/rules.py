@@ -1,4 +1,4 @@
-"""What batches of a line are like: when a window closes, how many reflections make one, which settings it has."""
+"""Rules for a line's batches: when a window closes, the size of a batch, and its settings."""
 
 import math
 
@@ -14,7 +14,7 @@ from combee_schemas.plan import Branch, PlanSettings
 
 
 class BatchRules:
-    """The settings, the controller's decisions, and what a branch has of its own, taken together."""
+    """The rules that follow from the settings, the controller's decisions and a branch's own settings."""
 
     def __init__(
         self,
@@ -28,12 +28,12 @@ class BatchRules:
         self.settings = settings
         self._clock = clock
         self.planned = plan_settings(settings, budget_tokens)
-        """What manifests of playbooks say of their settings; branches may have others."""
+        """The settings written into manifests of playbooks; branches may have others."""
         self._playbooks = playbooks
         self._sizes = sizes
 
     def settings_of(self, branch: Branch | None) -> PlanSettings:
-        """Return what manifests of a branch say of their settings; None: of a playbook."""
+        """Return the settings written into manifests of a branch; None: of a playbook."""
         if branch is None:
             return self.planned
         settings = self.settings.model_copy(update=branch.settings.own())

@@ -13,7 +13,7 @@ from support.waiting import until
 async def test_an_authorization_error_on_an_observed_topic_does_not_end_the_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("RETRY_S", "LOOK_S", "SURE_S", "SHARED_S"):
+    for name in ("RETRY_S", "LOOK_UP_EVERY_S", "SURE_S", "SHARED_S"):
         monkeypatch.setattr(live, name, 0.01)
     log = GuardedLog()
     await published(log, version("a", 1))

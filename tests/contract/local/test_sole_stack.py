@@ -116,7 +116,7 @@ async def test_what_a_killed_deployment_left_behind_is_ended_and_blocks_nothing(
 async def test_a_command_with_services_of_its_own_waits_for_another_and_says_so(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    monkeypatch.setattr(module, "POLL_S", 0.01)
     order = []
 
     async def second() -> None:

@@ -65,8 +65,8 @@ def test_a_stand_in_says_that_its_answers_are_simulated(exam: Path) -> None:
     ("content", "options", "says"),
     [
         (None, (), "give --questions FILE, or set COMBEE_EVAL_QUESTIONS"),
-        ("", ("--simulated",), "is empty: nothing to ask"),
-        ('{"key_insight": "x"}\nno json\n', ("--simulated",), "2 lines are no questions"),
+        ("", ("--simulated",), "is empty: it has no questions"),
+        ('{"key_insight": "x"}\nno json\n', ("--simulated",), "2 lines are not questions"),
         (
             '{"question": "a?", "target": "(b"}\n',
             ("--simulated", "--scorer", "regex"),

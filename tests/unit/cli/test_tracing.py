@@ -87,7 +87,7 @@ def test_why_knows_entries_that_left(learned: Deployment) -> None:
 
 
 def test_why_says_that_there_is_no_such_entry(learned: Deployment) -> None:  # noqa: ARG001
-    assert "has and had no entry nope" in run("why", "nope", "--playbook", NAME).stderr
+    assert "never had an entry nope" in run("why", "nope", "--playbook", NAME).stderr
 
 
 # ---- cost

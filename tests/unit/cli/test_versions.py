@@ -208,7 +208,7 @@ def test_a_person_rejects_entries_at_the_command_line_and_is_told_of_it(waiting:
     chosen = [option for entry_id in gone[:3] for option in ("--entry", entry_id)]
     rejected = run("review", NAME, "--reject", "--reason", "keep them", *chosen)
     assert rejected.stdout.endswith(
-        f"{NAME}: version 3 is rejected in part, what is left of it is the next candidate; agents go on reading"
+        f"{NAME}: version 3 is rejected in part, the rest of it is the next candidate; agents go on reading"
         " version 2\n"
     )
     assert [entry["id"] for entry in run_json("review", NAME)["difference"]["removed"]] == gone[3:]

@@ -142,7 +142,7 @@ async def test_a_log_that_takes_nothing_keeps_no_more_than_some_answers_waiting(
         return await write(log, *outgoing)
 
     monkeypatch.setattr(MemoryLog, "produce", late)
-    monkeypatch.setattr(recorded, "MOST_WAITING", 1)
+    monkeypatch.setattr(recorded, "MAX_WAITING", 1)
     await asking.model.ask(prompt("a"))
     second = asyncio.create_task(asking.model.ask(prompt("b")))
     for _ in range(20):

@@ -1,1 +1,1 @@
-"""How any model is asked: within limits, again after a failure, and what a reply of doubtful shape is worth."""
+"""Calls of any model: limits, retries, and checks of malformed replies."""

@@ -1,4 +1,4 @@
-"""Draining: what waits is interrupted, a call that is under way is not."""
+"""Draining: waiting questions are interrupted, calls under way are finished."""
 
 import asyncio
 from collections.abc import AsyncIterator

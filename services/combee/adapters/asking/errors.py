@@ -1,10 +1,10 @@
-"""How a model's call fails: to be made again, or not in this shape."""
+"""Failures of a model's call: retry it, or change its form."""
 
 from combee.adapters.ports import PoisonError, TransientError
 
 
 class CallFailedError(TransientError):
-    """A call without a reply, to be tried again: soon, or slowly while the cause is ``permanent``."""
+    """A call without a reply, to be retried: soon, or slowly while the cause is ``permanent``."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class CallFailedError(TransientError):
 
 
 class CallRefusedError(PoisonError):
-    """The server refuses this request; another shape of it may do."""
+    """The server refuses this request; another form of it may be accepted."""
 
     def __init__(self, text: str, *, param: str = "") -> None:
         super().__init__(text)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from aiolimiter import AsyncLimiter
 
 REMEMBERED = 1_000
-"""Owners more than this are looked through for those about whom nothing needs to be remembered."""
+"""Number of owners above which owners without a needed history are forgotten."""
 
 
 class Shares:
-    """Fair shares of several owners: counts turns, and the next one is due to whom ``of`` is least.
+    """Fair shares of several owners: counts turns, and the owner with the lowest ``of`` is next.
 
-    Who had none for a while may have ``credit`` turns before those who had all of them, and then takes turns with
-    them: idle time is not saved up.
+    An owner that was idle may have ``credit`` turns before the others, and then takes turns with them: idle time is
+    not saved up.
     """
 
     def __init__(self, credit: int) -> None:
@@ -24,7 +24,7 @@ class Shares:
         self._taken: dict[str, int] = {}
 
     def of(self, owner: str) -> int:
-        """Return how many turns an owner counts as having had."""
+        """Return the number of turns counted for an owner."""
         return max(self._taken.get(owner, 0), self._now - self._credit)
 
     def take(self, owner: str) -> None:
@@ -47,7 +47,8 @@ class _Turn:
 class PrioritySlots:
     """Slots that are handed over directly, so that no wake-up is lost.
 
-    A free one goes to the highest priority, then to the owner who had fewest lately, then to who came first.
+    A free slot goes to the highest priority, then to the owner with the fewest recent turns, then to the first in
+    line.
     """
 
     def __init__(self, number: int) -> None:
@@ -83,7 +84,7 @@ class PrioritySlots:
         except asyncio.CancelledError:
             if turn.future.cancelled():
                 self._waiting.remove(turn)
-            else:  # the slot arrived in the same moment: somebody else can use it
+            else:  # the slot arrived in the same moment: pass it on
                 self._release()
             raise
 
@@ -99,13 +100,13 @@ class PrioritySlots:
 
 
 class Limits:
-    """What a worker may ask of a model at once and per minute; None means no such limit."""
+    """Limits of a worker's model calls, at once and per minute; None: no such limit."""
 
     def __init__(
         self, *, concurrency: int, requests_per_minute: int | None, tokens_per_minute: int | None
     ) -> None:
         self._slots = PrioritySlots(concurrency)
-        # aiolimiter lets small amounts overtake, for ever if need be; one at a time keeps the order.
+        # aiolimiter lets small amounts overtake without end; one at a time keeps the order.
         self._turn = PrioritySlots(1)
         self._requests = AsyncLimiter(requests_per_minute) if requests_per_minute else None
         self._tokens = AsyncLimiter(tokens_per_minute) if tokens_per_minute else None

@@ -17,7 +17,7 @@ WITHHELD = frozenset({"content_filter", "error"})
 REPAIRABLE_CHARS = 64 * 1024
 REPAIRABLE_BRACKETS = 2000
 REPAIRABLE_DEPTH = 12
-"""Above any of these, repair takes seconds (its time grows with the square): asking again is cheaper."""
+"""Limits of JSON repair, whose time grows with the square: above any of them asking again is cheaper."""
 MAX_CANDIDATES = 50
 ECHO_CHARS = 80
 
@@ -27,7 +27,7 @@ _THOUGHTS = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the model said, not parsed yet."""
+    """The model's reply, not parsed yet."""
 
     text: str
     finish_reason: str
@@ -63,7 +63,7 @@ def read_reply(answer: Answer, prompt: Prompt) -> Mapping[str, Any]:
 
 
 def read_small_reply(answer: Answer, prompt: Prompt) -> Mapping[str, Any] | None:
-    """Return the body of a small reply that is in order as it is; None for any other: see `read_reply`.
+    """Return the body of a small valid reply; None for any other reply, which `read_reply` handles.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def _whole(text: str, prompt: Prompt) -> dict[str, Any] | None:
 
 
 def _without_echo(text: str, prompt: Prompt) -> str:
-    # An example in the instructions has the right shape: an echo must not be taken for an answer.
+    # An example in the instructions has the right shape: an echo of it is no answer.
     rest = text.replace(prompt.system, "").replace(prompt.user, "")
     if prompt.system and prompt.system[:ECHO_CHARS] in rest:
         raise UnusableError("it repeated the instructions")

@@ -1,4 +1,4 @@
-"""When a failed call is tried again: the waits of one call, and the wait a server asks for."""
+"""Waits between the attempts of a call, including the wait a server asks for."""
 
 import math
 import time
@@ -13,7 +13,7 @@ from combee.adapters.attempts import repeated
 T = TypeVar("T")
 
 LONGEST_S = 120.0
-"""A longer wish is cut: a worker asks again at least this often."""
+"""Maximum seconds between attempts; a longer wait asked for by a server is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class RetryPolicy:
 
 
 class RetryWaits:
-    """The waits of one call, in the form stamina asks for."""
+    """The waits of one call, in stamina's form."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
@@ -64,7 +64,7 @@ async def tried(
     call: Callable[[int], Awaitable[T]],
     on_failure: Callable[[CallFailedError], None] = lambda _error: None,
 ) -> T:
-    """Return what a call returns, which is told its attempt; one that fails is made again as the policy says."""
+    """Return the result of a call, which gets its attempt number and is retried as the policy says."""
     waits = RetryWaits(policy)
 
     async def noted(attempt: int) -> T:
@@ -85,7 +85,7 @@ async def tried(
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return the wait a reply's headers ask for, in seconds, or None."""
+    """Return the seconds to wait by a reply's headers, or None."""
     milliseconds = _number(headers.get("retry-after-ms"))
     wish = headers.get("retry-after")
     seconds = milliseconds / 1000 if milliseconds is not None else _number(wish)
@@ -103,7 +103,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _until(wish: str, date: str | None) -> float | None:
-    # Both times are the server's, so that no difference between two clocks matters.
+    # Both times are the server's: the clocks' difference does not matter.
     try:
         return (parsedate_to_datetime(wish) - parsedate_to_datetime(date or "")).total_seconds()
     except (ValueError, TypeError):

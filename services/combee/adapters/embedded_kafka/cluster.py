@@ -33,12 +33,12 @@ KILLED_TIMEOUT_S = 10.0
 class EmbeddedKafka:
     """Real Apache Kafka 4.3.1 (KRaft) on loopback, one process a node.
 
-    ``ready`` tells whether a broker at an address can create topics; ``progress`` gets jars present and jars in all
-    while they are fetched. The directory is this object's alone; the brokers end with this process,
-    however it ends. The address stays the same for the life of the object.
+    ``ready`` returns whether a broker at an address can create topics; ``progress`` gets the numbers of jars present
+    and jars in all during a download. The directory belongs to this object alone; the brokers end with this process,
+    even after kill -9. The address stays the same for the life of the object.
     """
 
-    # Whether no other process may use the same brokers.
+    # No other process may use the same brokers.
     _exclusive = True
 
     def __init__(
@@ -72,7 +72,7 @@ class EmbeddedKafka:
         return ",".join(self._address(node) for node in self._nodes)
 
     async def prepare(self) -> Jvm:
-        """Find Java and fetch what is missing of the broker; `start` does it when it was not done before."""
+        """Find Java and fetch missing jars of the broker; `start` calls this if needed."""
         if self._jvm is None:
             java = await asyncio.to_thread(find_java, self._env, chosen=self._java)
             with storage_errors(self._cache_dir):
@@ -166,7 +166,7 @@ class EmbeddedKafka:
         if len(nodes) == len(self._nodes):
             await give_up_the_dead(nodes, jvm)
         for node in nodes:
-            # One recording serves all.
+            # One recording serves all nodes.
             await node.spawn(jvm, record=node is self._nodes[0] and not self._benchmark)
         pids = {node.node_id: node.process.pid for node in self._nodes if node.process}
         with storage_errors(self._data_dir):
@@ -180,7 +180,7 @@ class EmbeddedKafka:
             raise EmbeddedKafkaError(f"Kafka node {node.node_id} runs already: stop or kill it first.")
 
     def _check_ports(self, node: Node) -> None:
-        # A stranger there could answer our questions in the broker's place.
+        # Another process there could answer our questions in the broker's place.
         if self._cluster and not all_free([ports := self._cluster.ports[node.node_id - 1]]):
             raise PortTakenError(
                 f"Port {ports.broker} or {ports.controller}, which Kafka node {node.node_id} needs, is taken: "

@@ -1,4 +1,4 @@
-"""Data directories: where they are, and what one remembers of its cluster and its processes."""
+"""Data directories: their places, and the files in them about a cluster and its processes."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -35,7 +35,7 @@ class ClusterState:
     ports: tuple[NodePorts, ...]
 
     def save(self, data_dir: Path) -> None:
-        """Write it down for later starts."""
+        """Save it for later starts."""
         _write(data_dir / CLUSTER_FILE, asdict(self))
 
     @classmethod
@@ -62,7 +62,7 @@ class RunState:
 
     @classmethod
     def load(cls, data_dir: Path) -> Self | None:
-        """Return what the run file says; None without a readable one."""
+        """Return the content of the run file; None without a readable one."""
         content = _read(data_dir / RUN_FILE)
         try:
             return cls(

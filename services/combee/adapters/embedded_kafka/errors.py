@@ -1,4 +1,4 @@
-"""What can keep the embedded broker from running; every message names the remedy."""
+"""Errors of the embedded broker; every message names the remedy."""
 
 import errno
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from combee.adapters.ports import FatalError
 
 
 class EmbeddedKafkaError(FatalError):
-    """Base of everything that goes wrong with the embedded broker."""
+    """Base of all errors of the embedded broker."""
 
 
 class JavaNotFoundError(EmbeddedKafkaError):
@@ -72,7 +72,7 @@ def tail(log: str) -> str:
 
 
 def diagnose(node: str, log: str) -> EmbeddedKafkaError:
-    """Return the error that fits what the log of a broker that ended says."""
+    """Return the error that explains the log of a broker that ended."""
     for signs, kind, remedy in _SIGNS:
         if any(sign in log for sign in signs):
             return kind(f"{node} ended at its start. {remedy} The end of its log:\n{tail(log)}")
@@ -84,7 +84,7 @@ def diagnose(node: str, log: str) -> EmbeddedKafkaError:
 
 @contextmanager
 def storage_errors(folder: Path) -> Iterator[None]:
-    """Translate what goes wrong with files below ``folder``."""
+    """Translate errors of files below ``folder``."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""The guard of a broker, which stops it when nobody needs it any more; run as a script, it imports nothing of ours.
+"""The guard of a broker, which stops it when no process needs it any more; a script without imports of Combee.
 
-``guard.py LEASE LOG COMMAND…`` turns into COMMAND and leaves a small twin that watches the lease file. Whoever needs
-the broker holds a lock on it, which the kernel drops when that process ends, even by kill -9. When the lock
-is free the twin stops the broker.
+``guard.py LEASE LOG COMMAND…`` turns into COMMAND and leaves a small twin that watches the lease file. Each process
+that needs the broker holds a lock on that file, which the kernel drops when the process ends, even by kill -9. When
+the lock is free the twin stops the broker.
 """
 
 import fcntl

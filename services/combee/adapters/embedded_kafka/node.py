@@ -16,7 +16,7 @@ from combee.adapters.embedded_kafka.process import BrokerProcess
 FOR_EVER_MINUTES = 10 * 365 * 24 * 60
 LEAST_FREE_BYTES = 1 << 20
 MAX_TRANSACTION_MS = 60_000
-"""What clients ask for unless told otherwise: below it their transactions are refused."""
+"""The clients' default time-out of transactions: with a lower maximum they would be refused."""
 
 LOGGING = """\
 rootLogger.level=WARN
@@ -58,21 +58,22 @@ def server_properties(
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
         "offsets.topic.num.partitions": "4",
-        # Progress must outlive a holiday: a lost offset would mean work done twice.
+        # Offsets must outlive a long pause: a lost offset means work done twice.
         "offsets.retention.minutes": str(FOR_EVER_MINUTES),
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         "transaction.state.log.num.partitions": "4",
-        # Nobody reads past an open transaction: an agent that hangs in one holds learning up for so long at most.
+        # Nobody reads past an open transaction: this bounds how long an agent that hangs in one can delay learning.
         "transaction.max.timeout.ms": str(MAX_TRANSACTION_MS),
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
         "share.coordinator.state.topic.num.partitions": "1",
-        # A node that stalls must not be given up where nobody else can lead; else the others take over soon.
+        # A lone node that stalls must not be given up, because no other can lead; with more nodes the others take
+        # over soon.
         "broker.session.timeout.ms": "9000" if len(ports) == 1 else "3000",
         "broker.heartbeat.interval.ms": "300" if len(ports) == 1 else "500",
         "group.initial.rebalance.delay.ms": "0",
-        # What is deleted leaves the disk while the broker still runs; Kafka's minute outlasts most commands.
+        # Deleted files must leave the disk while the broker runs; Kafka's default of a minute outlasts most commands.
         "log.segment.delete.delay.ms": "1000",
         "log.initial.task.delay.ms": "1000",
         "log.cleaner.dedupe.buffer.size": "2097152",
@@ -84,7 +85,7 @@ def server_properties(
 
 
 def controller_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a node as those of its controller alone, which soon gives up who is silent."""
+    """Return the properties of a node's controller alone, which soon gives up silent brokers."""
     kept = {key: value for key, value in properties.items() if key not in OF_BROKERS}
     controllers = {name.strip() for name in properties["controller.listener.names"].split(",")}
     listeners = [listener.strip() for listener in properties["listeners"].split(",")]
@@ -135,7 +136,7 @@ class Node:
 
     @property
     def folder(self) -> Path:
-        """Where everything of this node is."""
+        """The folder of all files of this node."""
         return node_folder(self.data_dir, self.node_id)
 
     @property
@@ -145,7 +146,7 @@ class Node:
 
     def configure(self, cluster: ClusterState, extra: Mapping[str, str]) -> None:
         """Write its configuration, with the cluster's ports of today."""
-        # What a killed JVM unpacked there would pile up.
+        # Files that killed JVMs unpacked there would pile up.
         shutil.rmtree(self.folder / "tmp", ignore_errors=True)
         (self.folder / "tmp").mkdir(parents=True)
         properties = server_properties(self.node_id, cluster.ports, self.folder / "logs", extra)
@@ -168,7 +169,7 @@ class Node:
             raise diagnose(f"The formatting of node {self.node_id}", written)
 
     async def spawn(self, jvm: Jvm, *, record: bool) -> None:
-        """Start its process; the log of the last run is kept beside the new one."""
+        """Start its process; the log of the last run is kept, too."""
         if self._log.exists():
             self._log.replace(self._log.with_name("broker.previous.log"))
         command = await asyncio.to_thread(
@@ -184,17 +185,17 @@ class Node:
 
     @property
     def was_killed(self) -> bool:
-        """Whether it ran, and did not stop in good order."""
+        """Whether its last run ended without an orderly stop."""
         logs = self.folder / "logs"
         return (logs / "__cluster_metadata-0").exists() and not (logs / ".kafka_cleanshutdown").exists()
 
     @property
     def controller_log(self) -> Path:
-        """What its controller alone wrote."""
+        """The log file of its controller run alone."""
         return self.folder / "controller" / "controller.log"
 
     async def spawn_controller(self, jvm: Jvm, lease: Lease) -> BrokerProcess:
-        """Start its controller alone, which ends with whoever holds this lease."""
+        """Start its controller alone, which ends with the holder of this lease."""
         properties = self.controller_log.with_name("server.properties")
         self.controller_log.unlink(missing_ok=True)
         command = await asyncio.to_thread(jvm.command, properties.parent, "kafka.Kafka", str(properties))
@@ -202,7 +203,7 @@ class Node:
 
     @staticmethod
     async def accepts(port: int) -> bool:
-        """Return whether somebody takes connections there (which is not yet readiness)."""
+        """Return whether a process accepts connections there (which is not yet readiness)."""
         try:
             _, writer = await asyncio.open_connection(LOOPBACK, port)
         except OSError:
@@ -212,9 +213,9 @@ class Node:
         return True
 
     def failure(self) -> EmbeddedKafkaError:
-        """Return the reason for its end, as its log gives it."""
+        """Return the reason for its end, from its log."""
         if shutil.disk_usage(self.folder).free < LEAST_FREE_BYTES:
-            # Then the log could not be written either.
+            # With a full disk the log is incomplete, too.
             return DiskFullError(
                 f"Kafka node {self.node_id} ended at its start. The disk is full: free some space "
                 f"for {self.folder}, or choose another data directory."
@@ -222,7 +223,7 @@ class Node:
         return diagnose(f"Kafka node {self.node_id}", self._written())
 
     def log_tail(self) -> str:
-        """Return the end of what it wrote since its last start."""
+        """Return the end of its output since its last start."""
         return tail(self._written())
 
     def _written(self) -> str:

@@ -49,7 +49,7 @@ def all_free(ports: Sequence[NodePorts]) -> bool:
 
 def _bound(port: int) -> socket.socket | None:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # As Java does: connections of the past in TIME_WAIT do not make a port taken.
+    # As Java does: old connections in TIME_WAIT do not block a port.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((LOOPBACK, port))

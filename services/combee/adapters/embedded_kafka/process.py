@@ -40,7 +40,7 @@ class BrokerProcess:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal if it still runs."""
         if self.alive():
-            with suppress(ProcessLookupError):  # it may end just now
+            with suppress(ProcessLookupError):  # it may have ended meanwhile
                 os.kill(self.pid, number)
 
     async def stop(self, timeout_s: float) -> None:
@@ -58,11 +58,11 @@ class BrokerProcess:
 
 
 def listener(port: int) -> str | None:
-    """Return which process listens on a port, as far as this user may know."""
+    """Return which process listens on a port; None if this user may not know."""
     with suppress(OSError, psutil.Error):
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
-                # Not its arguments: there may be a secret among them.
+                # Without its arguments, which may hold a secret.
                 return f"{psutil.Process(connection.pid).name()}, process {connection.pid}, listens there"
     return None
 

@@ -19,24 +19,24 @@ from combee.adapters.embedded_kafka.waiting import until
 GIVEN_UP = re.compile(r"Fencing broker (\d+) ")
 ACTIVE = "Performing controller activation"
 ACTIVE_S, GIVEN_UP_S, LEASE_S, STOP_S = 20.0, 3.0, 10.0, 5.0
-"""The second bounds the wait for brokers that had been given up before they died: of those nothing is logged."""
+"""Time limits. The second is needed because nothing is logged about brokers given up before they died."""
 WRITTEN_S = 0.3
-"""It is logged just before it is written; a controller that is told to stop writes nothing more."""
+"""Seconds from the log line to the write: a controller that is told to stop writes nothing more."""
 
 
 async def give_up_the_dead(nodes: Sequence[Node], jvm: Jvm) -> None:
     """Let the controllers of a cluster that was killed give up its brokers.
 
-    Whatever keeps a controller from starting keeps its node from it, too, and that says why.
+    An error that keeps a controller from starting also keeps its node from starting, which reports it.
 
     Raises
     ------
     DirectoryInUseError
-        If another process does the same here, and does not end.
+        If another process recovers the same directory and does not end.
     """
     if not any(node.was_killed for node in nodes):
         return
-    # Of their own: a node's is held by all who use the broker, and they would keep a controller that is left over.
+    # A lease of their own: users of the broker hold the node's lease and would keep a leftover controller running.
     leases = [Lease(node.controller_log.with_name("lease")) for node in nodes]
     controllers: list[BrokerProcess] = []
     try:
@@ -56,7 +56,7 @@ async def give_up_the_dead(nodes: Sequence[Node], jvm: Jvm) -> None:
 async def _until(
     condition: Callable[[], bool], controllers: Sequence[BrokerProcess], timeout_s: float
 ) -> bool:
-    """Wait for a condition as long as any controller runs; return whether it holds."""
+    """Wait for a condition while any controller runs; return whether it holds."""
     await until(lambda: condition() or not any(controller.alive() for controller in controllers), timeout_s)
     return condition()
 

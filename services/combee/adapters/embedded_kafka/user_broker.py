@@ -15,11 +15,11 @@ from combee.adapters.embedded_kafka.node import node_process
 LOCK_TIMEOUT_S = 120.0
 JOIN_TIMEOUT_S = 30.0
 DELETED_S = 15.0
-"""So long the broker goes on to delete files of deleted topics when nobody uses it any more."""
-LOOK_S = 0.2
-"""How often it is checked that a broker in use still runs."""
+"""Maximum seconds that an unused broker keeps running to delete the files of deleted topics."""
+CHECK_EVERY_S = 0.2
+"""Seconds between checks whether a broker in use still runs."""
 STEADY_S = 10.0
-"""A broker that ran for so long is started again at once; else each attempt waits twice as long as the one before."""
+"""Seconds of running after which a broker is restarted at once; otherwise the wait before each attempt doubles."""
 BACK_OFF_S, LONGEST_BACK_OFF_S = 0.5, 30.0
 
 
@@ -37,9 +37,9 @@ async def open_user_broker(
 ) -> AsyncIterator[str]:
     """Yield the address of the broker on ``home``: the one that runs, else a new one.
 
-    It runs as long as some command uses it; the last one to leave stops it. One that dies is started again
-    on its data and its ports; ``tell`` is called with a line about it.
-    DirectoryInUseError: another command has been starting or stopping it for ``lock_timeout_s``.
+    It runs while any command uses it; the last command to leave stops it. A broker that dies is restarted on its data
+    and ports; ``tell`` is called with a line about it. DirectoryInUseError: another command has been starting or
+    stopping it for ``lock_timeout_s``.
     """
     home = home or home_dir()
     kafka = SharedKafka(home, ready=ready, env=env, java=java, cache_dir=cache_dir, progress=progress)
@@ -54,7 +54,7 @@ async def use_broker(
     """Join or start the broker, yield its address, keep it running meanwhile, and leave it again."""
     try:
         if not await _joined(kafka, lock_timeout_s, start=False):
-            # Not under the lock: the first time this downloads the broker.
+            # Without the lock: the first call downloads the broker.
             await kafka.prepare()
             await _joined(kafka, lock_timeout_s, start=True)
         keeping = asyncio.create_task(kafka.keep_running(lock_timeout_s, tell))
@@ -97,7 +97,7 @@ class SharedKafka(EmbeddedKafka):
         if not process.alive():
             return False
         if not node.lease.take(exclusive=False):
-            # Its users are gone without a word, and its guard is ending it.
+            # Its users have ended without leaving, and its guard is stopping it.
             await process.wait_ended(JOIN_TIMEOUT_S)
             return False
         self._cluster, node.process = ClusterState.load(self._data_dir), process
@@ -111,24 +111,24 @@ class SharedKafka(EmbeddedKafka):
             await self._until_deleted(min(timeout_s, DELETED_S))
             await self.stop(timeout_s)
         elif not node.lease.take(exclusive=False) and node.process:
-            # Not the other users have it then, but its guard, which is ending it.
+            # The lease is then held by its guard, which is stopping it, not by other users.
             await node.process.wait_ended(JOIN_TIMEOUT_S)
 
     async def _until_deleted(self, timeout_s: float) -> None:
-        """Wait until files of deleted topics have left the disk: a broker that is stopped would keep them."""
+        """Wait until files of deleted topics have left the disk, because a stopped broker would keep them."""
         node = self._nodes[0]
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while node.alive and node.deletes:  # noqa: ASYNC110 - Kafka sets no event
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(CHECK_EVERY_S)
 
     async def keep_running(self, lock_timeout_s: float, tell: Callable[[str], None]) -> None:
-        """Start the broker again whenever it ends; one that another process has started will do."""
+        """Restart the broker whenever it ends; a broker restarted by another process is used, too."""
         node, pause_s = self._nodes[0], BACK_OFF_S
         began_s = asyncio.get_running_loop().time()
         while True:
             while node.alive:  # noqa: ASYNC110 - another process sets no event
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(CHECK_EVERY_S)
             if asyncio.get_running_loop().time() - began_s > STEADY_S:
                 pause_s = BACK_OFF_S
                 tell("Kafka has ended: it is started again on its data and its ports")
@@ -142,12 +142,12 @@ class SharedKafka(EmbeddedKafka):
                     if not await self.join():
                         await self.start()
                 tell(f"Kafka answers again at {self.bootstrap_servers}")
-            except (EmbeddedKafkaError, OSError) as error:  # such as no memory for another process
-                node.lease.take(exclusive=False)  # a failed start has given it back
+            except (EmbeddedKafkaError, OSError) as error:  # for example no memory for another process
+                node.lease.take(exclusive=False)  # a failed start has released it
                 tell(str(error))
 
     def _may_move(self) -> bool:
-        # Others who hold the lease know the broker by its ports.
+        # Other holders of the lease know the broker by its ports.
         lease = self._nodes[0].lease
         alone = super()._may_move() and lease.take(exclusive=True)
         lease.take(exclusive=False)

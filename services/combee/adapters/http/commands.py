@@ -1,4 +1,4 @@
-"""Commands to a deployment's gateway, and what became of a reflection: for tools, which wait for their effect."""
+"""Commands to a deployment's gateway, and the fate of reflections, for tools that wait for an effect."""
 
 import asyncio
 import time
@@ -15,23 +15,23 @@ from combee.adapters.http.queries import ReflectionStatus
 from combee.adapters.ports import ConfigurationError, PoisonError, TransientError
 from combee_schemas.base import Value
 
-MOST_WAIT_S = 60
-"""As long as the gateway waits for a command's effect."""
+MAX_WAIT_S = 60
+"""Maximum seconds that the gateway waits for a command's effect."""
 LOOK_EVERY_S = 0.25
 HELD_S = 5.0
-"""What a gateway says is held may be in a batch within this time: its settings need not be the services' own."""
+"""Seconds before a reported hold is believed: the gateway's settings may differ from the services'."""
 FATES = frozenset({"applied", "dead_lettered", "dropped"})
 
 
 class CommandEffect(Value):
-    """What the gateway says of a command."""
+    """The gateway's answer to a command."""
 
     done: bool = False
     version: int | None = None
 
 
 class GatewayCommands:
-    """Asks, and waits."""
+    """Sends commands and waits for their effects."""
 
     def __init__(
         self, url: str, *, api_key: str | None = None, http: httpx.AsyncBaseTransport | None = None
@@ -39,7 +39,7 @@ class GatewayCommands:
         self._client = httpx.AsyncClient(
             base_url=url.rstrip("/"),
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=2 * MOST_WAIT_S,
+            timeout=2 * MAX_WAIT_S,
             transport=http,
             # A proxy for the world cannot reach this machine.
             trust_env=urlsplit(url).hostname not in LOOPBACK,
@@ -48,12 +48,12 @@ class GatewayCommands:
     async def send(
         self, playbook: str, verb: str, body: Mapping[str, Any], *, wait_s: int = 0
     ) -> CommandEffect:
-        """Send a command; with ``wait_s`` return what it did, which must not take longer.
+        """Send a command and return its effect, which must come within ``wait_s`` if given.
 
         Raises
         ------
         CombeeError
-            If it is refused, or nothing has come of it in time.
+            If it is refused, or has no effect in time.
         """
         path = f"/v1/playbooks/{quote(playbook, safe='')}/{verb}"
         with translated(f"POST {path}"):
@@ -61,16 +61,16 @@ class GatewayCommands:
         check(response, f"POST {path}")
         effect: CommandEffect = _read(CommandEffect, response.content)
         if wait_s and not effect.done:
-            raise TransientError(f"POST {path}: nothing has come of it within {wait_s} s")
+            raise TransientError(f"POST {path}: no effect within {wait_s} s")
         return effect
 
     async def fate(self, playbook: str, reflection_id: str) -> ReflectionStatus:
-        """Return what became of a reflection, once it is settled.
+        """Return the fate of a reflection, once it is settled.
 
         Raises
         ------
         ConfigurationError
-            If nothing will become of it until a setting is changed.
+            If it cannot be settled until a setting is changed.
         """
         path = f"/v1/reflections/{quote(reflection_id, safe='')}"
         began = time.monotonic()

@@ -12,7 +12,7 @@ from combee_schemas.base import Value
 
 BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.MISDIRECTED_REQUEST)
-MOST_DETAIL = 1_000
+MAX_DETAIL = 1_000
 
 
 class _Wrong(Value):
@@ -20,14 +20,14 @@ class _Wrong(Value):
 
 
 class _Problem(Value):
-    """What is read of problem details (RFC 9457)."""
+    """The fields of problem details (RFC 9457) that are used."""
 
     detail: str = ""
     errors: tuple[_Wrong, ...] = ()
 
 
 class AbsentError(PoisonError):
-    """There is no such thing, or it is not this key's to see."""
+    """The resource does not exist, or this key may not see it."""
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def check(response: httpx.Response, doing: str) -> None:
-    """Raise for a refusal: busy or broken servers heal, keys and addresses need somebody, the rest is this message.
+    """Raise for a refusal: transient (busy, broken), fatal (key, address), or poison (this message).
 
     Raises
     ------
@@ -63,11 +63,11 @@ def check(response: httpx.Response, doing: str) -> None:
 
 
 def _detail(response: httpx.Response) -> str:
-    """Return what the gateway says of a refusal, of many the first; empty where it says nothing."""
+    """Return the gateway's reason for a refusal, the first of several; empty if it gives none."""
     try:
         problem = _Problem.model_validate_json(response.content)
     except (ValidationError, httpx.ResponseNotRead):
         return ""
     details = (problem.detail, *(wrong.detail for wrong in problem.errors[:1]))
-    said = ": ".join(" ".join(detail.split()) for detail in details if detail)
-    return f": {said[:MOST_DETAIL]}" if said else ""
+    text = ": ".join(" ".join(detail.split()) for detail in details if detail)
+    return f": {text[:MAX_DETAIL]}" if text else ""

@@ -11,7 +11,7 @@ class Event:
     kind: str
     data: str
     id: str | None
-    """What to resume from; None: the event has none."""
+    """The id to resume from; None: the event has none."""
 
 
 async def events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:

@@ -24,12 +24,12 @@ from combee_schemas.trace_context import TraceContext
 
 TIMEOUT_S = 15.0
 SILENCE_S = 60.0
-"""A stream that says nothing for longer, not even that it lives, is opened anew."""
+"""Seconds without any event or keep-alive after which a stream is reopened."""
 RETRY_S, LONGEST_RETRY_S = 0.5, 10.0
-MOST_AT_ONCE = 100
+MAX_AT_ONCE = 100
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 LONGEST_WAIT_S = 30.0
-"""A longer Retry-After is not waited out in one piece."""
+"""Maximum seconds of one wait, even if Retry-After asks for more."""
 
 Sent = Trace | Reflection | Outcome
 MESSAGES: TypeAdapter[list[Trace] | list[Reflection] | list[Outcome]] = TypeAdapter(
@@ -43,7 +43,7 @@ PATHS: tuple[tuple[str, type[Sent]], ...] = (
 
 
 class Sink(Protocol):
-    """Where what is heard is put."""
+    """The receiver of playbooks and labels."""
 
     @property
     def take(self) -> Callable[[str, Playbook | Label | None], None]:
@@ -51,7 +51,7 @@ class Sink(Protocol):
 
     @property
     def current(self) -> Callable[[str | None], None]:
-        """Note that all there was of a playbook has been taken."""
+        """Record that everything present of a playbook was delivered."""
 
 
 class _Listed(Value):
@@ -78,11 +78,11 @@ class _EventData(Value):
 EVERYTHING = {"state": "all"}
 """Proposed entries, too: the SDK shows them on request."""
 NEWEST = {"label": LATEST}
-"""Judged or not: which version an agent reads is decided by its labels, here as on Kafka."""
+"""The newest version, judged or not: the agent's labels decide which version it reads, as on Kafka."""
 
 
 def client_options(url: str, api_key: str | None, http: httpx.AsyncBaseTransport | None) -> dict[str, Any]:
-    """Return what makes httpx's client of a gateway."""
+    """Return the arguments of httpx's client for a gateway."""
     return {
         "base_url": url.rstrip("/"),
         "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
@@ -94,7 +94,7 @@ def client_options(url: str, api_key: str | None, http: httpx.AsyncBaseTransport
 
 
 class GatewayTransport:
-    """See ``combee.sdk.Transport``; one event stream per playbook that somebody asks for."""
+    """See ``combee.sdk.Transport``; one event stream per requested playbook."""
 
     def __init__(
         self, url: str, *, api_key: str | None = None, http: httpx.AsyncBaseTransport | None = None
@@ -104,7 +104,7 @@ class GatewayTransport:
         self._sink: Sink | None = None
         self._following: dict[str, asyncio.Task[None]] = {}
         self._heard_last: dict[str, str] = {}
-        """Per playbook what to resume from."""
+        """By playbook: the event to resume from."""
         self._failed: asyncio.Queue[CombeeError] = asyncio.Queue()
 
     @property
@@ -117,15 +117,15 @@ class GatewayTransport:
     # ---- out
 
     async def send(self, messages: Sequence[Sent], contexts: Sequence[TraceContext | None] = ()) -> None:
-        """The gateway answers when Kafka has acknowledged. A request has one ``traceparent``: it is of one span."""
+        """The gateway answers when Kafka has acknowledged. All messages of a request share one span."""
         of_spans: dict[TraceContext | None, list[Sent]] = {}
         for message, context in zip_longest(messages, contexts):
             of_spans.setdefault(context, []).append(message)
         for path, kind in PATHS:
             for context, group in of_spans.items():
                 chosen = [message for message in group if isinstance(message, kind)]
-                for start in range(0, len(chosen), MOST_AT_ONCE):
-                    await self._post(path, chosen[start : start + MOST_AT_ONCE], context)
+                for start in range(0, len(chosen), MAX_AT_ONCE):
+                    await self._post(path, chosen[start : start + MAX_AT_ONCE], context)
 
     async def _post(self, path: str, batch: Sequence[Sent], context: TraceContext | None) -> None:
         body = MESSAGES.dump_json(list(batch), exclude_defaults=True)  # type: ignore[arg-type]  # of one kind
@@ -145,13 +145,13 @@ class GatewayTransport:
     # ---- in
 
     async def follow(self, sink: Sink) -> None:
-        """Streams are opened as playbooks are asked for."""
+        """Open streams as playbooks are requested."""
         self._sink = sink
         for name in list(self._following):
             self._begin(name)
         raise await self._failed.get()
 
-    async def watch(self, name: str, label: str) -> None:  # noqa: ARG002 - the stream tells of every label
+    async def watch(self, name: str, label: str) -> None:  # noqa: ARG002 - the stream has every label
         if name not in self._following:
             self._begin(name)
 
@@ -175,7 +175,7 @@ class GatewayTransport:
             await asyncio.sleep(pause_s)
 
     async def _look(self, name: str) -> None:
-        """Take what there is now; the stream goes on from there."""
+        """Deliver the present state; the stream continues from there."""
         page = await self._get("/v1/playbooks", {"prefix": name, "limit": "1"})
         listed = read_answer(_Page, page.content).playbooks if page is not None else ()
         for summary in listed:
@@ -253,12 +253,12 @@ class GatewayTransport:
 
 
 def playbook_path(name: str) -> str:
-    """Return where a playbook stands."""
+    """Return the path of a playbook."""
     return f"/v1/playbooks/{quote(name, safe='')}"
 
 
 def read_answer(kind: type[Any], content: bytes) -> Any:
-    """Return a gateway's answer as what it should be; TransientError: it is not."""
+    """Return a gateway's answer as ``kind``; TransientError: it is something else."""
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:

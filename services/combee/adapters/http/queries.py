@@ -1,4 +1,4 @@
-"""What a tool asks of a gateway: each answer is of this moment, each refusal in the gateway's own words."""
+"""Queries to a gateway: each answer is current, each refusal in the gateway's own words."""
 
 from http import HTTPStatus
 from typing import Any
@@ -30,7 +30,7 @@ class Page(Value):
 
 
 class ReflectionStatus(Value):
-    """What became of a reflection."""
+    """The fate of a reflection."""
 
     state: str
     detail: str = ""
@@ -53,7 +53,7 @@ class GatewayQueries:
             self._http = httpx.AsyncClient(**client_options(url, api_key, http))
 
     async def status(self, api_key: str | None) -> HTTPStatus:
-        """Return how the gateway answers somebody's key, or nobody's: 401 if it does not know it."""
+        """Return the status with which the gateway answers a key, or no key; 401: it does not know the key."""
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         with translated("GET /v1/playbooks"):
             response = await self._http.get("/v1/playbooks", params={"limit": "1"}, headers=headers)
@@ -66,14 +66,14 @@ class GatewayQueries:
         return page
 
     async def playbook(self, name: str, *, label: str | None = None, version: int | None = None) -> Playbook:
-        """Return one version, the newest by default, with what is only proposed."""
+        """Return one version, the newest by default, with proposed entries."""
         chosen = {"label": label, "version": version}
         query = EVERYTHING | {field: str(value) for field, value in chosen.items() if value is not None}
         playbook: Playbook = await self._read(Playbook, playbook_path(name), query)
         return playbook
 
     async def reflection(self, reflection_id: str, playbook: str) -> ReflectionStatus:
-        """Return what became of a reflection."""
+        """Return the fate of a reflection."""
         path = f"/v1/reflections/{quote(reflection_id, safe='')}"
         status: ReflectionStatus = await self._read(ReflectionStatus, path, {"playbook": playbook})
         return status

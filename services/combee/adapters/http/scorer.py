@@ -1,4 +1,4 @@
-"""An endpoint of yours that scores a playbook on a question: POST JSON, a number comes back."""
+"""A user's endpoint that scores a playbook on a question: it gets JSON by POST and returns a number."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ from combee.adapters.http.errors import translated
 from combee.adapters.http.gateway import LOOPBACK
 from combee.adapters.ports import PoisonError, TransientError
 
-MOST_REPLY = 64 * 1024
+MAX_REPLY = 64 * 1024
 
 
 class EndpointScorer:
@@ -21,7 +21,7 @@ class EndpointScorer:
         self._url = url
         parts = urlsplit(url)
         self.shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
-        """The address without what may be secret in it."""
+        """The address without parts that may be secret."""
         self._client = httpx.AsyncClient(
             timeout=timeout_s,
             transport=transport,
@@ -37,18 +37,18 @@ class EndpointScorer:
         TransientError
             If the endpoint is away or broken.
         PoisonError
-            If what it says is no score.
+            If its reply is no score.
         """
         doing = f"POST {self.shown}"
         body = {"playbook": playbook, "question": dict(question)}
         with translated(doing):
             async with self._client.stream("POST", self._url, json=body) as response:
                 raw = b""
-                # Raw: unpacked, few bytes could become many before they are counted.
+                # Raw bytes: a compressed body could grow beyond bounds before it is counted.
                 async for chunk in response.aiter_raw():
                     raw += chunk
-                    if len(raw) > MOST_REPLY:
-                        raise PoisonError(f"{doing}: its reply is longer than {MOST_REPLY} bytes")
+                    if len(raw) > MAX_REPLY:
+                        raise PoisonError(f"{doing}: its reply is longer than {MAX_REPLY} bytes")
         if response.is_error:
             raise TransientError(f"{doing}: it answers {response.status_code} {response.reason_phrase}")
         try:

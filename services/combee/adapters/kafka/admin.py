@@ -25,12 +25,12 @@ DELETE_TIMEOUT_MS = 10_000
 CONFIGURE_TIMEOUT_S = 30.0
 LOOK_AGAIN_S = 0.2
 SET_ON_TOPIC = 1
-"""Where a value of a configuration comes from: it is the topic's own."""
+"""Kafka's code for a configuration value that is set on the topic itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """A topic as the broker has it."""
+    """State of a topic on the broker."""
 
     partitions: int
     replication_factor: int
@@ -50,7 +50,7 @@ class KafkaAdmin:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Self]:
-        """Keep one connection for all that is asked meanwhile."""
+        """Keep one connection for all requests in the block."""
         async with self._client() as client:
             self._kept = client
             try:
@@ -73,7 +73,7 @@ class KafkaAdmin:
     async def create_all(
         self, topics: Mapping[str, tuple[int, Mapping[str, str]]], replication: int
     ) -> list[str]:
-        """Create topics, given with partitions and configuration; return those that were not there already."""
+        """Create topics with partitions and configuration; return the names of the new ones."""
         new = [
             NewTopic(
                 name=self._connection.full(topic),
@@ -88,7 +88,7 @@ class KafkaAdmin:
             with translated(doing):
                 try:
                     answer = await client.create_topics(new, timeout_ms=CREATE_TIMEOUT_MS)
-                except AttributeError as error:  # aiokafka does not look whether there is a controller
+                except AttributeError as error:  # aiokafka does not check that a controller exists
                     raise TransientError(f"{doing}: the cluster has no controller now, try again") from error
         answers = {name: (code, message) for name, code, message in answer.topic_errors}
         return [topic for topic in topics if self._is_created(topic, *answers[self._connection.full(topic)])]
@@ -104,7 +104,7 @@ class KafkaAdmin:
         return code == 0
 
     async def describe(self, topics: Iterable[str]) -> dict[str, TopicState]:
-        """Return those of these topics that exist, by name without prefix.
+        """Return the existing topics among these, by name without prefix.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class KafkaAdmin:
     async def _configs(
         self, client: Any, names: list[str], *, only_own: bool = False
     ) -> dict[str, dict[str, str]]:
-        """Return the configuration of topics by their whole names; ``only_own``: what is set on the topic itself."""
+        """Return the configuration of topics by their whole names; ``only_own``: values set on the topic itself."""
         if not names:
             return {}
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
@@ -146,7 +146,7 @@ class KafkaAdmin:
     async def configure(
         self, topics: Mapping[str, Mapping[str, str]], timeout_s: float = CONFIGURE_TIMEOUT_S
     ) -> None:
-        """Set configuration of topics, and wait until a broker says so; what else is set on them stays."""
+        """Set configuration of topics, and wait until a broker confirms it; other values stay."""
         if not topics:
             return
         wanted = {self._connection.full(topic): dict(config) for topic, config in topics.items()}
@@ -259,7 +259,7 @@ class KafkaAdmin:
         Raises
         ------
         TransientError
-            If no broker says within that time who is in it.
+            If no broker answers within that time.
         ConfigurationError
             If this client may not look at the group.
         """

@@ -15,14 +15,16 @@ from combee.adapters.ports import Record, TopicPartition
 
 REQUEST_TIMEOUT_MS = 15_000
 SESSION_S = 10.0
-"""A silent worker is replaced after this: three heartbeats of Kafka's default of 3 s may be lost."""
+"""Seconds after which a silent worker is replaced: three of Kafka's heartbeats (every 3 s) may be lost."""
 METADATA_AGE_MS = 5_000
-"""How old metadata may become. A group whose leader does not see a topic for a moment assigns none of its partitions,
-and only fresh metadata mends that. The clients' own 5 minutes are too long."""
+"""Maximum age of metadata.
+
+A group whose leader misses a topic for a moment assigns none of its partitions until it gets fresh metadata; the
+clients' default of 5 minutes is too long."""
 
 
 async def named_topics(client: Any, names: Iterable[str]) -> Sequence[Mapping[str, Any]]:
-    """Return what a broker says of topics by their whole names; asking creates none, as the clients' own way may."""
+    """Return a broker's description of topics by their whole names, without creating topics."""
     request = MetadataRequest(list(names), allow_auto_topic_creation=False)
     answer = await client.send(client.get_random_node(), request)
     described: Sequence[Mapping[str, Any]] = answer.to_object()["topics"]
@@ -30,18 +32,18 @@ async def named_topics(client: Any, names: Iterable[str]) -> Sequence[Mapping[st
 
 
 async def introduced(reader: Any, topics: Collection[str]) -> None:
-    """Have a consumer hear of topics, by their whole names, all at once.
+    """Make a consumer know topics, by their whole names, all at once.
 
-    Asked for the offsets of topics that it does not know, it waits for 0.1 s or longer, for each in turn.
+    Asked for the offsets of unknown topics, it waits 0.1 s or longer for each in turn.
     """
-    client = reader._client  # noqa: SLF001 - the reader's own way is to be assigned, and then to fetch
+    client = reader._client  # noqa: SLF001 - the reader's public way needs an assignment
     if not client._topics.issuperset(topics):  # noqa: SLF001 - as above
         await client.set_topics(set(topics))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A cluster, a topic prefix, and who this process is in its groups."""
+    """A cluster, a topic prefix, and this process's identity in consumer groups."""
 
     bootstrap_servers: str
     prefix: str
@@ -51,7 +53,7 @@ class Connection:
     security: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """aiokafka's ``security_protocol``, ``sasl_*`` and ``ssl_context``."""
     certificate: str = ""
-    """The file of the client's certificate, if it shows one: its subject is the principal."""
+    """File of the client's certificate, if it has one: its subject is the principal."""
     _memberships: dict[str, Membership] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -88,7 +90,7 @@ class Connection:
         return self._memberships.setdefault(group, Membership(self.full(group), self.slot))
 
     def need(self, operation: str, *topics: str, group: str = "", transactional_id: str = "") -> Need:
-        """Return the rights that a request needs, for the message if one is missing."""
+        """Return the rights that a request needs, for error messages."""
         return Need(
             principal=self.principal,
             operation=operation,

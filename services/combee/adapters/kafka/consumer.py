@@ -15,7 +15,7 @@ from combee.adapters.ports import FatalError, OnAssigned, Record, TopicPartition
 
 MAX_POLL_RECORDS = 500
 FETCH_BYTES = 256 * 1024
-"""Fetched ahead of each partition, whatever the backlog; a larger record still comes, alone."""
+"""Maximum bytes fetched ahead per partition; a larger record is still fetched, alone."""
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -33,8 +33,8 @@ class KafkaConsumer:
     """The ``Consumer`` port. Rebalances are handled inside ``poll``, in order with the records.
 
     aiokafka calls its listener while records may already be on their way, and a slow listener holds up the
-    group. So the listener only notes the change; the next ``poll`` reports the assignment and seeks every
-    partition to its committed offset. What was fetched across the change is dropped: it comes again.
+    group. So the listener only records the change; the next ``poll`` reports the assignment and seeks every partition
+    to its committed offset. Records fetched during the change are dropped and fetched again.
     """
 
     def __init__(self, connection: Connection, group: str, on_assigned: OnAssigned) -> None:
@@ -92,12 +92,12 @@ class KafkaConsumer:
         self._listener.changed = False
         assigned = self._consumer.assignment()
         try:
-            # In one request: behind it a broker answers nothing that was asked over the same connection.
+            # In one request: meanwhile a broker answers no other request on the same connection.
             firsts = await self._consumer.beginning_offsets(assigned)
             self._starts = {self._connection.ours(tp): await self._seek(tp, firsts[tp]) for tp in assigned}
             await self._on_assigned(frozenset(self._starts))
         except aiokafka.errors.IllegalStateError:
-            self._listener.changed = True  # taken away again meanwhile
+            self._listener.changed = True  # revoked again meanwhile
         except (aiokafka.errors.KafkaError, TransientError):
             self._listener.changed = True  # half done: the next poll does all of it
             raise
@@ -127,7 +127,7 @@ class KafkaConsumer:
             try:
                 await self._consumer.commit(mine)
             except (aiokafka.errors.CommitFailedError, aiokafka.errors.IllegalStateError):
-                return  # a rebalance is under way; the records come again to whoever owns them then
+                return  # a rebalance is under way; the next owner gets the records again
 
     async def positions(self) -> Mapping[TopicPartition, int]:
         if self._listener.changed:

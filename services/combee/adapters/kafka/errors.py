@@ -39,7 +39,7 @@ REFUSED = (
     kafka.InvalidTopicError,
     ssl.SSLError,
 )
-"""Errors that waiting does not heal. Every other network error is transient."""
+"""Errors that need an operator. Every other network error is transient."""
 PASSWORDS = "COMBEE_SASL_USERNAME, COMBEE_SASL_PASSWORD or COMBEE_SASL_MECHANISM"
 TOKENS = (
     "COMBEE_OAUTH_CLIENT_ID, COMBEE_OAUTH_SCOPE or COMBEE_OAUTH_TOKEN_URL: it does not accept their token"
@@ -50,7 +50,7 @@ OTHER_HOST = (62, 64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Which rights a request needs: who asks, for what operation (in Kafka's words), on which resources."""
+    """The rights that a request needs: principal, operation (in Kafka's words) and resources."""
 
     principal: str
     operation: str
@@ -58,10 +58,10 @@ class Need:
     group: str = ""
     transactional_id: str = ""
     settings: str = PASSWORDS
-    """What says who asks."""
+    """The settings that determine the principal."""
 
     def missing(self, error: Exception) -> str:
-        """Return which right an authorization error says is missing, and what grants it."""
+        """Return the right that an authorization error reports as missing, and the command that grants it."""
         if isinstance(error, kafka.GroupAuthorizationFailedError):
             return self._denied("Read", "group", self.group)
         if isinstance(error, kafka.TransactionalIdAuthorizationFailed):
@@ -70,7 +70,7 @@ class Need:
             return self._denied("Create" if self.operation == "Create" else "IdempotentWrite", "cluster", "")
         if topics := self._refused_topics(error):
             return self._denied(self.operation, "topic", *sorted(topics))
-        # Of the offsets that a transaction commits aiokafka does not say which were refused.
+        # aiokafka does not tell which offsets of a transaction were refused.
         return self._denied(self.operation, "topic", *self.topics, one_of=len(self.topics) > 1)
 
     @staticmethod
@@ -84,7 +84,7 @@ class Need:
         return ()
 
     def denied(self, operation: str, topic: str) -> str:
-        """Return that a right on one topic is missing."""
+        """Return a message about a missing right on one topic."""
         return self._denied(operation, "topic", topic)
 
     def _denied(self, operation: str, resource: str, *names: str, one_of: bool = False) -> str:
@@ -96,18 +96,18 @@ class Need:
 
 
 def is_denied(code: int) -> bool:
-    """Return whether a broker's error code says that a right is missing."""
+    """Return whether a broker's error code reports a missing right."""
     return issubclass(kafka.for_code(code), RIGHTS)
 
 
 @contextmanager
 def translated(doing: str, need: Need | None = None) -> Iterator[None]:
-    """Turn aiokafka's errors into ours; ``doing`` starts the message, ``need`` says what a refused right was.
+    """Turn aiokafka's errors into ours; ``doing`` starts the message, ``need`` describes the rights of the request.
 
     Raises
     ------
     FencedError, FatalError, ConfigurationError, PoisonError, TransientError
-        By type; whatever is not known to be hopeless is transient, so nothing is given up too early.
+        By type; an unknown error is transient, so that nothing is given up too early.
     """
     try:
         yield
@@ -116,7 +116,7 @@ def translated(doing: str, need: Need | None = None) -> Iterator[None]:
 
 
 def _unwrapped(error: Exception) -> Exception:
-    """Return what the broker said: aiokafka's sender wraps each error that it does not expect."""
+    """Return the broker's error: aiokafka's sender wraps each error that it does not expect."""
     wrapped = error.__cause__ if type(error) is kafka.KafkaError else None
     return wrapped if isinstance(wrapped, Exception) else error
 
@@ -137,7 +137,7 @@ def _ours(doing: str, error: Exception, need: Need | None) -> CombeeError:
 
 
 def _refusal(error: Exception, need: Need | None) -> str:
-    """Return why an operator has to act, with the remedy; empty for an error that may heal by itself."""
+    """Return why an operator has to act, with the remedy; empty for an error that may be temporary."""
     if isinstance(error, RIGHTS) and need:
         return need.missing(error)
     if isinstance(error, TokenRefusedError):
@@ -154,7 +154,7 @@ def _refusal(error: Exception, need: Need | None) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in OTHER_HOST:
             return (
-                f"the broker's certificate is another host's ({error.verify_message}): use a name that it has in"
+                f"the broker's certificate is for another host ({error.verify_message}): use one of its names in"
                 " COMBEE_BOOTSTRAP_SERVERS"
             )
         return (
@@ -166,7 +166,7 @@ def _refusal(error: Exception, need: Need | None) -> str:
 
 
 def refused_certificate(doing: str, error: ssl.SSLError, *, shown: str) -> ConfigurationError | None:
-    """Return what a broker's alert says of the client's certificate, ``shown`` (empty: none); None: nothing."""
+    """Return the error in a broker's TLS alert about the client's certificate, ``shown`` (empty: none), or None."""
     alert = (error.reason or "").upper()
     if not ("ALERT" in alert and ("CERTIFICATE" in alert or "UNKNOWN_CA" in alert)):
         return None

@@ -7,12 +7,12 @@ LONG_MS = 500
 
 
 def wait_longer_when_idle(consumer: Any) -> None:
-    """Have a started consumer's fetches held the longer, the longer nothing comes.
+    """Let brokers hold a started consumer's fetches longer while no records come.
 
-    A fetch is answered as soon as one of its partitions has a record. But aiokafka keeps one fetch a broker under
-    way: a partition that is not part of it, because its records are not taken yet or because it is paused, waits
-    until it is over. So a fetch is held for long only if it asks for every partition of its broker, and if the one
-    before it brought nothing.
+    A fetch is answered as soon as one of its partitions has a record. But aiokafka has one fetch per broker at a
+    time: a partition that is not in it, because its records are not consumed yet or because it is paused, waits for
+    its end. So a fetch is held for long only if it covers every partition of its broker, and if the fetch before
+    brought nothing.
     """
     fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has one wait for all fetches
     fetcher._get_actions_per_node = _IdleWaits(fetcher)  # noqa: SLF001 - the same
@@ -20,7 +20,7 @@ def wait_longer_when_idle(consumer: Any) -> None:
 
 
 def look_seldom(consumer: Any, wait_ms: int) -> None:
-    """Have a started consumer look after its fetches as often as they return, beside when something happens."""
+    """Let a started consumer check its fetches when they return or an event comes, not on a timer."""
     consumer._fetcher._fetcher_timeout = wait_ms / 1000  # noqa: SLF001 - aiokafka does so five times a second
 
 

@@ -22,9 +22,9 @@ from aiokafka.record.memory_records import MemoryRecords
 from combee_schemas.records import UNREAD_HEADER
 
 MAX_INFLATED_BYTES = 8 * 1024 * 1024
-"""Of one batch; and a fetched partition is read no further in one go once this much came out of it."""
+"""Maximum inflated bytes of one batch, and of a fetched partition in one go."""
 
-# Where a batch says what it is: Kafka's record batch format, the same in all versions up to the magic byte.
+# Offsets in Kafka's record batch format, the same in all versions up to the magic byte.
 LENGTH_AT, MAGIC_AT, OLD_ATTRIBUTES_AT, ATTRIBUTES_AT, HEADER_BYTES = 8, 16, 17, 22, 61
 OVERHEAD_BYTES = 12
 CODEC_BITS = 0x07
@@ -65,11 +65,11 @@ class BoundedRecords:
         self.inflated_bytes = 0
 
     def size_in_bytes(self) -> int:
-        """Return how much was fetched."""
+        """Return the number of fetched bytes."""
         return len(self._raw)
 
     def has_next(self) -> bool:
-        """Return whether there is a batch; what follows the bound is fetched again."""
+        """Return whether there is a batch; batches beyond the bound are fetched again."""
         return self.inflated_bytes < MAX_INFLATED_BYTES and bool(self._batches.has_next())
 
     def next_batch(self) -> "BoundedBatch":
@@ -104,7 +104,7 @@ class BoundedBatch:
         old = self._raw[MAGIC_AT] < 2  # noqa: PLR2004 - Kafka's number for the format since 0.11
         number = self._raw[OLD_ATTRIBUTES_AT if old else ATTRIBUTES_AT] & CODEC_BITS
         if number not in INFLATE or (number > 1 and not codec.cramjam):
-            return self._batch  # aiokafka says what is missing
+            return self._batch  # aiokafka names the missing library
         if old:
             raise InflationError("compressed in a format older than Kafka 0.11")
         inflated = INFLATE[number](bytes(self._raw[HEADER_BYTES:]))
@@ -151,7 +151,7 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 def _into(name: str) -> Callable[[bytes], memoryview]:
-    """Return how ``name`` is inflated: into room of its own, of which only what is written costs memory."""
+    """Return the inflating function of ``name``; its buffer costs memory only for written parts."""
 
     def inflate(data: bytes) -> memoryview:
         room = memoryview(mmap(-1, MAX_INFLATED_BYTES))
@@ -176,7 +176,7 @@ INFLATE: Mapping[int, Callable[[bytes], bytes | memoryview]] = {
     3: _into("lz4"),
     4: _into("zstd"),
 }
-"""How each of Kafka's codecs is inflated, by its number."""
+"""Inflating functions of Kafka's codecs, by number."""
 
 
 def bound_inflation() -> None:

@@ -1,8 +1,8 @@
-"""Clients of aiokafka that are started and stopped so that no connection is left open, whatever is cancelled.
+"""Starting and stopping aiokafka's clients without leaving a connection open, even after a cancellation.
 
-aiokafka closes the connections that a client knows. The first one of a start it knows only once the start has asked
-over it for metadata: cancelled meanwhile, aiokafka would leave that connection open. And it forgets, without closing
-it, a connection that the broker has ended when it comes to ask before its reader has heard of the end.
+aiokafka closes the connections that a client knows. It learns of a start's first connection only after the first
+metadata request: a cancellation before would leave that connection open. And it forgets a connection that the broker
+has ended, without closing it, if a request comes before its reader notices the end.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from aiokafka.errors import KafkaConnectionError
 
 from combee.adapters.kafka.errors import translated
 
-logger = logging.getLogger("combee")  # noqa: TID251 - agents load this, too: no structlog
+logger = logging.getLogger("combee")  # noqa: TID251 - agents load this module, too: no structlog
 
 STOP_S = 30.0
 STOP_GRACE_S = 1.0
-"""What is cancelled while it stops may take so long to finish."""
+"""Seconds that cancelled tasks get to finish during a stop."""
 TASKS = (
     *("_sender_task", "_sync_task", "_fetch_task"),
     *("_coordination_task", "_heartbeat_task", "_commit_refresh_task", "_reset_committed_task"),
 )
-"""What aiokafka's clients, and the parts of them, call their tasks."""
+"""Names of the task attributes of aiokafka's clients and of their parts."""
 _open: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[asyncio.Transport]] = WeakKeyDictionary()
 _starting: ContextVar["_Opened | None"] = ContextVar(
     "connections of the start that is under way", default=None
@@ -35,7 +35,7 @@ _starting: ContextVar["_Opened | None"] = ContextVar(
 
 
 class _Opened:
-    """The connections that a start has opened; once it is over, none is kept."""
+    """The connections that a start has opened; empty once it is over."""
 
     def __init__(self) -> None:
         self._connections: list[Any] | None = []
@@ -59,7 +59,7 @@ async def _closed(connections: Iterable[Any]) -> None:
 
 
 class _Protocol(conn.AIOKafkaProtocol):  # type: ignore[misc] # aiokafka has no types
-    """A connection that closes as soon as the broker ends it, and is known as long as it is open."""
+    """A connection that closes as soon as the broker ends it, and is tracked while it is open."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -76,7 +76,7 @@ class _Protocol(conn.AIOKafkaProtocol):  # type: ignore[misc] # aiokafka has no 
 
 
 async def _without_farewell() -> None:
-    """Hang up connections that are closing: over TLS they wait for the broker's farewell, longer than loops live."""
+    """Abort connections that are closing: over TLS they wait for the broker to close, longer than the loop lives."""
     closing = [transport for transport in _open.get(asyncio.get_running_loop(), ()) if transport.is_closing()]
     for transport in closing:
         transport.abort()
@@ -85,7 +85,7 @@ async def _without_farewell() -> None:
 
 
 async def _create_conn(*arguments: Any, **options: Any) -> Any:
-    """Do what ``create_conn`` does, and note the connection."""
+    """Call ``create_conn`` and track the connection."""
     connection = await conn.create_conn(*arguments, **options)
     if opened := _starting.get():
         opened.add(connection)
@@ -93,14 +93,14 @@ async def _create_conn(*arguments: Any, **options: Any) -> Any:
 
 
 async def started(starting: Awaitable[None]) -> None:
-    """Start a client; of a start that is cancelled or fails, no connection stays open.
+    """Start a client; a start that is cancelled or fails leaves no connection open.
 
     Raises
     ------
     KafkaError
-        Whatever keeps it from starting.
+        If it cannot start.
     """
-    client.create_conn = _create_conn  # tasks of a client look it up there
+    client.create_conn = _create_conn  # a client's tasks look it up there
     conn.AIOKafkaProtocol = _Protocol
     opened = _Opened()
     token = _starting.set(opened)
@@ -108,7 +108,7 @@ async def started(starting: Awaitable[None]) -> None:
         await starting
     except AssertionError as error:
         await opened.close()
-        # aiokafka asserts that the cluster has named a broker; one that is only starting names none.
+        # aiokafka asserts that the cluster has named a broker; a starting cluster names none.
         raise KafkaConnectionError(str(error)) from error
     except BaseException:
         await opened.close()
@@ -132,7 +132,7 @@ async def running(client: Any) -> AsyncIterator[Any]:
 async def stopped(client: Any) -> None:
     """Stop a client; if that takes longer than 30 s, or the caller is cancelled meanwhile, hang up.
 
-    aiokafka takes a cancellation for that of its own tasks and goes on, so it is raised here.
+    aiokafka mistakes a cancellation for one of its own tasks and goes on, so it is raised here.
     """
     stopping = asyncio.ensure_future(client.stop() if hasattr(client, "stop") else client.close())
     stopping.add_done_callback(_heard)
@@ -151,15 +151,15 @@ async def stopped(client: Any) -> None:
 
 
 def _heard(stopping: asyncio.Future[None]) -> None:
-    """Take note of a stop's error, which asyncio would report as one that nobody has seen."""
+    """Read a stop's error, which asyncio would otherwise report as never retrieved."""
     if not stopping.cancelled():
         stopping.exception()
 
 
 async def _hung_up(client: Any, stopping: asyncio.Future[None]) -> bool:
-    """Hang up all that a stop has left open; return whether it had not come to its end.
+    """Close everything that a stop has left open; return whether the stop was unfinished.
 
-    A stop that is cancelled on its way does not get to the client's tasks and connections.
+    A cancelled stop does not reach all of the client's tasks and connections.
     """
     is_under_way = stopping.cancel()
     try:
@@ -175,7 +175,7 @@ async def _hung_up(client: Any, stopping: asyncio.Future[None]) -> bool:
 
 
 def _tasks(client: Any) -> Iterator[asyncio.Task[Any]]:
-    """Yield what a client, or a part of it, has running."""
+    """Yield the running tasks of a client or a part of it."""
     for part in (client, *vars(client).values()):
         for name in TASKS:
             if isinstance(task := getattr(part, name, None), asyncio.Task):
@@ -185,4 +185,4 @@ def _tasks(client: Any) -> Iterator[asyncio.Task[Any]]:
 def _connections(client: Any) -> list[Any]:
     """Return the connections of a consumer, a producer, or the client below them."""
     below = getattr(client, "_client", None) or getattr(client, "client", client)
-    return list(below._conns.values())  # noqa: SLF001 - nobody else has them
+    return list(below._conns.values())  # noqa: SLF001 - no public access

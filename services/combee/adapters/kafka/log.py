@@ -30,20 +30,23 @@ from combee_schemas.topics import partition_of
 
 READ_COMMITTED = "read_committed"
 FOLLOW_WAIT_MS = 1_000
-"""What a reader fetches it takes at once, so no fetch leaves a partition out (see ``fetch_waits``): the broker
-answers as soon as there is something, and an idle reader asks seldom. Not longer: TLS cannot hang up meanwhile."""
+"""How long a broker may hold the fetch of a reader that follows a topic.
+
+Such a reader consumes records at once, so each fetch covers all partitions (see ``fetch_waits``): the broker answers
+as
+soon as it has a record, and an idle reader asks seldom. A longer time would delay the end of TLS connections."""
 READ_WAIT_MS = 50
-"""The fetch after the last record that was wanted, as long as which TLS takes to hang up."""
+"""How long a broker may hold the fetch after the last wanted record, which delays the end of a TLS connection."""
 FOLLOW_IDLE_MS = 60_000
 READ_STALL_S = 30.0
-"""A bounded read that gets nothing for this long is given up as transient."""
+"""Seconds without a record after which a bounded read fails as transient."""
 LOOKS, LOOK_AGAIN_S = 10, 0.2
-"""So often a topic is looked for before it counts as missing: a broker hears of a new one a moment later."""
+"""Attempts, and seconds between them, before a topic counts as missing: brokers learn of a new topic with a delay."""
 SETTLE_AGAIN_S = 0.05
 
 
 async def _begun(client: Any) -> None:
-    """Start a client; one that cannot start is stopped."""
+    """Start a client; stop it if it cannot start."""
     try:
         await started(client.start())
     except BaseException:
@@ -80,12 +83,12 @@ class KafkaLog:
         try:
             return await send(producer, self._connection, outgoing)
         except FencedError as error:
-            # Without a transactional id there is no newer owner: the broker has lost track of this producer.
+            # Without a transactional id nobody can be a newer owner: the broker has lost this producer's state.
             if self._producer is producer:
                 self._producer = None
                 with suppress(CombeeError), translated("closing the producer"):
                     await stopped(producer)
-            raise TransientError(f"writing: the producer begins anew ({error})") from error
+            raise TransientError(f"writing: the producer is restarted ({error})") from error
 
     async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> KafkaConsumer:
         consumer = KafkaConsumer(self._connection, group, on_assigned)
@@ -118,15 +121,15 @@ class KafkaLog:
             auto_offset_reset="earliest",
             isolation_level=isolation,
             fetch_max_wait_ms=wait_ms,
-            # A fetch is in memory several times while it is read.
+            # Reading a fetch takes several times its size in memory.
             max_partition_fetch_bytes=FETCH_BYTES,
         )
 
     @asynccontextmanager
     async def _reader(self, theirs: Sequence[Any], *, wait_ms: int = READ_WAIT_MS) -> AsyncIterator[Any]:
-        """Yield a reader of these partitions, paused: it would begin to fetch from the first record of each.
+        """Yield a paused reader of these partitions, because it would begin to fetch from the first record of each.
 
-        What it is asked for would wait for that fetch, too: a broker answers one request after the other.
+        Later requests would wait for that fetch, too: a broker answers one request after the other.
         """
         reader = self._reader_of(wait_ms=wait_ms)
         try:
@@ -143,7 +146,7 @@ class KafkaLog:
     ) -> AsyncGenerator[Record, None]:
         await self.partitions(
             source.topic
-        )  # a reader waits for a topic that is missing, or that it may not see
+        )  # a reader would wait for a topic that is missing or invisible to it
         tp = self._connection.theirs(source)
         need = self._connection.need("Read", source.topic)
         async with self._reader([tp]) as reader:
@@ -164,7 +167,7 @@ class KafkaLog:
         position, need = -1, self._connection.need("Read", self._connection.ours(tp).topic)
         while True:
             with translated(f"reading {tp.topic}[{tp.partition}]", need):
-                # Not wait_for: before Python 3.12 it forgets a cancellation that comes together with the answer.
+                # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the answer.
                 async with asyncio.timeout(READ_STALL_S):
                     fetched = await reader.getmany(tp, timeout_ms=500, max_records=MAX_POLL_RECORDS)
                 async with asyncio.timeout(READ_STALL_S):
@@ -177,7 +180,7 @@ class KafkaLog:
             position = reached
 
     async def _still_stable(self, reader: Any, tp: Any, position: int, need: Need) -> None:
-        """Refuse to wait for records behind a transaction that is still open."""
+        """Raise TransientError for records behind a transaction that is still open."""
         with translated(f"reading {tp.topic}[{tp.partition}]", need):
             stable = (await reader.end_offsets([tp]))[tp]
         if stable <= position:
@@ -209,7 +212,7 @@ class KafkaLog:
             if not behind:
                 yield None
             while True:
-                # Once it is current only records and errors end the wait: nothing is to be done in between.
+                # Once current, only records and errors end the wait: nothing else has to be done.
                 wait_ms = 250 if behind else FOLLOW_IDLE_MS
                 with translated(f"following {topic}", need):
                     fetched = await reader.getmany(timeout_ms=wait_ms, max_records=MAX_POLL_RECORDS)
@@ -234,12 +237,12 @@ class KafkaLog:
         return self._counts[topic]
 
     async def _counted(self, topic: str) -> Mapping[str, int]:
-        """Return the partitions of every topic in sight; asking needs no right but to describe them.
+        """Return the partitions of every visible topic; this needs only the right to describe them.
 
         Raises
         ------
         ConfigurationError
-            If this client may not describe ``topic``, whether it exists or not.
+            If this client may not describe ``topic``, existing or not.
         """
         client = AIOKafkaClient(**self._connection.client)
         try:
@@ -303,9 +306,9 @@ class KafkaLog:
     async def _looking(
         self, topic: str, group: str | None = None, isolation: str = READ_COMMITTED
     ) -> AsyncIterator[tuple[Any, list[Any]]]:
-        """Yield a reader for offsets, and a topic's partitions; it is kept open, one for each group and isolation.
+        """Yield a reader for offsets, and a topic's partitions; one reader per group and isolation level stays open.
 
-        It is assigned nothing, so it fetches nothing. After an error the next look-up has another one.
+        It has no assignment, so it fetches nothing. After an error the next look-up opens another one.
         """
         theirs = await self._partitions_of(topic)
         async with self._opening:

@@ -1,4 +1,4 @@
-"""A process's membership of a consumer group: dynamic, or static under an identity that only one has (KIP-345)."""
+"""Membership of a process in a consumer group: dynamic, or static under an exclusive identity (KIP-345)."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ FENCED_INSTANCE_ID = 82
 
 
 class Membership:
-    """A process in one group, over all its sessions. Of two with one identity the later wins.
+    """Membership of a process in one group, over all its sessions. If two have one identity, the later one wins.
 
-    aiokafka's heartbeats and commits do not name the identity. So the earlier one hears only that it is unknown,
-    would join anew and throw the later one out, which would do the same, for ever. It is therefore made to ask
-    first, as the member that it was: the broker then says whether somebody else has the identity now.
+    aiokafka's heartbeats and commits do not name the identity. So the earlier process would only learn that it is
+    unknown, join again and throw the later one out, which would do the same, for ever. Therefore it first asks under
+    its old member id: the broker then tells whether another process has the identity now.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ class Membership:
             )
 
     def watch(self, consumer: Any) -> None:
-        """Look at how a started consumer of aiokafka joins; a dynamic member is left alone."""
+        """Watch how a started consumer of aiokafka joins; a dynamic member is left alone."""
         if self._slot is None:
             return
-        coordinator = consumer._coordinator  # noqa: SLF001 - aiokafka has no hook for what the broker answers
+        coordinator = consumer._coordinator  # noqa: SLF001 - aiokafka has no hook for the broker's answers
         send = coordinator._send_req  # noqa: SLF001 - the same
 
         async def send_request(request: Any) -> Any:

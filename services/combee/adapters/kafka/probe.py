@@ -26,7 +26,7 @@ LONGEST = "transaction.max.timeout.ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """The brokers of the cluster, and the newest version of each request that one of them understands."""
+    """The brokers of the cluster, and the newest version of each request that any of them understands."""
 
     addresses: tuple[str, ...]
     requests: Mapping[int, int]
@@ -91,7 +91,8 @@ def _replicas(partitions: list[dict[str, Any]]) -> Replicas:
 async def open_transactions(connection: Connection) -> dict[str, float]:
     """Return the transactions under the prefix that have not ended; most end within moments.
 
-    They are the age of the first record, in seconds, by its place (``TOPIC[P]@O``): committed records end there.
+    They are given as the age of their first record, in seconds, by its place (``TOPIC[P]@O``): readers of committed
+    records stop there.
     """
     described = await _described(connection)
     partitions = [
@@ -105,7 +106,9 @@ async def open_transactions(connection: Connection) -> dict[str, float]:
         with translated("looking for open transactions"):
             for client in (reader, committed):
                 await introduced(client, described)
-            ends = await reader.end_offsets(partitions)  # first: what comes later is no sign of an open one
+            ends = await reader.end_offsets(
+                partitions
+            )  # looked up first: later records do not prove an open transaction
             stable = await committed.end_offsets(partitions)
             behind = {tp: at for tp, at in stable.items() if at < ends[tp]}
             reader.assign(list(behind))
@@ -117,7 +120,7 @@ async def open_transactions(connection: Connection) -> dict[str, float]:
 
 
 async def longest_transaction_s(connection: Connection) -> float | None:
-    """Return how long a transaction may stay open at most, by the broker that allows most; None: not to be known."""
+    """Return the largest time-out of transactions that any broker allows (s); None: unknown."""
     async with running(AIOKafkaAdminClient(**connection.client)) as admin:
         with translated("looking at the brokers' settings"):
             nodes = [broker["node_id"] for broker in (await admin.describe_cluster())["brokers"]]
@@ -133,7 +136,7 @@ async def longest_transaction_s(connection: Connection) -> float | None:
 async def skew(connection: Connection) -> Skew:
     """Measure the clock skew with one record that the broker stamps, in a topic made for it and deleted afterwards.
 
-    Brokers do not tell the time, and ordinary records carry their writer's.
+    Brokers do not tell the time, and ordinary records have their writer's time.
     """
     topic = connection.full(f"{PROBE_TOPIC}-{uuid4().hex[:8]}")
     config = {"message.timestamp.type": "LogAppendTime", "retention.ms": "60000"}

@@ -16,7 +16,7 @@ from combee.adapters.kafka.errors import refused_certificate, translated
 from combee.adapters.ports import CombeeError, ConfigurationError, TransientError
 
 ANSWER_TIMEOUT_MS = 5_000
-"""A broker that takes longer for an empty question is away, as far as anybody waits for it."""
+"""Milliseconds after which a broker that has not answered an empty request counts as away."""
 CLOSE_S = 1.0
 ASKED_MECHANISM = "PLAIN"
 
@@ -89,7 +89,7 @@ class Reachability:
     async def _refused_certificate(self, host: str, port: int) -> ConfigurationError | None:
         """Return what is wrong with the client's certificate, if that is why the broker hangs up.
 
-        In TLS 1.3 a broker looks at it when the client's handshake is over: aiokafka sees a broken connection.
+        In TLS 1.3 a broker checks it after the client's handshake, so aiokafka only sees a broken connection.
         """
         context = self._options.get("ssl_context")
         if context is None:
@@ -98,7 +98,9 @@ class Reachability:
             async with asyncio.timeout(ANSWER_TIMEOUT_MS / 1000):
                 reader, writer = await asyncio.open_connection(host, port, ssl=context)
                 try:
-                    writer.write(b"\0\0\0\0")  # no request: who was let in is hung up on without an alert
+                    writer.write(
+                        b"\0\0\0\0"
+                    )  # no request: a broker that accepted the client closes without an alert
                     await reader.read(1)
                 finally:
                     writer.transport.abort()
@@ -109,9 +111,9 @@ class Reachability:
         return None
 
     async def _protocol_mismatch(self, host: str, port: int) -> ConfigurationError | None:
-        """Return what is wrong with COMBEE_SECURITY_PROTOCOL, if the broker is there and speaks another one.
+        """Return what is wrong with COMBEE_SECURITY_PROTOCOL, if the broker is up and uses another protocol.
 
-        A broker that is spoken to in the wrong protocol hangs up without a word, as one does that goes down.
+        A broker closes a connection in the wrong protocol without an answer, like a broker that goes down.
         """
         ours = self._options.get("security_protocol", "PLAINTEXT")
         spoken = await self._spoken_protocol(host, port)
@@ -141,19 +143,19 @@ class Reachability:
 
 
 async def _open_connection(host: str, port: int, options: Mapping[str, Any]) -> Any:
-    """Return an open connection; of one that is refused nothing is left open."""
+    """Return an open connection; a refused one is closed."""
     connection = AIOKafkaConnection(host, port, **options)
     try:
         await connection.connect()
     except BaseException:
-        if connection._protocol is not None:  # noqa: SLF001 - else there is no socket, and nothing to wait for
+        if connection._protocol is not None:  # noqa: SLF001 - without it there is no socket to wait for
             await asyncio.wait({connection.close()}, timeout=CLOSE_S)
         raise
     return connection
 
 
 def _unverified_context() -> ssl.SSLContext:
-    """Return a context that finds out whether somebody speaks TLS; nothing secret goes through it."""
+    """Return a context to find out whether a server uses TLS; nothing secret is sent through it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

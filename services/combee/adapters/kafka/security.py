@@ -1,4 +1,4 @@
-"""How a client shows who it is: TLS, SASL, client certificates and tokens, as aiokafka and Faust take them."""
+"""Authentication of clients: TLS, SASL, client certificates and tokens, in the form for aiokafka and Faust."""
 
 import ssl
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from combee.adapters.kafka.tokens import MskTokens, OAuthTokens, Tokens, token_a
 from combee.adapters.ports import ConfigurationError
 
 MSK_IAM = "AWS_MSK_IAM"
-"""Amazon's way of OAUTHBEARER: its library signs tokens with the credentials of the machine."""
+"""Amazon's variant of OAUTHBEARER: its library signs tokens with the credentials of the machine."""
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "PLAIN": ("sasl_username", "sasl_password"),
     "SCRAM-SHA-256": ("sasl_username", "sasl_password"),
@@ -20,7 +20,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "OAUTHBEARER": ("oauth_token_url", "oauth_client_id", "oauth_client_secret"),
     MSK_IAM: ("aws_region",),
 }
-"""By mechanism, the settings without which it cannot be used."""
+"""Required settings by mechanism."""
 ATTRIBUTES = {
     "commonName": "CN",
     "organizationalUnitName": "OU",
@@ -32,7 +32,7 @@ ATTRIBUTES = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-"""Of a certificate's subject, as Java writes them."""
+"""Java's names for the parts of a certificate's subject."""
 
 
 def variable(name: str) -> str:
@@ -56,7 +56,7 @@ def security_options(credentials: Credentials) -> dict[str, Any]:
         options["ssl_context"] = _context(credentials)
     elif credentials.ssl_certfile:
         raise ConfigurationError(
-            f"COMBEE_SSL_CERTFILE is of no use with COMBEE_SECURITY_PROTOCOL={protocol}: set that to SSL"
+            f"COMBEE_SSL_CERTFILE has no effect with COMBEE_SECURITY_PROTOCOL={protocol}: set that to SSL"
         )
     return options
 
@@ -149,7 +149,7 @@ def principal(options: Mapping[str, Any], certfile: str | Path | None = None) ->
 
 def _subject(certfile: str | Path) -> str:
     """Return a certificate's subject as Java writes it: the last name first."""
-    # The standard library reads a certificate's names for nobody else, and this one is only told.
+    # The standard library has no public way to read a certificate's names; the result is only shown.
     decoded = ssl._ssl._test_decode_cert(str(certfile))  # type: ignore[attr-defined] # noqa: SLF001 - see above
     names = [f"{ATTRIBUTES.get(kind, kind)}={value}" for part in decoded["subject"] for kind, value in part]
     return ",".join(reversed(names))

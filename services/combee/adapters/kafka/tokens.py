@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: from an OAuth 2 token endpoint, or signed by Amazon's library; kept until they are old."""
+"""Tokens for OAUTHBEARER: from an OAuth 2 token endpoint or signed by Amazon's library, cached until they are old."""
 
 import asyncio
 import base64
@@ -22,13 +22,13 @@ from combee.adapters.ports import ConfigurationError
 
 TIMEOUT_S = 10.0
 FRESH = 0.8
-"""A token is used for this share of its life; then the next connection fetches another."""
+"""Share of a token's life during which it is used; after that the next connection fetches another."""
 UNTOLD_S = 300.0
-"""The life of a token whose server says nothing of it."""
+"""Assumed life of a token whose server gives none, in seconds."""
 SIGNED_S = 900.0
-"""The life of a token of Amazon's library."""
+"""Life of a token from Amazon's library, in seconds."""
 LONGEST = 1 << 16
-"""Bytes of an answer that are read."""
+"""Maximum bytes read of an answer."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OK, REFUSED, BUSY, BROKEN = 200, 400, 429, 500
 NO_SIGNER = (
@@ -37,11 +37,11 @@ NO_SIGNER = (
 
 
 class TokenRefusedError(KafkaError):  # type: ignore[misc] # its base has no types
-    """The settings give no token; the message has the remedy."""
+    """No token can be had with these settings; the message has the remedy."""
 
 
 class TokenUnavailableError(KafkaError):  # type: ignore[misc] # the same
-    """Nobody gives a token just now."""
+    """No token can be had now."""
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc] # the same
@@ -50,20 +50,20 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc] # the same
     def __init__(self, subject: str) -> None:
         _hear_refusals()
         self.subject = subject
-        """Whom the token is about, as far as is known."""
+        """The subject of the token, as far as known."""
         self._token = ""
         self._until = 0.0
         self._renewing = threading.Lock()
         self._renewal: Future[str] | None = None
 
     async def token(self) -> str:
-        """Return a token that is valid for a while yet; all who ask meanwhile share one fetch, and its error."""
+        """Return a token that stays valid for a while; concurrent callers share one fetch, and its error."""
         if monotonic() < self._until:
             return self._token
         return await asyncio.shield(asyncio.wrap_future(self._renewed()))
 
     def _renewed(self) -> Future[str]:
-        """Return the renewal that is under way, or begin one: event loops share it, Faust's consumer has its own."""
+        """Return the renewal under way, or begin one; event loops share it, and Faust's consumer has its own loop."""
         with self._renewing:
             if self._renewal is None or (self._renewal.done() and monotonic() >= self._until):
                 self._renewal = Future()
@@ -74,7 +74,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc] # the same
         began = monotonic()
         try:
             self._token, life_s = self._fetch()
-        except Exception as error:  # noqa: BLE001 - whoever asked gets it
+        except Exception as error:  # noqa: BLE001 - every waiting caller gets it
             renewal.set_exception(error)
             return
         self._until = began + FRESH * life_s
@@ -89,8 +89,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc] # the same
 def _hear_refusals() -> None:
     """Make aiokafka end a connection whose token the broker refuses.
 
-    The broker says so in an answer without an error code, and waits for a word before it hangs up (RFC 7628, 3.2.3).
-    aiokafka 0.14 takes that for success, and every later answer is nonsense.
+    The broker refuses in an answer without an error code, and waits for a message before it hangs up (RFC 7628,
+    3.2.3). aiokafka 0.14 mistakes that for success, and every later answer is garbage.
     """
     OAuthAuthenticator.step = _step
 
@@ -168,7 +168,7 @@ class OAuthTokens(Tokens):
         return token, life_s
 
     def _post(self) -> tuple[int, Mapping[str, Any]]:
-        """Ask for a token, there and nowhere else: redirections are not followed."""
+        """Request a token from this address alone: redirections are not followed."""
         host, port = self._address.hostname or "", self._address.port
         connection = (
             HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self._context)
@@ -223,7 +223,7 @@ def _read_object(raw: bytes) -> Mapping[str, Any]:
 
 
 def _subject(token: str) -> str:
-    """Return whom a token (JWT) is about, unverified: it is only told; empty if it does not say."""
+    """Return the subject of a token (JWT), unverified because it is only shown; empty if there is none."""
     parts = token.split(".")
     if len(parts) != 3:  # noqa: PLR2004 - header, claims, signature
         return ""

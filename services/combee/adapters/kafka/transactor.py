@@ -1,4 +1,4 @@
-"""Transactions, with one transactional id per input partition: aiokafka does not fence by group generation."""
+"""Transactions with one transactional id per input partition, because aiokafka does not fence by group generation."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from combee.adapters.ports import FencedError, Outgoing, TopicPartition
 from combee_schemas.topics import partition_of, placing_key
 
 TRANSACTION_TIMEOUT_MS = 15_000
-"""A crash stalls read-committed readers at most this long."""
+"""Maximum milliseconds that a crash can stall read-committed readers."""
 
 
 async def send(producer: Any, connection: Connection, outgoing: Sequence[Outgoing]) -> Sequence[int]:
@@ -33,7 +33,7 @@ async def send(producer: Any, connection: Connection, outgoing: Sequence[Outgoin
 
 
 async def _partition(producer: Any, connection: Connection, record: Outgoing) -> int | None:
-    """Return where a record goes; None where the client's partitioner comes to the same."""
+    """Return the partition of a record; None if the client's partitioner gives the same."""
     if record.partition is not None or record.key is None:
         return record.partition
     if placing_key(record.topic, record.key) == record.key:

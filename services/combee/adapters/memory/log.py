@@ -10,11 +10,11 @@ from combee.adapters.ports import Clock, OnAssigned, Outgoing, Record, TopicPart
 from combee_schemas.topics import TOPICS, partition_of
 
 SETTLE_S = 5.0
-"""A transaction that stays open for longer was left by a process that is dead."""
+"""Seconds after which an open transaction counts as left by a dead process."""
 
 
 class MemoryLog:
-    """Every topic of the map, for as long as the object lives; clients in one event loop share it.
+    """All topics, for the life of the object; clients in one event loop share it.
 
     It has no rebalance (a group has one member), no compaction and no retention but ``expire``.
     """
@@ -24,7 +24,7 @@ class MemoryLog:
         self._store = Store({topic.name: counts[topic.spread] for topic in TOPICS}, clock)
 
     async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
-        await asyncio.sleep(0)  # others run while a broker would answer
+        await asyncio.sleep(0)  # lets other tasks run, as waiting for a broker would
         try:
             return [self._store.write(record) for record in outgoing]
         finally:
@@ -108,10 +108,10 @@ class MemoryLog:
         return {source.partition: at for source, at in offsets.items() if source.topic == topic}
 
     async def close(self) -> None:
-        """What was written stays as long as the object does."""
+        """Do nothing: records stay as long as the object does."""
 
     def produce_packed(self, *outgoing: Outgoing) -> None:
-        """Write records as a client that compresses: the broker's limit is for what they are compressed to."""
+        """Write records as a compressing client does: the broker's limit is for the compressed size."""
         for record in outgoing:
             self._store.write(record, packed=True)
         self._store.notify()

@@ -1,4 +1,4 @@
-"""What a broker keeps: partitions of records, transactions that decide their fate, groups' offsets."""
+"""A broker's state: partitions of records, transactions, and groups' offsets."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from combee_schemas.topics import partition_of
 MAX_BATCH_BYTES = 1_048_588
 """Kafka's default ``max.message.bytes``: a record is written in a batch of its own here."""
 BATCH_BYTES, RECORD_BYTES, HEADER_BYTES = 61, 21, 10
-"""What a batch, a record and a header have beside what is in them, at most."""
+"""Maximum overhead in bytes of a batch, a record and a header."""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +123,7 @@ class Store:
         return partitions[source.partition]
 
     def write(self, outgoing: Outgoing, pending: Pending | None = None, *, packed: bool = False) -> int:
-        """Append one record and return its offset; ``packed``: so well that no limit applies."""
+        """Append one record and return its offset; ``packed``: compressed, so that no limit applies."""
         if not packed and _size(outgoing) > MAX_BATCH_BYTES:
             raise PoisonError(f"writing: the record is too large for {outgoing.topic}")
         number = self._number(outgoing)
@@ -156,25 +156,25 @@ class Store:
         return self._changed
 
     def notify(self) -> None:
-        """Wake everybody who waits for a change."""
+        """Wake all tasks that wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     # ---- transactions
 
     def initialise(self, name: str) -> int:
-        """Return a new epoch of a transactional id; what its former owner left open is aborted."""
+        """Return a new epoch of a transactional id; a transaction left open by the former owner is aborted."""
         self._epochs[name] = self._epochs.get(name, -1) + 1
         if name in self._open:
             self.settle(name, self._epochs[name], "aborted")
         return self._epochs[name]
 
     def owns(self, name: str, epoch: int) -> bool:
-        """Return whether nobody has initialised this transactional id since."""
+        """Return whether ``epoch`` is the newest one of this transactional id."""
         return self._epochs[name] == epoch
 
     def check(self, name: str, epoch: int) -> None:
-        """Refuse a former owner."""
+        """Raise FencedError for a former owner."""
         if not self.owns(name, epoch):
             raise FencedError(f"transactional id {name}: a newer owner took over")
 

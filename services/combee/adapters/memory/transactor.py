@@ -26,7 +26,7 @@ class MemoryTransaction:
 
 
 class _Scope:
-    """Not a generator: one that is thrown away, as by a kill, must leave its transaction open."""
+    """A class, not a generator: a scope dropped by a kill must leave its transaction open."""
 
     def __init__(self, owner: "MemoryTransactor") -> None:
         self._owner = owner

@@ -1,4 +1,4 @@
-"""From a question to an answer: limits, retries, and the options that a server refuses."""
+"""Calls of a model: limits, retries, and dropping options that a server refuses."""
 
 import time
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ NOTHING = Usage()
 
 
 class ModelHealth:
-    """Whether calls are answered; the text of the trouble while they are not."""
+    """Whether calls are answered, and the reason while they are not."""
 
     def __init__(self) -> None:
         self.trouble: str | None = None
         self.permanent = False
 
     def failed(self, error: CallFailedError) -> None:
-        """Note a failed call; each trouble is logged once."""
+        """Record a failed call; each reason is logged once."""
         text = str(error)
         if text != self.trouble:
             log = _log.error if error.permanent else _log.warning
@@ -40,7 +40,7 @@ class ModelHealth:
         self.trouble, self.permanent = text, error.permanent
 
     def answered(self) -> None:
-        """Note that the server answers."""
+        """Record that the server answers."""
         if self.trouble is not None:
             _log.info("the model answers again")
         self.trouble, self.permanent = None, False
@@ -48,7 +48,7 @@ class ModelHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A prompt as messages, and how it waits."""
+    """A prompt as messages, with its priority and owner."""
 
     prompt: Prompt
     messages: Sequence[Message]
@@ -79,7 +79,7 @@ class Caller:
         self._dropped: dict[str, frozenset[str]] = {}
 
     def request_hash(self, prompt: Prompt, messages: Sequence[Message]) -> str:
-        """Return the hash of what would be sent now, with the options that the server is known to take."""
+        """Return the hash of the request as it would be sent now, with the options that the server accepts."""
         dropped = self._dropped.get(prompt.reply_name, frozenset())
         return request_hash(messages, request(self._options, prompt, dropped))
 
@@ -97,7 +97,7 @@ class Caller:
         return await tried(self._policy, once, failed)
 
     async def _with_accepted_options(self, question: Question) -> Answer:
-        # By kind of reply: one schema a server dislikes says nothing about the others.
+        # By kind of reply: a server that refuses one schema may accept others.
         kind = question.prompt.reply_name
         dropped = self._dropped.get(kind, frozenset())
         while True:  # each turn drops one more of seven options, or ends

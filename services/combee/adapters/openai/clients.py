@@ -1,4 +1,4 @@
-"""OpenAI's own client: one for each server (base URL and key) of an event loop, with replies of bounded size."""
+"""OpenAI's client: one for each server (base URL and key) and event loop, with replies of bounded size."""
 
 import asyncio
 import re
@@ -17,16 +17,16 @@ from combee.adapters.openai.fates import SHOWN_CHARS
 from combee.adapters.openai.names import NO_KEY, Server
 from combee.adapters.ports import ConfigurationError
 
-NO_RETRIES = 0  # of the client's own: a call that waits to be made again holds no slot
+NO_RETRIES = 0  # the client's own retries are off: a call that waits for a retry must hold no slot
 SCOPE = "https://cognitiveservices.azure.com/.default"
 MAX_REPLY_BYTES: ContextVar[int] = ContextVar("MAX_REPLY_BYTES")
-"""How many bytes of a reply, decompressed, the call under way takes."""
+"""Maximum decompressed bytes of a reply in the call under way."""
 _LOGIN = re.compile(r"auth|key|token|secret|password|cookie", re.IGNORECASE)
-"""In names of headers that log in."""
+"""Matches names of headers that hold credentials."""
 
 
 class Client:
-    """A client of a server, which those who ask it share."""
+    """A client of a server, shared by its callers."""
 
     def __init__(self, server: Server, shelf: dict[Server, "Client"]) -> None:
         self._server = server
@@ -43,7 +43,7 @@ class Client:
         headers = {"Authorization": login} if login else None
         self.openai = (self._azure if server.azure_version else self._plain)(address, headers, http)
         self.secrets = (*server.secrets, *_logins(self.openai.default_headers))
-        """What is told to nobody."""
+        """Secrets, which are never shown."""
 
     def _plain(
         self, address: str, headers: Mapping[str, str] | None, http: httpx2.AsyncClient
@@ -73,12 +73,12 @@ class Client:
         )
 
     def _tokens(self) -> Callable[[], Awaitable[str]]:
-        """Return what gives the token of who is logged in, as Azure's own library finds out."""
+        """Return a function that gets the token of the Azure login by Azure's library."""
         try:
             from azure.identity import aio  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                "Azure needs a key (set AZURE_OPENAI_API_KEY), or for a login: pip install 'combee[azure]'"
+                "Azure needs a key (set AZURE_OPENAI_API_KEY), or a login and: pip install 'combee[azure]'"
             ) from error
         credential = aio.DefaultAzureCredential()
         self._resources.push_async_callback(credential.close)
@@ -94,7 +94,7 @@ class Client:
         return shelf[server]
 
     async def release(self) -> None:
-        """Close the connections once nobody uses them."""
+        """Close the connections with the last user's release."""
         self.users -= 1
         if not self.users:
             del self._shelf[self._server]
@@ -105,7 +105,7 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Server, Client]] = W
 
 
 def staying_at(home: httpx2.URL) -> Callable[[httpx2.Request], Awaitable[None]]:
-    """Return a hook that refuses what is not for a server: it may send its callers anywhere, with the prompt."""
+    """Return a hook that refuses requests to other servers: a redirection could send the prompt anywhere."""
 
     async def check(request: httpx2.Request) -> None:
         url = request.url
@@ -113,8 +113,9 @@ def staying_at(home: httpx2.URL) -> Callable[[httpx2.Request], Awaitable[None]]:
         if url.host == home.host and (url.origin == home.origin or by_default):
             return
         raise CallFailedError(
-            f"{home.host} sends its callers on to {url.scheme}://{url.netloc.decode()[:SHOWN_CHARS]}, and no prompt"
-            " goes there: if it may, make that the base URL (OPENAI_BASE_URL, COMBEE_EMBEDDING_BASE_URL, on Azure"
+            f"{home.host} redirects to {url.scheme}://{url.netloc.decode()[:SHOWN_CHARS]}, and no prompt is"
+            f" sent there: to"
+            " allow it, make that the base URL (OPENAI_BASE_URL, COMBEE_EMBEDDING_BASE_URL, on Azure"
             " AZURE_OPENAI_ENDPOINT)",
             permanent=True,
         )
@@ -123,7 +124,7 @@ def staying_at(home: httpx2.URL) -> Callable[[httpx2.Request], Awaitable[None]]:
 
 
 async def _bound(response: httpx2.Response) -> None:
-    """Let a response be read up to the call's bound: the library itself reads errors and redirects whole."""
+    """Bound the reading of a response: the library itself reads errors and redirects whole."""
     response.stream = _Bounded(response)
     response.headers.pop("content-encoding", None)
 
@@ -150,13 +151,13 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 def _logins(headers: Mapping[str, object]) -> tuple[str, ...]:
-    """Return what headers log in with: the client adds those of OPENAI_CUSTOM_HEADERS to every request."""
+    """Return the credentials in headers: the client adds OPENAI_CUSTOM_HEADERS to every request."""
     sent = (str(value).split() for name, value in headers.items() if _LOGIN.search(name))
     return tuple(words[-1] for words in sent if words)
 
 
 def _without_login(url: str) -> tuple[str, str | None]:
-    """Return an address, and who stands in it as the header that says so: the library sends the key beside it."""
+    """Return an address without its login, and the login as a header: the library would send the key, too."""
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     if not at:

@@ -32,18 +32,18 @@ class Connection:
         self._client: Client | None = None
 
     async def ask(self, body: bytes, messages: Sequence[Message]) -> Answer:
-        """Return what the server answers to one request, which has these messages.
+        """Return the server's answer to one request with these messages.
 
         Raises
         ------
         CallFailedError
-            If there was no answer: try again.
+            If there was no answer: retry.
         CallRefusedError
             If the server refuses this request.
         PromptTooLongError
             If the prompt is too long for the model.
         ConfigurationError
-            If the settings make no client.
+            If no client can be made from the settings.
         """
         started_s = time.monotonic()
         content = await self._post("/chat/completions", body)
@@ -77,20 +77,20 @@ class Connection:
             If there was no answer.
         """
         if self._server.azure_version:
-            return frozenset()  # it lists models, and is asked by the names of deployments
+            return frozenset()  # it lists models, but requests name deployments
 
         async def listing(openai: AsyncOpenAI) -> httpx2.Response:
             try:
                 return await openai.get(
                     "/models", cast_to=httpx2.Response, options={"timeout": self._timeout}
                 )
-            except APIStatusError as refused:  # a key may be for chats alone, and many servers list nothing
+            except APIStatusError as refused:  # a key may be limited to chats, and many servers list nothing
                 return refused.response
 
         return listed_models(await self._answered(listing))
 
     async def _post(self, path: str, body: bytes) -> bytes:
-        # On Azure the client puts the model, which it reads in the body, into the address.
+        # On Azure the client copies the model from the body into the address.
         what: dict[str, Any] = {"body": json.loads(body)} if self._server.azure_version else {"content": body}
         return await self._answered(
             lambda openai: openai.post(
@@ -103,15 +103,15 @@ class Connection:
         openai = self._opened().openai
         MAX_REPLY_BYTES.set(self._max_reply_bytes)
         try:
-            # The client's time-outs are per read; only this one bounds a server that drips.
+            # The client's time-outs are per read; only this one stops a server that sends byte by byte.
             async with asyncio.timeout(self._timeout_s):
                 return (await call(openai)).content
         except TimeoutError:
             raise CallFailedError(f"{self.host} did not answer within {self._timeout_s:g} s") from None
         except CombeeError:
             raise
-        except Exception as error:  # noqa: BLE001 - what the client lets through of the libraries under it, too
-            # Without its cause: that may quote the key.
+        except Exception as error:  # noqa: BLE001 - the client also lets errors of the libraries under it through
+            # Without its cause, which may quote the key.
             raise fate(error, host=self.host, shown=self._shown) from None
 
     def _opened(self) -> Client:
@@ -120,17 +120,17 @@ class Connection:
                 self._client = Client.of(self._server)
             except (OpenAIError, httpx2.InvalidURL, TypeError, ValueError) as error:
                 raise ConfigurationError(
-                    f"the settings make no client of {self.host}: {self._shown(str(error))}"
+                    f"no client of {self.host} can be made from the settings: {self._shown(str(error))}"
                 ) from None
         return self._client
 
     async def close(self) -> None:
-        """Drop the connections, unless somebody else asks the same server."""
+        """Close the connections, unless another user of the client remains."""
         client, self._client = self._client, None
         if client is not None:
             await client.release()
 
     def _shown(self, text: str) -> str:
-        # JSON escapes can spell what UTF-8 cannot hold, and this is written to logs and topics.
+        # JSON escapes can spell characters that UTF-8 cannot encode, and this text is written to logs and topics.
         secrets = self._client.secrets if self._client else self._server.secrets
         return redact(text, *secrets)[:SHOWN_CHARS].encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""The embedding port on an OpenAI-compatible server: some texts a request, tried again for a while, then given up."""
+"""The embedding port on an OpenAI-compatible server: several texts per request, retried for a limited time."""
 
 import time
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from combee_schemas.base import Usage
 
 MIB = 1 << 20
 TEXTS = 64
-"""A request's texts at most. At 3,072 dimensions their vectors are about 4 MB of JSON."""
+"""Maximum number of texts per request. At 3,072 dimensions their vectors are about 4 MB of JSON."""
 MAX_REPLY_BYTES = 16 * MIB
 MAX_CHARS = 8_000
-"""Of a longer text the beginning is compared: embedding models read some 8,000 tokens, many only 512."""
+"""Maximum characters of a text that are compared: embedding models read some 8,000 tokens, many only 512."""
 
 
 class OpenAIEmbedder:
@@ -36,7 +36,7 @@ class OpenAIEmbedder:
     ) -> None:
         self._name = model
         self._connection = Connection(server, timeout_s=timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
-        # What is permanent is not waited for: the caller goes on without embeddings.
+        # Permanent errors are not waited out: the caller goes on without embeddings.
         self._policy = RetryPolicy(
             first_wait_s=first_wait_s,
             max_wait_s=give_up_after_s,

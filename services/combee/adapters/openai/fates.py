@@ -1,4 +1,4 @@
-"""What OpenAI's client raises becomes one of our errors, a server's refusal by its status and code."""
+"""Errors of OpenAI's client are translated to ours, a server's refusal by its status and code."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ _TOO_LONG = re.compile(
 _FLAGGED = re.compile(r"content.?(filter|policy|management)|moderation|flagged")
 _SECRETS = re.compile(
     r"\b(sk|pk|rk|key)-[\w*.-]{6,}|(?<=bearer )\S+"
-    # A word that says eyJ again and again is read through once.
+    # Linear even for a word that repeats eyJ.
     r"|(?<![\w-])(?>[\w-]*?eyJ)[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
     re.IGNORECASE,
 )
@@ -46,7 +46,7 @@ _REMEDIES = {
     402: "add credit with the provider",
     403: "this key may not use this model: check OPENAI_API_KEY and the model's name",
     404: "check the model's name (on Azure the deployment's) and the base URL, which usually ends in /v1; "
-    "a server whose own names begin with openai/ needs that prefix twice",
+    "for a server whose own model names begin with openai/ write the prefix twice",
     TOO_MANY: "the quota is used up: raise the limit or add credit with the provider",
 }
 
@@ -63,7 +63,7 @@ class Refusal:
 
 
 def fate(error: Exception, *, host: str, shown: Callable[[str], str]) -> CombeeError:
-    """Return the error whose fate a call shares that ended in this one; ``shown`` makes words fit for a log."""
+    """Return our error for an error of a call; ``shown`` makes texts safe for a log."""
     if isinstance(error, APIStatusError):
         return classify(_refusal(error, shown))
     if isinstance(error, ContentFilterFinishReasonError | LengthFinishReasonError):
@@ -99,7 +99,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def classify(refusal: Refusal) -> CombeeError:
-    """Return the error whose fate the refusal shares."""
+    """Return our error for a refusal."""
     status, about = refusal.status, f"{refusal.code} {refusal.message}".lower()
     shown = " ".join(part for part in (str(status), refusal.code, refusal.message) if part)
     text = f"the model's server answered {shown}"
@@ -116,9 +116,9 @@ def classify(refusal: Refusal) -> CombeeError:
 
 
 def redact(text: str, *secrets: str) -> str:
-    """Return ``text`` without the secrets and without whatever looks like one."""
+    """Return ``text`` without the secrets and without anything that looks like a secret."""
     for secret in secrets:
-        # A placeholder such as "none" is no secret, and an ordinary word besides.
+        # A placeholder such as "none" is an ordinary word, not a secret.
         if len(secret) > len(NO_KEY):
             text = text.replace(secret, "***")
     return _SECRETS.sub("***", text)

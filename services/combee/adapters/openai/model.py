@@ -19,7 +19,7 @@ BAD_REPLY_CHARS = 2000
 
 
 class UnusableReplyError(PoisonError):
-    """The reply stayed unusable after the re-ask; ``usage`` is what it cost all the same."""
+    """The reply stayed unusable after the re-ask; ``usage`` is the cost of both calls."""
 
     def __init__(self, text: str, usage: Usage) -> None:
         super().__init__(text)
@@ -85,12 +85,12 @@ class OpenAIModel:
 
     @property
     def trouble(self) -> str | None:
-        """Why calls fail just now, with the remedy where there is one; None while the model answers."""
+        """Why calls fail now, with the remedy if there is one; None while the model answers."""
         return self._health.trouble
 
     @property
     def refusal(self) -> str | None:
-        """Why the server refuses for good (key, quota, name), with the remedy; None while it does not."""
+        """Why the server refuses permanently (key, quota, name), with the remedy; None while it does not."""
         return self._health.trouble if self._health.permanent else None
 
     def request(self, prompt: Prompt) -> str:
@@ -120,7 +120,7 @@ class OpenAIModel:
                 except PromptTooLongError:
                     if not re_asks:
                         raise
-                    break  # it is only with the unusable reply that it is too long
+                    break  # the prompt is too long only together with the unusable reply
                 except PoisonError as refused:
                     refused.usage += spent
                     raise
@@ -140,7 +140,7 @@ class OpenAIModel:
         raise UnusableReplyError(f"the model's reply stayed unusable: {problem}", spent)
 
     def drain(self) -> None:
-        """Start no further call: whatever has no reply under way raises DrainingError."""
+        """Start no further call: questions without a call under way raise DrainingError."""
         self._drain.start()
 
     async def close(self) -> None:
@@ -153,7 +153,7 @@ def _first(prompt: Prompt) -> list[Message]:
 
 
 def _second(reply: str, problem: str) -> list[Message]:
-    # Some chat templates insist on turns, and some servers on text in each.
+    # Some chat templates require alternating turns, and some servers require text in each.
     return [
         {"role": "assistant", "content": reply[:BAD_REPLY_CHARS] or "(no text)"},
         {

@@ -9,7 +9,7 @@ from combee.adapters.ports import ConfigurationError
 
 OPENAI_URL = "https://api.openai.com/v1"
 BASE_URLS = {"openai": OPENAI_URL, "ollama": "http://127.0.0.1:11434/v1"}
-"""Where each known provider is when no base URL is given."""
+"""Default base URLs of the known providers."""
 
 NO_KEY = "none"
 """Sent to servers that need no key."""
@@ -17,7 +17,7 @@ NO_KEY = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where a model is asked, and with which key."""
+    """The address of a model's server, and its key."""
 
     url: str
     key: str = field(default=NO_KEY, repr=False)
@@ -28,18 +28,18 @@ class Server:
 
     @property
     def host(self) -> str:
-        """Its name and port, without a login."""
+        """The server's name and port, without a login."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What of it is told to nobody: the key, and a password in its address."""
+        """Secrets, which are never shown: the key, and a password in the address."""
         password = urlsplit(self.url).password or ""
         return self.key, password, unquote(password)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it is this machine."""
+        """Whether the server is this machine."""
         host = urlsplit(self.url).hostname or ""
         try:
             return ipaddress.ip_address(host).is_loopback
@@ -49,7 +49,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Azure:
-    """What Azure's own variables say."""
+    """The values of Azure's own variables."""
 
     endpoint: str | None = None
     version: str | None = None
@@ -67,7 +67,7 @@ def resolve_model(
 ) -> tuple[str, Server]:
     """Return the name the server knows, and the server.
 
-    One known provider's prefix is stripped; any other prefix belongs to the server's own name
+    The prefix of a known provider is stripped; any other prefix belongs to the server's own name
     (``meta-llama/Llama-3``), and so does ``azure/`` where a base URL is given. A server whose own names begin with
     ``openai/`` needs the prefix twice.
 
@@ -146,7 +146,7 @@ def _azure_server(azure: Azure, api_key: str | None = None) -> Server:
         raise ConfigurationError(
             f"a model on Azure needs its address and the interface's version: set {missing}"
         )
-    # A token goes before a key, as for whoever uses the client itself.
+    # A token wins over a key, as in the client itself.
     token = NO_KEY if api_key else _usable_key(azure.token, "AZURE_OPENAI_AD_TOKEN")
     is_token = token != NO_KEY
     return Server(
@@ -161,7 +161,7 @@ def _usable_url(url: str, what: str, variable: str) -> str:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an IP address that is none
+    except ValueError:  # an invalid port or IP address
         usable = False
     if not usable:
         raise ConfigurationError(f"{what} must begin with http:// or https:// and a host: set {variable}")

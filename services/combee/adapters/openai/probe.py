@@ -32,7 +32,7 @@ ADDRESS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What came of one form; ``trouble`` says why there was no answer."""
+    """The result of one form; ``trouble`` is the reason if there was no answer."""
 
     outcome: Outcome
     trouble: str = ""
@@ -40,10 +40,10 @@ class Tried:
 
 
 async def model_trouble(name: str, server: Server, *, timeout_s: float) -> str | None:
-    """Return why a model cannot be used, with the remedy; None if it can, or if the server does not tell in time.
+    """Return why a model cannot be used, with the remedy; None if it can, or if the server does not answer in time.
 
-    A server that lists the model is asked nothing. Others get the smallest question: a name that is not
-    listed may be an alias, and many servers list nothing.
+    A server that lists the model gets no question. Others get the smallest question: a name that is not listed may be
+    an alias, and many servers list nothing.
 
     Raises
     ------
@@ -60,7 +60,7 @@ async def model_trouble(name: str, server: Server, *, timeout_s: float) -> str |
             return f"{failed}; {ADDRESS}"
         return str(failed) if failed.permanent else None
     except CombeeError:
-        return None  # it knows the model, and dislikes the question
+        return None  # the server knows the model but refuses the question
     finally:
         await connection.close()
     return None
@@ -104,9 +104,9 @@ async def _try(
 async def _asked(
     connection: Connection, options: RequestOptions, prompt: Prompt, dropped: frozenset[str]
 ) -> Answer:
-    """Ask; an option the server refuses is dropped, the form of the reply is not."""
+    """Ask, dropping options that the server refuses, except the form of the reply."""
     messages = ({"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user})
-    while True:  # each turn drops one more option, or ends
+    while True:  # each round drops one more option, or ends
         parameters = request(options, prompt, dropped)
         try:
             return await connection.ask(request_body(messages, parameters), messages)

@@ -1,4 +1,4 @@
-"""Requests as a server accepts them, and its answers, read defensively."""
+"""Requests in the form that a server accepts, and defensive reading of its answers."""
 
 import json
 import re
@@ -15,8 +15,8 @@ from combee_schemas.model import CHARS_PER_TOKEN, Prompt
 
 Message = Mapping[str, str]
 
-MOST_COUNT = 1 << 31
-"""More tokens than any call has; sums of them still fit a record's 64 bits."""
+MAX_COUNT = 1 << 31
+"""Maximum token count believed: more than any call has, and sums still fit a record's 64 bits."""
 BAD_REQUEST, BAD_GATEWAY = 400, 502
 _FORMAT = re.compile(r"response_format|json|schema|grammar|structured")
 _OPTIONS = ("temperature", "seed", "max_tokens", "max_completion_tokens", "prompt_cache_key")
@@ -28,7 +28,7 @@ _UNKNOWN_FIELD = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
-    """What is asked of the model with every prompt; None leaves it to the server."""
+    """Options of every call; None leaves a value to the server."""
 
     model: str
     max_output_tokens: int | None
@@ -58,7 +58,7 @@ def option_to_drop(sent: Mapping[str, Any], refused: CallRefusedError) -> str | 
     if "response_format" in sent and _FORMAT.search(refused.about):
         return str(sent["response_format"]["type"])
     if "prompt_cache_key" in sent and _UNKNOWN_FIELD.search(refused.about):
-        return "prompt_cache_key"  # of all that is sent the field that fewest servers know
+        return "prompt_cache_key"  # the field that the fewest servers know
     return None
 
 
@@ -72,7 +72,7 @@ def _response_format(prompt: Prompt, dropped: frozenset[str]) -> dict[str, Any] 
 
 
 def estimate_tokens(*messages: Message) -> int:
-    """Return about how many tokens these messages are."""
+    """Return the approximate number of tokens in these messages."""
     return sum(-(-len(message["content"]) // CHARS_PER_TOKEN) for message in messages)
 
 
@@ -84,7 +84,7 @@ def read_answer(
     seconds: float,
     shown: Callable[[str], str],
 ) -> Answer:
-    """Return the answer in an HTTP body; ``shown`` makes a server's words fit for a log.
+    """Return the answer in an HTTP body; ``shown`` makes a server's texts safe for a log.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def _cached(counts: Mapping[str, Any]) -> int:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNT
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
 
 
 def _disguised(error: Mapping[str, Any], shown: Callable[[str], str]) -> Refusal:

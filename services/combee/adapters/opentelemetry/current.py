@@ -16,7 +16,7 @@ def current_context() -> TraceContext | None:
     api = sys.modules.get(API)
     if api is None:
         return None
-    with suppress(AttributeError):  # another thread is just importing it
+    with suppress(AttributeError):  # another thread may be importing it
         span = api.get_current_span().get_span_context()
         if span.is_valid:
             parent = f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags & 1:02x}"

@@ -1,7 +1,7 @@
-"""Prometheus' families as OTLP metrics, under their own names: what /metrics shows is what is sent.
+"""Prometheus' families as OTLP metrics, under their own names: the metrics of /metrics are sent unchanged.
 
-OpenTelemetry's SDK for Python reads no registry of another library, and none of its instruments takes a histogram
-that is counted already.
+OpenTelemetry's SDK for Python cannot read another library's registry, and its instruments cannot take a histogram
+that is already counted.
 """
 
 import math
@@ -72,14 +72,14 @@ Collect = Callable[[], Iterable[Family]]
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From when counts are, and until when (ns)."""
+    """Start and end of counts (ns)."""
 
     start: int
     now: int
 
 
 def metrics_data(families: Iterable[Family], resource: Resource, period: Period) -> MetricsData:
-    """Return what the exporter takes; of two families of one name the later holds."""
+    """Return the exporter's form of the metrics; of two families with one name the later wins."""
     by_name = {family.name: family for family in families}
     metrics = [metric for family in by_name.values() for metric in _metrics(family, period)]
     scope = ScopeMetrics(scope=InstrumentationScope(SCOPE), metrics=metrics, schema_url="")
@@ -110,7 +110,7 @@ def _series(samples: Iterable[Sample]) -> Iterable[tuple[Mapping[str, str], list
 
 
 def _histogram(labels: Mapping[str, str], group: Iterable[Sample], period: Period) -> HistogramDataPoint:
-    """Return one point; Prometheus counts in a bucket what is in those below it, too."""
+    """Return one point; a bucket of Prometheus includes the counts of the buckets below it."""
     counts: dict[float, float] = {}
     total = 0.0
     for sample in group:

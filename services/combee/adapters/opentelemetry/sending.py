@@ -1,6 +1,6 @@
-"""What one process sends by OTLP/HTTP: spans in batches and metrics from time to time, each on a thread of its own.
+"""One process's spans, in batches, and metrics, periodically, by OTLP/HTTP, each on a thread of its own.
 
-A receiver that is away costs a line in the log and what could not be sent: the queue is bounded, nobody waits for it.
+If the receiver is away, one log line is written and unsent data is lost: the queue is bounded, and nothing waits.
 """
 
 import threading
@@ -24,11 +24,11 @@ logger = structlog.get_logger()
 R = TypeVar("R", SpanExportResult, MetricExportResult)
 
 CLOSE_S = 3.0
-"""What is left is sent within this time, or lost."""
+"""Maximum seconds to send the remaining data at the end; the rest is lost."""
 
 
 class _Delivery:
-    """Says once that a receiver does not take what is sent, and once that it does again."""
+    """Logs once when a receiver stops accepting data, and once when it accepts data again."""
 
     def __init__(self, what: str, endpoint: str) -> None:
         self._what = what
@@ -36,7 +36,7 @@ class _Delivery:
         self._fails = False
 
     def ended(self, result: R) -> R:
-        """Take note of a result, and return it."""
+        """Record a result, and return it."""
         fails = result.name != "SUCCESS"
         if fails and not self._fails:
             logger.warning(
@@ -88,7 +88,7 @@ class Sending:
         self._metrics: PeriodicExportingMetricReader | None = None
 
     def export(self, collect: Collect) -> None:
-        """Send these metrics, too, from now on; ``collect`` is called on another thread."""
+        """From now on send these metrics, too; ``collect`` is called on another thread."""
         self._sources.append(collect)
         if self._metrics is not None:
             return
@@ -99,21 +99,21 @@ class Sending:
             families = (family for source in self._sources for family in source())
             return metrics_data(families, self._resource, Period(start, time.time_ns()))
 
-        # What a MeterProvider does with a reader; it would bring instruments instead of a registry.
+        # A MeterProvider would do this, but with instruments instead of a registry.
         self._metrics._set_collect_callback(collected)  # noqa: SLF001 - there is no other way to feed a reader
 
     def flush(self) -> None:
-        """Send the spans that wait, and wait for it."""
+        """Send the waiting spans, and wait until they are sent."""
         self._spans.force_flush()
 
     def close(self) -> None:
-        """Send what is left; a receiver that does not answer is not waited for."""
+        """Send the remaining data within ``CLOSE_S``."""
         metrics = [self._metrics.shutdown] if self._metrics else []
         _within(CLOSE_S, [self._spans.shutdown, *metrics])
 
 
 def _within(seconds: float, work: Sequence[Callable[[], object]]) -> None:
-    """Call functions side by side on threads that nobody waits for longer."""
+    """Call functions in parallel threads and wait at most this long."""
     threads = [threading.Thread(target=target, daemon=True) for target in work]
     for thread in threads:
         thread.start()

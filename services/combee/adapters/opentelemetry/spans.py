@@ -67,7 +67,7 @@ class OtelTracing(Tracing):
         links = [Link(_remote(context)) for context in contexts]
         with self._open(name, SpanKind.CONSUMER, notes, _below(parent_of_all(contexts)), links) as span:
             yield
-        # After it: what failed is done again. Each leads from its own trace to this one.
+        # After an error the record is worked on again. Each link leads from its own trace to this one.
         own, now = [Link(span.get_span_context(), notes)], time.time_ns()
         for origin in origins:
             if origin.waited_s is not None:
@@ -106,7 +106,7 @@ class OtelTracing(Tracing):
             try:
                 yield span
             except DrainingError:
-                raise  # the next worker's
+                raise  # the next worker continues
             except Exception as error:
                 self.failed(f"{type(error).__name__}: {error}")
                 raise
@@ -123,7 +123,7 @@ def _remote(context: TraceContext) -> SpanContext:
 
 
 def _below(parent: TraceContext | None) -> Context:
-    """Return what makes a span a child of ``parent``; None: the first of a trace."""
+    """Return the context that makes a span a child of ``parent``; None: the first of a trace."""
     if parent is None:
         return ROOT
     return trace.set_span_in_context(trace.NonRecordingSpan(_remote(parent)), ROOT)

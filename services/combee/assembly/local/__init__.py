@@ -1,1 +1,1 @@
-"""Everything of ``combee up``: processes on one machine, and what they need."""
+"""``combee up``: processes on one machine, and their needs."""

@@ -1,4 +1,4 @@
-"""The key for commands over HTTP where a judge is on: ``combee up`` makes it, in a file for its owner alone."""
+"""The key for commands over HTTP when a judge is on: ``combee up`` writes it to a file for its owner alone."""
 
 import hashlib
 import http.client
@@ -21,14 +21,14 @@ KEY_BYTES = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminKey:
-    """A key, and the file it is in."""
+    """A key and its file."""
 
     path: Path
     key: str = field(repr=False)
 
     @property
     def gateway_keys(self) -> str:
-        """The setting by which a gateway knows it: its hash. Reading and publishing go on without a key."""
+        """The gateway's setting with the key's hash. Reading and publishing still need no key."""
         digest = hashlib.sha256(self.key.encode()).hexdigest()
         return (
             'anybody = ["reflections:write", "playbooks:read"]\n'
@@ -38,7 +38,7 @@ class AdminKey:
 
 
 def admin_key(settings: Settings) -> AdminKey:
-    """Return the key of these settings' brokers; it is made where there is none.
+    """Return the key for these settings' brokers; create it if there is none.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def admin_key(settings: Settings) -> AdminKey:
             new.write(f"{secrets.token_urlsafe(KEY_BYTES)}\n")
     key = read_trusted(path).strip()
     if not key:
-        raise FatalError(f"{path} holds no key: remove it, and a new one is made")
+        raise FatalError(f"{path} holds no key: remove the file, and a new key is made")
     return AdminKey(path=path, key=key)
 
 
@@ -69,7 +69,7 @@ def dashboard_link(served: str, key: AdminKey) -> str:
     Raises
     ------
     OSError
-        If the gateway gives none.
+        If the gateway returns none.
     """
     address = urlsplit(served)
     asked = http.client.HTTPConnection(address.hostname or "", address.port, timeout=LINK_TIMEOUT_S)

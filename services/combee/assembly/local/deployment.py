@@ -1,4 +1,4 @@
-"""The deployment that runs on this machine, and the one model that all verbs use beside it."""
+"""The deployment that runs on this machine; commands use the same model."""
 
 import asyncio
 import http.client
@@ -24,7 +24,7 @@ CHOSEN = "chosen by its controller"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A ``combee up`` that runs, as its file describes it."""
+    """A running ``combee up``, as its file describes it."""
 
     bootstrap_servers: str
     model: str
@@ -32,11 +32,11 @@ class Deployment:
     workers: Mapping[str, str] = field(default_factory=dict)
     """Name → address of its health and metrics."""
     batch: Mapping[str, Any] = field(default_factory=dict)
-    """How its services make batches, as far as verbs have flags for it: ``BATCH_FLAGS``; None: no size is fixed."""
+    """The settings of its batches for which commands have flags (``BATCH_FLAGS``); None: no size is fixed."""
 
     @property
     def model_named(self) -> str:
-        """Its model for people: the name, and the address where one was given."""
+        """Its model for people: the name, and the address if given."""
         return _named(self.model, self.base_url)
 
 
@@ -61,7 +61,7 @@ def _state(settings: Settings) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaints:
-    """What keeps a worker from its work: red conditions, and what it waits for though it is ready."""
+    """A worker's problems: red conditions, and conditions that it waits for although it is ready."""
 
     red: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()
@@ -99,12 +99,12 @@ def beside(
     base_url: str | None = None,
     **batch: str | int | None,
 ) -> Settings:
-    """Return the settings with the model and the batches of the deployment that runs; the others are flags.
+    """Return the settings with the running deployment's model and batch options; the other arguments are flags.
 
     Raises
     ------
     ConfigurationError
-        If a flag names something else than the deployment has.
+        If a flag differs from the deployment's value.
     """
     if running is None:
         return settings
@@ -112,8 +112,8 @@ def beside(
     if resolve_model(model or running.model, base_url or running.base_url, ANY_KEY, ANY_AZURE) != theirs:
         flags = f"--{SIMULATED}" if model == SIMULATED else _named(model or running.model, base_url)
         raise ConfigurationError(
-            f"'combee up' runs with the model {running.model_named}, and {flags} is another: leave the flag out,"
-            " or stop 'combee up' and start it with that model"
+            f"'combee up' runs with the model {running.model_named}, not {flags}: leave the flag out, or stop"
+            f" 'combee up' and start it with that model"
         )
     for name, wanted in batch.items():
         if wanted not in {None, running.batch[name]}:

@@ -1,6 +1,6 @@
-"""The parts of Combee that are installed on demand, and what to say where one is missing.
+"""The optional parts of Combee, and the message if one is missing.
 
-Only the standard library: this runs where nothing else may be installed.
+This module imports only the standard library, because nothing else may be installed.
 """
 
 import sys
@@ -19,23 +19,23 @@ EXTRAS = {
     "http": ("httpx",),
     "mcp": ("mcp",),
 }
-"""By extra, the modules it brings for the command line."""
+"""Modules of each extra that the command line needs."""
 
 
 def without(*extras: str) -> list[str]:
-    """Return those extras of which something is not installed."""
+    """Return the extras that are not completely installed."""
     return [extra for extra in extras if not all(find_spec(module) for module in EXTRAS[extra])]
 
 
 def install_hint(error: ModuleNotFoundError) -> str | None:
-    """Return what to say of a module that is missing; None if no extra brings it."""
+    """Return the message about a missing module; None if no extra has it."""
     name = (error.name or "").partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if name in modules), None)
     return f"{name} is not installed: {pip_install(extra)}" if extra else None
 
 
 def end(error: ModuleNotFoundError) -> Exception | SystemExit:
-    """Return the end of a program that lacks a module, told in one line where an extra brings it."""
+    """Return the exception that ends a program without a module: one line if an extra has the module."""
     if (text := install_hint(error)) is None:
         return error
     sys.stderr.write(f"combee: {text}\n")

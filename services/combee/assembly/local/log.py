@@ -16,23 +16,23 @@ from combee.process.telemetry.logs import configure_logs
 from combee.process.worker.outage import OutageMonitor
 
 CONNECT_S = 20.0
-"""So long a verb waits for a broker that does not answer."""
+"""Seconds that a command waits for a broker that does not answer."""
 ASK_AGAIN_S = 0.5
 
 
 OnFetched = Callable[[int, int], None]
-"""Hears how many of the embedded broker's jars are there, and of how many."""
+"""Called with the number of jars present and of jars in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notices:
-    """How people hear of what takes a while."""
+    """Progress messages for people."""
 
     tell: Callable[[str], None]
     starting: Callable[[], AbstractContextManager[OnFetched]]
     """Entered while the embedded broker starts."""
     restarted: Callable[[str], None]
-    """Hears when the embedded broker had to be started again."""
+    """Called when the embedded broker had to be restarted."""
 
 
 @asynccontextmanager
@@ -41,8 +41,8 @@ async def open_log(
 ) -> AsyncIterator[tuple[KafkaLog, str]]:
     """Yield the log and the brokers' address.
 
-    The embedded broker's topics are ours and are created as needed; on a configured cluster only
-    ``combee topics create`` does that, unless ``create``.
+    On the embedded broker topics are created as needed; on a configured cluster only ``combee topics create`` creates
+    them, unless ``create`` is set.
 
     Raises
     ------
@@ -59,7 +59,7 @@ async def open_log(
         await _answered(prepare, servers, notices.tell)
         log, reachability = KafkaLog(connected), Reachability(connected)
         monitor = OutageMonitor(reachability.check, SystemClock(), service="combee", where=servers)
-        watching = asyncio.create_task(monitor.run())  # says so while what is under way waits for the broker
+        watching = asyncio.create_task(monitor.run())  # tells so while the command waits for the broker
         try:
             yield log, servers
         finally:
@@ -71,9 +71,9 @@ async def open_log(
 
 @asynccontextmanager
 async def open_unchecked(settings: Settings, servers: str) -> AsyncIterator[KafkaLog]:
-    """Yield the log without asking whether brokers and topics are there, which takes longer than to read a few names.
+    """Yield the log without checking brokers and topics, which takes longer than reading a few names.
 
-    Whoever asks makes do with an error where they are not.
+    The caller must accept an error if they are missing.
     """
     _quiet()
     log = KafkaLog(backends.connection(settings, servers))
@@ -85,12 +85,12 @@ async def open_unchecked(settings: Settings, servers: str) -> AsyncIterator[Kafk
 
 @asynccontextmanager
 async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str]:
-    """Yield the address of a broker that answers; its topics are not looked at.
+    """Yield the address of a broker that answers, without checking its topics.
 
     Raises
     ------
     FatalError
-        If none answers in time or can be started.
+        If no broker answers in time or can be started.
     ConfigurationError
         If the embedded one is not installed, or its directory cannot be written.
     """
@@ -124,17 +124,17 @@ async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str
 
 
 def _quiet() -> None:
-    """A broker that is away is told once, by us; libraries repeat it for every attempt."""
+    """Silence libraries: they repeat an outage for every attempt, and Combee reports it once."""
     configure_logs("warning", json=False, libraries=logging.CRITICAL)
 
 
 async def _answered(ask: Callable[[], Awaitable[None]], servers: str, tell: Callable[[str], None]) -> None:
-    """Ask until the brokers answer, and say so if that takes a while.
+    """Ask until the brokers answer, and tell the user if that takes a while.
 
     Raises
     ------
     FatalError
-        If they do not within CONNECT_S; at once a ConfigurationError, which waiting does not heal.
+        If they do not answer within CONNECT_S; a ConfigurationError at once, because waiting does not help.
     """
     why = "no answer"
     is_reported = CONNECT_S <= 0

@@ -1,4 +1,4 @@
-"""Ports on this machine: which are free, and on which the workers of a stack serve health and metrics."""
+"""Ports on this machine: free ones, and the ones on which a stack's workers serve health and metrics."""
 
 import socket
 from collections.abc import Iterator
@@ -8,12 +8,14 @@ from secrets import randbelow
 from combee.adapters.ports import ConfigurationError, FatalError
 
 LOWEST, HIGHEST = 16_000, 32_000
-"""Below the ranges that systems give to outgoing connections: a worker that restarts finds its port free."""
-METRICS_REMEDY = "end that, or choose others with COMBEE_METRICS_PORT (--metrics-port; 0: free ones)"
+"""Below the ranges of outgoing connections, so that a restarted worker finds its port free."""
+METRICS_REMEDY = (
+    "end that process, or choose other ports with COMBEE_METRICS_PORT (--metrics-port; 0: free ones)"
+)
 
 
 def metrics_ports(first: int | None, host: str, count: int) -> list[int | None]:
-    """Return a port per worker: none without ``first``, free ones for 0, else ``first`` and those after it."""
+    """Return a port per worker: none without ``first``, free ones for 0, else ``first`` and the ports after it."""
     if first is None:
         return [None] * count
     if first:
@@ -30,7 +32,7 @@ def port_option(port: int | None) -> tuple[str, ...]:
 
 
 def address(host: str, port: int | None) -> str:
-    """Return where a worker serves health and metrics; empty if nowhere."""
+    """Return the address of a worker's health and metrics; empty if it has none."""
     shown = f"[{host}]" if ":" in host else host
     return "" if port is None else f"http://{shown}:{port}"
 
@@ -45,12 +47,12 @@ def _free(host: str) -> Iterator[int]:
 
 
 def require_port(host: str, port: int, remedy: str) -> None:
-    """Refuse a port that another process has.
+    """Refuse a port that another process uses.
 
     Raises
     ------
     ConfigurationError
-        If it cannot be listened on; the message says who does, where the system tells.
+        If it cannot be listened on; the message names the process that uses it, if known.
     """
     if (error := _error(host, port)) is not None:
         why = _listener(port) or error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""Checks before anything starts: what a newcomer gets wrong ends here, with exit code 2."""
+"""Checks before anything starts: wrong settings end here, with exit code 2."""
 
 import tempfile
 
@@ -13,12 +13,12 @@ from combee.process.settings.model import ModelSettings
 SIMULATED = "simulated"
 """The name of the stand-in model."""
 MODEL_S = 5.0
-"""A model's server that has not answered by then is believed to be there, and slow."""
-GATEWAY_REMEDY = "end that, or choose another port with COMBEE_GATEWAY_PORT (0: a free one)"
+"""Seconds after which a model's server without an answer counts as slow, not as missing."""
+GATEWAY_REMEDY = "end that process, or choose another port with COMBEE_GATEWAY_PORT (0: a free one)"
 
 
 def model_flag(*, simulated: bool, model: str | None, base_url: str | None = None) -> str | None:
-    """Return the model that the flags name, if they do.
+    """Return the model that the flags name; None: they name none.
 
     Raises
     ------
@@ -32,12 +32,12 @@ def model_flag(*, simulated: bool, model: str | None, base_url: str | None = Non
 
 
 def stands_in(settings: ModelSettings, *, simulated: bool) -> bool:
-    """Return whether a stand-in is to be started: its name without an address means what the flag does."""
+    """Return whether to start a stand-in model: its name without an address means the same as the flag."""
     return simulated or (settings.model == SIMULATED and not settings.base_url)
 
 
 async def check(settings: Settings, *, simulated: bool, gateway: bool = False) -> None:
-    """Look whether what ``settings`` ask for can be started.
+    """Check whether the configured deployment can be started.
 
     Raises
     ------
@@ -57,7 +57,7 @@ async def check(settings: Settings, *, simulated: bool, gateway: bool = False) -
 
 
 def require_extras(*extras: str) -> None:
-    """Refuse to start what is not installed.
+    """Refuse to start parts that are not installed.
 
     Raises
     ------
@@ -65,22 +65,22 @@ def require_extras(*extras: str) -> None:
         If something is missing; one command installs all of it.
     """
     if absent := without(*extras):
-        raise ConfigurationError(f"parts of Combee that this needs are not installed: {pip_install(*absent)}")
+        raise ConfigurationError(f"required parts of Combee are not installed: {pip_install(*absent)}")
 
 
 def require_model(settings: ModelSettings) -> None:
-    """Refuse settings without a model, or with one that cannot be asked.
+    """Refuse settings without a usable model.
 
     Raises
     ------
     ConfigurationError
-        If no model is named, its address is none, or its key is missing.
+        If no model is named, its address is invalid, or its key is missing.
     """
     model_address(settings)
 
 
 async def require_answer(settings: ModelSettings) -> None:
-    """Refuse a model whose server is away, does not know it or refuses the key; one that is slow will do.
+    """Refuse a model whose server is away, does not know it or refuses the key; a slow server is accepted.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def require_data_dir(settings: Settings) -> None:
     Raises
     ------
     ConfigurationError
-        If it cannot be made or written, or others may write in it.
+        If it cannot be created or written, or other users can write in it.
     """
     folder = data_dir(settings)
     try:

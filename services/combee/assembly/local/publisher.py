@@ -1,4 +1,4 @@
-"""The services that a command needs: those that run already, or some of its own for as long as the command takes."""
+"""The services that a command needs: running ones, or its own for the duration of the command."""
 
 import asyncio
 import tempfile
@@ -17,23 +17,23 @@ from combee.process.settings.loading import Settings
 MEMBERS_POLL_S = 0.2
 PUBLISHER_WAIT_S = 3.0
 OTHERS_S = 60.0
-"""So long another command may need for services of its own on the same broker."""
+"""Seconds that another command may need for its own services on the same broker."""
 
 
 @asynccontextmanager
 async def ensure_publisher(
     settings: Settings, servers: str, tell: Callable[[str], None], roles: Sequence[str] = ("publish",)
 ) -> AsyncIterator[None]:
-    """See to it that publish, or other services, run: on the user's own embedded broker they are started for this.
+    """Ensure that publish, or other services, run: on the user's own embedded broker they are started if needed.
 
-    ``tell`` hears what is waited for.
+    ``tell`` is called with a line if the command has to wait.
 
     Raises
     ------
     FatalError
-        If nobody runs one of them on a configured cluster.
+        If one of them does not run on a configured cluster.
     TransientError
-        If that cluster does not say who does.
+        If that cluster does not tell which services run.
     """
     if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
         with tempfile.TemporaryDirectory(prefix="combee-publish-") as folder:
@@ -57,7 +57,7 @@ async def _require(settings: Settings, servers: str, role: str) -> None:
     while not await admin.members(role, within_s=PUBLISHER_WAIT_S):
         if monotonic() >= end:
             raise FatalError(
-                f"nobody runs {role} on {servers}, so no new version can be written: start 'combee up' or"
+                f"no {role} service runs on {servers}, so no new version can be written: start 'combee up' or"
                 f" 'combee worker {role}' there and try again"
             )
-        await asyncio.sleep(MEMBERS_POLL_S)  # a broker tells nobody who joined
+        await asyncio.sleep(MEMBERS_POLL_S)  # a broker does not announce new members

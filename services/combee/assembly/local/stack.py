@@ -1,4 +1,4 @@
-"""The services of one machine as processes, for ``combee up`` and the verbs that start services of their own."""
+"""The services of one machine as processes, for ``combee up`` and for commands that start their own services."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ STOP_MARGIN_S = 10.0
 MODEL_KEYS = (
     *("COMBEE_API_KEY", "OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS"),
     *("COMBEE_AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "COMBEE_AZURE_AD_TOKEN", "AZURE_OPENAI_AD_TOKEN"),
-    "AZURE_CLIENT_SECRET",  # Azure's own library gets a token for it
+    "AZURE_CLIENT_SECRET",  # Azure's library gets a token with it
 )
 SECRETS = frozenset(
     {
@@ -33,7 +33,7 @@ SECRETS = frozenset(
         "COMBEE_SOURCE_SECRET",
     }
 )
-"""Keys in the environment; the password of Kafka is every service's."""
+"""Keys in the environment; every service gets Kafka's password."""
 SECRETS_OF: Mapping[str, Sequence[str]] = {
     "reflect": MODEL_KEYS,
     "scan": MODEL_KEYS,
@@ -44,7 +44,7 @@ SECRETS_OF: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackOptions:
-    """What the services of a stack share."""
+    """Options shared by the services of a stack."""
 
     settings: Settings
     bootstrap_servers: str
@@ -58,18 +58,18 @@ class StackOptions:
     answers_from: str | None = None
     """A topic prefix whose recorded answers scan uses again."""
     gateway_keys: str | None = field(default=None, repr=False)
-    """The gateway's keys; None: those of our environment."""
+    """The gateway's keys; None: the keys in this process's environment."""
 
 
 def child_environment(options: StackOptions) -> dict[str, str]:
-    """Return the environment of the services: ours, with every setting as it was resolved here."""
+    """Return the environment of the services: this process's, with every setting as resolved here."""
     settings = options.settings
     values: dict[str, object] = {}
     groups = (
         settings.kafka,
         settings.model,
         settings.sizing,
-        settings.batch,  # after it: of the batch size, which both have, shuffle's is what counts
+        settings.batch,  # after it: both have the batch size, and shuffle's counts
         settings.playbook,
         settings.spend,
         settings.tenants,
@@ -79,7 +79,9 @@ def child_environment(options: StackOptions) -> dict[str, str]:
         settings.gateway,
     )
     for group in groups:
-        values |= group.model_dump(exclude={*secrets(), "gateway_keys"})  # secrets stay where they are
+        values |= group.model_dump(
+            exclude={*secrets(), "gateway_keys"}
+        )  # secrets stay in the environment or files
     worker = settings.worker
     values |= {
         "bootstrap_servers": options.bootstrap_servers,
@@ -93,7 +95,7 @@ def child_environment(options: StackOptions) -> dict[str, str]:
 
 
 def environment_of(role: str, env: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """Return the environment of one process: of the secrets only those that it uses."""
+    """Return the environment of one process, with only the secrets that it uses."""
     needed = set(SECRETS_OF.get(role, ()))
     if role == "shuffle" and settings.model.embedding_model:
         needed |= {*MODEL_KEYS, "COMBEE_EMBEDDING_API_KEY"}
@@ -118,7 +120,7 @@ async def stack(
     Raises
     ------
     FatalError
-        If a service cannot run; the message ends with what it said last.
+        If a service cannot run; the message ends with its last output.
     """
     configured_method(options.settings.batch)  # refused here rather than by each process
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -169,7 +171,7 @@ async def _stand_in(supervisor: Supervisor, options: StackOptions) -> dict[str, 
     url = ready.read_text().strip()
     if not url:
         raise FatalError("the stand-in model gave no address")
-    # Nothing goes to another server: the stand-in has embeddings, too.
+    # The stand-in has embeddings, too, so nothing is sent to another server.
     embeddings = {"COMBEE_EMBEDDING_BASE_URL": url, "COMBEE_EMBEDDING_API_KEY": "simulated"}
     embeddings |= {"COMBEE_EMBEDDING_MODEL": SIMULATED_EMBEDDING}
     return {
@@ -181,5 +183,5 @@ async def _stand_in(supervisor: Supervisor, options: StackOptions) -> dict[str, 
 
 
 def model_environment(supervisor: Supervisor) -> dict[str, str]:
-    """Return where the stand-in of a running stack listens."""
+    """Return the environment with the address of a running stack's stand-in."""
     return {"base_url": (supervisor.folder / "sim.ready").read_text().strip()}

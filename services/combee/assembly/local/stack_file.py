@@ -1,4 +1,4 @@
-"""The file by which whoever runs services on this machine says so, beside a lock that only one can hold."""
+"""The file that describes the services running on this machine, and the lock that only one command can hold."""
 
 import asyncio
 import fcntl
@@ -17,9 +17,9 @@ from combee.process.settings.group import check_trusted, read_trusted
 from combee.process.settings.loading import Settings
 
 UP = "combee up"
-LOOK_S = 0.1
+POLL_S = 0.1
 LOOKED_AT_S = 0.5
-"""Others look at the lock by taking it for a moment."""
+"""Maximum seconds for which another command holds the lock to check it."""
 
 
 def data_dir(settings: Settings) -> Path:
@@ -30,7 +30,7 @@ def data_dir(settings: Settings) -> Path:
     SettingsError
         If others may write in it.
     """
-    # Only here: where Kafka is given, as in a container, what the embedded one needs may be missing.
+    # Imported here: with a configured Kafka, as in a container, the embedded broker's extra may be missing.
     import platformdirs  # noqa: PLC0415 - an extra
 
     folder = settings.worker.data_dir or Path(platformdirs.user_data_dir("combee"))
@@ -39,12 +39,12 @@ def data_dir(settings: Settings) -> Path:
 
 
 def stack_file(settings: Settings) -> Path:
-    """Return where whoever runs services for the brokers of these settings says so."""
+    """Return the file of the command that runs services for the brokers of these settings."""
     return data_dir(settings) / f"stack-{of_brokers(settings)}.json"
 
 
 def of_brokers(settings: Settings) -> str:
-    """Return what the files about a topic prefix on these brokers have in their names."""
+    """Return the part of file names that identifies these brokers and the topic prefix."""
     servers = settings.kafka.bootstrap_servers
     cluster = f"@{hashlib.sha256(servers.encode()).hexdigest()[:16]}" if servers else ""
     return f"{settings.kafka.topic_prefix}{cluster}"
@@ -59,17 +59,17 @@ async def sole_stack(
     wait_s: float = 0.0,
     tell: Callable[[str], None],
 ) -> AsyncIterator[Callable[[Mapping[str, object]], None]]:
-    """Be the one that runs services here for the brokers of these settings; what a killed one left behind is ended.
+    """Become the only command that runs services for these brokers; end processes that a killed command left.
 
-    Yields what adds to the stack's file, which holds pid and ``command`` from the start and is for its owner alone:
-    a model's address may hold a password. Waits up to ``wait_s`` for another command, but not for ``combee up``;
-    ``tell`` hears of that. On a cluster, such as in a container, nothing needs a folder here: without one nothing
-    is held.
+    Yields a function that adds to the stack's file. The file holds pid and ``command`` from the start, and only its
+    owner can read it, because a model's address may hold a password. Waits up to ``wait_s`` for another command, but
+    not for ``combee up``, and calls ``tell``. On a cluster, as in a container, no folder is needed: without one no
+    lock is held.
 
     Raises
     ------
     ConfigurationError
-        If somebody else runs services there.
+        If another command runs services there.
     """
     try:
         path = stack_file(settings)
@@ -102,7 +102,7 @@ async def sole_stack(
 
 
 def _open_lock(path: Path) -> int:
-    """Open the lock beside a stack's file; the kernel drops what is taken when this process ends, however it ends."""
+    """Open the lock of a stack's file; the kernel drops the lock when this process ends, even by kill -9."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
@@ -121,7 +121,7 @@ async def _take(lock: int, path: Path, wait_s: float, tell: Callable[[str], None
         if not is_reported and stack_state(path):
             tell(f"waiting for {holder}, which runs the services of {path.parent} until it is done")
             is_reported = True
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)
 
 
 def _locked(lock: int, kind: int) -> bool:
@@ -133,7 +133,7 @@ def _locked(lock: int, kind: int) -> bool:
 
 
 def stack_state(path: Path) -> dict[str, Any]:
-    """Return what a stack's file says; empty without a readable one."""
+    """Return the content of a stack's file; empty without a readable one."""
     try:
         state = json.loads(read_trusted(path))
     except (OSError, ValueError):
@@ -142,14 +142,14 @@ def stack_state(path: Path) -> dict[str, Any]:
 
 
 def _holder(path: Path) -> str:
-    """Return who runs services there, for people."""
+    """Return the command that runs services there, for people."""
     state = stack_state(path)
     where = state.get("http") or state.get("bootstrap_servers") or "still starting"
     return f"{state.get('command', 'another command')} (process {state.get('pid', 'unknown')}, {where})"
 
 
 def _end_orphans(state: Mapping[str, Any]) -> str:
-    """End the processes of a stack whose command was killed, and say so; a crash that they survive like any other."""
+    """End the processes of a stack whose command was killed, and tell the user; they survive it like any crash."""
     folder = str(state.get("folder") or "")
     if not folder:
         return ""
@@ -165,7 +165,7 @@ def _end_orphans(state: Mapping[str, Any]) -> str:
 
 
 def stack_servers(settings: Settings) -> str | None:
-    """Return where the embedded broker of a ``combee up`` that runs answers; None where there is none."""
+    """Return the address of a running ``combee up``'s embedded broker; None: there is none."""
     state = stack_state(stack_file(settings)) if stack_is_running(settings) else {}
     servers = state.get("bootstrap_servers")
     return servers if isinstance(servers, str) else None

@@ -18,23 +18,23 @@ RESTART_S = 0.2
 QUICK_DEATH_S = 5.0
 QUICK_DEATHS_LIMIT = 5
 MISCONFIGURED = ConfigurationError.exit_code
-"""Nobody but an operator can help such a process: it is not tried again."""
+"""Exit code of a process that needs an operator: it is not restarted."""
 KILLED_S = 5.0
-"""A process that was killed has ended by then; what it started may hold its output open longer."""
+"""Seconds for a killed process to end; processes that it started may hold its output open longer."""
 PR_SET_PDEATHSIG = 1
 TAIL_LINES = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What to run: ``command`` with arguments; it creates ``ready_file`` when it is ready."""
+    """A process to run: ``command`` with arguments; it creates ``ready_file`` when it is ready."""
 
     name: str
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(repr=False)
     ready_file: Path
     address: str = ""
-    """Where it tells of itself, if it does."""
+    """Address of its health and metrics; empty: none."""
     command: tuple[str, ...] = (sys.executable, "-P", "-m", "combee.cli")
 
 
@@ -46,7 +46,7 @@ class _Child:
     deaths: int = 0
     ends: int = 0
     ends_expected: int = 0
-    """How many ends there will have been when the last signal has had its effect."""
+    """Number of ends of the process after the last signal's effect."""
     watch: asyncio.Task[None] | None = None
 
     def has_ended(self) -> bool:
@@ -84,11 +84,11 @@ class Supervisor:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=asyncio.subprocess.PIPE if self._on_line else log,
-                start_new_session=True,  # Ctrl-C at the terminal reaches us alone; we stop the rest in order
+                start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops in order
             )
 
     def log_file(self, name: str) -> Path:
-        """Return where a process's output goes."""
+        """Return the file of a process's output."""
         return self.folder / f"{name}.log"
 
     async def _watch(self, child: _Child) -> None:
@@ -103,7 +103,7 @@ class Supervisor:
             name = child.process.name
             why = {"said": self.tail(name, 1)} if code > 0 else {}
             logger.warning("process_ended", process=name, code=code, deaths=child.deaths, **why)
-            # Refused after it has been ready is another thing: a cluster may take a right away for a moment.
+            # Not after it was ready: a cluster may withdraw a right for a moment.
             refused = code == MISCONFIGURED and not child.process.ready_file.exists()
             if refused or (code in {1, MISCONFIGURED} and child.deaths >= QUICK_DEATHS_LIMIT):
                 self._fail(f"{child.process.name} cannot run:\n{self.tail(child.process.name)}")
@@ -113,7 +113,7 @@ class Supervisor:
             if self._stopping:
                 return
             child.running = await self._spawn(child.process)
-            if self._stopping:  # it was not there yet when all were told to end
+            if self._stopping:  # it did not exist yet when all processes were told to end
                 _signal(child, signal.SIGTERM)
             child.started_at = self._clock.monotonic()
 
@@ -136,7 +136,7 @@ class Supervisor:
         return "\n".join(lines[-count:])
 
     def addresses(self) -> dict[str, str]:
-        """Return where each process tells of itself, as far as they do."""
+        """Return the addresses of health and metrics, by process."""
         return {
             name: child.process.address for name, child in self._children.items() if child.process.address
         }
@@ -200,7 +200,7 @@ class Supervisor:
         self._stopping = True
         for child in self._children.values():
             _signal(child, signal.SIGTERM)
-        # Each watch ends with its process: one that is being restarted just now is waited for, too.
+        # Each watch ends with its process; a process being restarted is waited for, too.
         watches = [child.watch for child in self._children.values() if child.watch]
         if watches:
             _, late = await asyncio.wait(watches, timeout=timeout_s)
@@ -219,6 +219,6 @@ def _signal(child: _Child, sign: signal.Signals) -> None:
 
 
 def die_with_parent() -> None:
-    """Ask Linux for SIGTERM when the parent ends, however it ends; elsewhere nothing happens."""
+    """Ask Linux for SIGTERM when the parent ends, even by kill -9; on other systems do nothing."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

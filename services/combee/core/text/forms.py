@@ -52,7 +52,7 @@ _CHAT_TOKEN = re.compile(
     re.VERBOSE,
 )
 MOST_MARKS = 30
-"""Maximum combining characters in a row, as in UAX #15's Stream-Safe Text Format: ordering more takes quadratic time."""
+"""Maximum combining characters in a row (UAX #15, Stream-Safe Text Format): ordering more takes quadratic time."""
 _MARKS_BY_NORMALISING = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")
 """Characters that are combining once they are decomposed."""
 ZWNJ, ZWJ = "\u200c", "\u200d"

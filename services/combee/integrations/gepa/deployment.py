@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
 
-from combee.adapters.http.commands import MOST_WAIT_S, GatewayCommands
+from combee.adapters.http.commands import MAX_WAIT_S, GatewayCommands
 from combee.adapters.http.gateway import GatewayTransport
 from combee.adapters.ports import CombeeError, TransientError
 from combee.core.methods import gepa as method
@@ -148,7 +148,7 @@ class _Run:
         """Learn from a component's records and add the result to a proposal."""
         text = json.dumps({component: current})
         imported = {"format": "gepa", "text": text}
-        before = await self._commands.send(playbook, "import", imported, wait_s=MOST_WAIT_S)
+        before = await self._commands.send(playbook, "import", imported, wait_s=MAX_WAIT_S)
         # A new id each time, so that the same record teaches again when another text was used.
         run = uuid4().hex
         reflections = [

@@ -1,4 +1,4 @@
-"""An archive without what is erased: read three times, written whole or not at all."""
+"""An archive without erased records: read three times, written whole or not at all."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from combee_schemas.records import Record
 from combee_schemas.topics import BY_NAME, ERASURES
 
 TELLING = (topics.HISTORY, topics.PLAYBOOKS, topics.UPDATES, topics.BATCHES)
-"""What lessons are known by."""
+"""Topics that identify lessons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is asked for, by whom and when; the same for everything that one command goes over."""
+    """The erasure asked for, by whom and when; one for all archives and topics of a command."""
 
     selector: Selector
     marker: Marker
@@ -34,7 +34,7 @@ class Wish:
 
 
 def found_runs(files: Iterable[Path], selector: Selector) -> Runs:
-    """Return the runs that are meant, from all archives together: what one has lost another may know."""
+    """Return the selected runs from all archives together: one may have records that another lost."""
     runs = Runs()
     for file in files:
         identities = Identities()
@@ -45,14 +45,14 @@ def found_runs(files: Iterable[Path], selector: Selector) -> Runs:
 
 
 def without(source: Path, target: Path, wish: Wish, runs: Runs) -> Erasure:
-    """Write an archive without what is erased, which says so; return what was done.
+    """Write an archive without the erased records and with a note of the erasure; return what was done.
 
     Raises
     ------
     ArchiveError
         If the source is not whole, or there is a target already.
     ErasureError
-        If something cannot be erased as it is asked for.
+        If something cannot be erased as requested.
     """
     rewriter = Rewriter(Lessons(wish.selector, runs, with_playbooks=wish.with_playbooks), wish.marker)
     _prepare(rewriter, source)
@@ -72,13 +72,13 @@ def without(source: Path, target: Path, wish: Wish, runs: Runs) -> Erasure:
             entries=len(rewriter.lessons.gone),
         )
         writer.add(_record(erasure, header))
-        assert archive.totals is not None  # noqa: S101 - it is known once all records have been read
+        assert archive.totals is not None  # noqa: S101 - it is set once all records have been read
         writer.finish(_firsts(archive.totals, header))
     return erasure
 
 
 def is_empty(erasure: Erasure) -> bool:
-    """Return whether nothing was found; answers go in any case."""
+    """Return whether nothing was found; recorded answers are erased in any case."""
     return not (erasure.rewritten or erasure.dropped.keys() - {topics.ANSWERS.name})
 
 
@@ -93,7 +93,7 @@ def _prepare(rewriter: Rewriter, source: Path) -> None:
 
 
 def _header(header: ArchiveHeader) -> ArchiveHeader:
-    """Return a header with room for what says that something was erased, at its end."""
+    """Return a header with room for the erasure's record at the end."""
     known = {topic.name: topic for topic in header.topics}
     before = known.pop(ERASURES.name, None)
     begun = before or TopicContents(name=ERASURES.name, partitions=1, config=ERASURES.config(), ends=(0,))

@@ -42,17 +42,17 @@ class ArchiveWriter:
         self._hash = sha256()
         self._numbers = {topic.name: number for number, topic in enumerate(header.topics)}
         self.records = [0] * len(header.topics)
-        """How many records of each topic are written."""
+        """Number of records written, by topic."""
         self._put(MAGIC + frame(HEADER, encode(header)))
 
     def add(self, record: Record) -> None:
-        """Write a record, as it fits in one again."""
+        """Write a record in a form that fits into a topic again."""
         number = self._numbers[record.topic]
         self._put(frame(RECORD, record_body(number, record.to_copy)))
         self.records[number] += 1
 
     def finish(self, firsts: tuple[tuple[int, ...], ...]) -> str:
-        """Write what only the end shows; return the archive's SHA-256."""
+        """Write the totals; return the archive's SHA-256."""
         self._put(frame(TOTALS, encode(ArchiveTotals(records=tuple(self.records), firsts=firsts))))
         digest = self._hash.copy()
         self._put(frame(DIGEST, digest.digest()))
@@ -80,11 +80,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ArchiveError(f"{path} is being written by another process") from error
-        _refuse_present(path)  # again: who held the lock may just have finished, and this is its file
-        file.truncate()  # what a killed one left
+        _refuse_present(path)  # checked again: the former holder of the lock may have finished this file
+        file.truncate()  # the rest of a killed process
         try:
             with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                yield packed  # type: ignore[misc]  # it has what is needed of a BinaryIO
+                yield packed  # type: ignore[misc]  # it has the needed methods of a BinaryIO
             file.flush()
             os.fsync(file.fileno())
             part.rename(path)
@@ -106,16 +106,16 @@ def _refuse_present(path: Path) -> None:
 class ArchiveReader:
     """One reading of an archive: the header at once, then the records, then totals and hash.
 
-    Use it as a context manager. Whatever is wrong with the file is an ``ArchiveError``.
+    Use it as a context manager. Every defect of the file is an ``ArchiveError``.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._hash = sha256()
         try:
-            self._file = gzip.open(path, "rb")  # noqa: SIM115 - it is one itself
+            self._file = gzip.open(path, "rb")  # noqa: SIM115 - this class is the context manager
             if self._read(len(MAGIC)) != MAGIC:
-                raise CodecError("it does not begin as one")
+                raise CodecError("it does not begin like an archive")
             self.header = decode(self._expect(HEADER), ArchiveHeader)
             self._check_header()
         except OtherVersionError as error:
@@ -126,9 +126,9 @@ class ArchiveReader:
         except UNREADABLE as error:
             raise ArchiveError(f"{path} is no archive of Combee: {_reason(error)}") from error
         self.totals: ArchiveTotals | None = None
-        """Known once all records have been read."""
+        """Set once all records have been read."""
         self.sha256 = ""
-        """Known as well by then."""
+        """Set with the totals."""
 
     def __enter__(self) -> Self:
         return self
@@ -137,7 +137,7 @@ class ArchiveReader:
         self._file.close()
 
     def records(self) -> Iterator[Record]:
-        """Yield the records; the last one is followed by the check that all of it is there and unaltered."""
+        """Yield the records, then check that the archive is complete and unaltered."""
         try:
             yield from self._records()
         except UNREADABLE as error:
@@ -148,11 +148,11 @@ class ArchiveReader:
     def _check_header(self) -> None:
         partitions = {topic.name: topic.partitions for topic in self.header.topics}
         if len(partitions) < len(self.header.topics) or len(partitions) > 1 << 8:
-            raise CodecError("a topic stands in it twice, or there are too many")
+            raise CodecError("a topic appears twice, or there are too many topics")
         if any(len(topic.ends) != topic.partitions for topic in self.header.topics):
-            raise CodecError("a topic has not as many ends as partitions")
+            raise CodecError("the number of a topic's ends differs from that of its partitions")
         if any(len(group.offsets) != partitions.get(group.topic) for group in self.header.positions):
-            raise CodecError("a group has not as many positions as its topic has partitions")
+            raise CodecError("the number of a group's positions differs from that of the topic's partitions")
 
     def _records(self) -> Iterator[Record]:
         names = [topic.name for topic in self.header.topics]
@@ -174,10 +174,10 @@ class ArchiveReader:
         if totals.records != tuple(counts):
             raise CodecError(f"it holds {sum(counts)} records instead of {sum(totals.records)}")
         if [len(firsts) for firsts in totals.firsts] != [topic.partitions for topic in self.header.topics]:
-            raise CodecError("a topic has not as many first offsets as partitions")
+            raise CodecError("the number of a topic's first offsets differs from that of its partitions")
         digest = self._hash.digest()
         if self._expect(DIGEST) != digest:
-            raise CodecError("its SHA-256 is another one")
+            raise CodecError("its SHA-256 does not match")
         if self._file.read(1):
             raise CodecError("something follows its end")
         self.totals, self.sha256 = totals, digest.hex()

@@ -1,9 +1,9 @@
-"""A topic prefix without what is erased: archived, written without it under a new prefix, and deleted.
+"""Erasure from a topic prefix: it is archived, written without the erased records under a new prefix, and deleted.
 
-The log alone says how far this had come, so a run that was killed is run again. Until the old prefix is marked as
-moved it is whole, and the new one is begun anew; from then on the new one is whole, and the old one only has to go.
-No service starts under a prefix with a mark. Archives are replaced behind that mark: what one of them alone knows
-about a run, a second attempt has to know as well.
+The log alone holds the progress, so a killed run can be repeated. Until the old prefix is marked as moved it is
+whole, and the new one is begun afresh; after that the new one is whole, and the old one only has to be deleted. No
+service starts under a prefix with a mark. Archives are replaced after that mark: a second attempt must find the same
+facts about a run, even if only one archive has them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from combee_schemas.erasure import Erasure
 from combee_schemas.topics import BY_NAME, ERASURES, FORMAT_MARK, RESTORING, TOPICS
 
 WHOLE, LEFT = "whole.archive", "left.archive"
-"""The copies that are made meanwhile: of all that there is, and of what is left."""
+"""Temporary copies: of the whole prefix, and of the prefix without the erased records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,12 @@ class Place:
 
 
 async def is_moved(old: Place, new: Place) -> bool:
-    """Return whether all that is left of a prefix stands under the new one already.
+    """Return whether the prefix has already been moved to the new one.
 
     Raises
     ------
     FatalError
-        If it went to another one, or an archive is being read into the old one.
+        If it was moved to another prefix, or an archive is being read into the old one.
     """
     mark = await restoring.marked(old.log, old.admin)
     if mark is None:
@@ -50,9 +50,7 @@ async def is_moved(old: Place, new: Place) -> bool:
     if not mark.moved_to:
         raise FatalError(f"an archive has been read into {old.prefix} in part only: finish that first")
     if mark.moved_to != new.prefix:
-        raise FatalError(
-            f"what is left of {old.prefix} went to {mark.moved_to}: go on with --to {mark.moved_to}"
-        )
+        raise FatalError(f"{old.prefix} was moved to {mark.moved_to}: continue with --to {mark.moved_to}")
     return True
 
 
@@ -62,7 +60,7 @@ async def _is_deleted(place: Place) -> bool:
 
 
 async def _is_what_was_left(place: Place) -> bool:
-    """Return whether a prefix says of itself that something was erased, and is whole."""
+    """Return whether a prefix is whole and has a record of an erasure."""
     there = await place.admin.names()
     if ERASURES.name not in there or RESTORING.name in there:
         return False
@@ -70,10 +68,10 @@ async def _is_what_was_left(place: Place) -> bool:
 
 
 async def begin_anew(old: Place, new: Place, folder: Path) -> None:
-    """Delete what a run that was killed before the old prefix was marked has left; that one still has all of it."""
+    """Delete the new topics of a run killed before the old prefix was marked; the old prefix is still whole."""
     _clean(folder)
     if RESTORING.name in await old.admin.names() and await restoring.marked(old.log, old.admin) is None:
-        await old.admin.delete(RESTORING.name)  # it was created, and nothing was written to it
+        await old.admin.delete(RESTORING.name)  # the topic was created, but nothing was written to it
     mark = await restoring.marked(new.log, new.admin)
     if mark is not None and mark.erased_from == old.prefix:
         await _delete_topics(new)
@@ -82,7 +80,7 @@ async def begin_anew(old: Place, new: Place, folder: Path) -> None:
 async def survey(
     old: Place, folder: Path, wish: Wish, archives: Sequence[Path], clock: Clock
 ) -> Sequence[Erasure]:
-    """Return what would be done to a prefix, and to archives; nothing is changed, and services may run."""
+    """Return the effects on a prefix and on archives without changing anything; services may run."""
     _clean(folder)
     try:
         await write_archive(old.log, folder / WHOLE, prefix=old.prefix, configs={}, clock=clock)
@@ -106,14 +104,15 @@ async def move(
     session_s: float = 0.0,
     tell: Tell = lambda _: None,
 ) -> Sequence[Erasure]:
-    """Write what is left of a prefix under another one, and of archives in their place, and mark the old prefix.
+    """Write a prefix without the erased records under another one, replace archives, and mark the old prefix.
 
-    ``begin_anew`` comes first. For ``session_s`` and ``tell`` see ``restoring.refuse_members``.
+    Call ``begin_anew`` first. For ``session_s`` and ``tell`` see ``restoring.refuse_members``.
 
     Raises
     ------
     FatalError
-        If something runs or writes there, or what is erased is in a batch under way; the old prefix stays as it was.
+        If services or writers are active, or an erased record is in a batch under way; the old prefix stays as it
+        was.
     """
     is_marked = False
     try:
@@ -160,7 +159,7 @@ async def move(
 
 
 async def finish(old: Place, new: Place, folder: Path, archives: Sequence[Path]) -> None:
-    """Do what is left to do once a prefix is moved: its topics are deleted, the mark last, and so are copies."""
+    """Finish after a prefix was moved: delete its topics, the mark last, and the copies."""
     _clean(folder)
     _replace(archives)
     await new.admin.delete(RESTORING.name)
@@ -168,7 +167,7 @@ async def finish(old: Place, new: Place, folder: Path, archives: Sequence[Path])
 
 
 async def _delete_topics(place: Place) -> None:
-    """Delete topics of ours, none that somebody else has below the prefix; the mark last."""
+    """Delete Combee's topics, the mark last; other topics under the prefix stay."""
     there = frozenset(await place.admin.names())
     for name in (*(topic.name for topic in TOPICS), FORMAT_MARK):
         if name in there:
@@ -177,12 +176,13 @@ async def _delete_topics(place: Place) -> None:
 
 
 async def _refuse_news(old: Place, header: ArchiveHeader) -> None:
-    """Refuse to go on if anything came after the copy was made: it would be deleted unseen."""
+    """Refuse to continue if records came after the copy was made: they would be lost."""
     for topic in header.topics:
         ends = await old.log.settled(topic.name)
         if tuple(at for _, at in sorted(ends.items())) != topic.ends:
             raise FatalError(
-                f"somebody writes to {old.prefix}.{topic.name} meanwhile: stop agents and gateway, and run this again"
+                f"new records came to {old.prefix}.{topic.name} meanwhile: stop agents and gateway, and run"
+                f" this again"
             )
 
 
@@ -195,7 +195,7 @@ def _layout(file: Path) -> tuple[Wanted, ...]:
 def erased_files(
     files: Sequence[Path], wish: Wish, folder: Path, *, replace: Collection[Path]
 ) -> Sequence[Erasure]:
-    """Write archives without what is erased: in their place, all or none, or to ``LEFT``."""
+    """Write archives without the erased records: in their place, all or none, or to ``LEFT``."""
     erasures = _rewritten(files, wish, folder, replace=replace)
     _replace(replace)
     return erasures
@@ -204,7 +204,7 @@ def erased_files(
 def _rewritten(
     files: Sequence[Path], wish: Wish, folder: Path, *, replace: Collection[Path]
 ) -> Sequence[Erasure]:
-    """Write archives without what is erased: beside those that are to be replaced, or to ``LEFT``."""
+    """Write archives without the erased records: next to the files to be replaced, or to ``LEFT``."""
     runs = found_runs(files, wish.selector)
     erasures = []
     try:
@@ -225,7 +225,7 @@ def _beside(archive: Path) -> Path:
 
 
 def _replace(archives: Iterable[Path]) -> None:
-    """Put in the place of archives what was written beside them."""
+    """Replace archives by the files written next to them."""
     for file in archives:
         with suppress(FileNotFoundError):
             _beside(file).replace(file)
@@ -237,7 +237,7 @@ def _discard(archives: Iterable[Path]) -> None:
 
 
 def _clean(folder: Path) -> None:
-    """Delete the copies, also those that a run left that was killed."""
+    """Delete the copies, including those of a killed run."""
     for name in (WHOLE, LEFT):
         for file in (folder / name, folder / f"{name}.part"):
             file.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Reading an archive back into an empty prefix; a restore that was killed is gone on with.
+"""Reading an archive back into an empty prefix; a killed restore can be continued.
 
-All places are known before the first record is written (``core/archive/places.py``). So the end of a partition tells
-how far a restore that was killed had come, and a record that lands anywhere else shows that somebody else writes.
-While the topic ``restoring`` is there no service starts. The committed offsets come last.
+All places are known before the first record is written (``core/archive/places.py``). So the end of a partition shows
+the progress of a killed restore, and a record at any other place shows that somebody else writes. While the topic
+``restoring`` exists no service starts. The committed offsets come last.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ BeforeOpen = Callable[[], Awaitable[None]]
 Tell = Callable[[str], None]
 WRITE_S = 120.0
 EXPIRED_S = 5.0
-"""So much later than its session is over a broker says at the latest that a member is gone."""
+"""Maximum seconds after the end of a member's session until a broker reports that it is gone."""
 LOOK_AGAIN_S = 0.2
 WRITTEN_AT_ONCE = 200
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -47,10 +47,10 @@ TRANSACTOR = "restore"
 
 
 class Topics(Protocol):
-    """Administration of the prefix that is restored into."""
+    """Administration of the target prefix."""
 
     async def names(self) -> Collection[str]:
-        """Return the topics that there are."""
+        """Return the existing topics."""
 
     async def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> bool:
         """Create a topic; return False if it was there already."""
@@ -59,7 +59,7 @@ class Topics(Protocol):
         """Wait until all partitions of these topics can be written."""
 
     async def configure(self, topics: Mapping[str, Mapping[str, str]]) -> None:
-        """Set configuration of topics; what else is set on them stays."""
+        """Set configuration of topics; other values stay."""
 
     async def delete(self, topic: str) -> None:
         """Delete a topic, if there is one, and wait until it is gone."""
@@ -73,7 +73,7 @@ class Topics(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What an archive holds: read once from beginning to end, and found whole."""
+    """The content of an archive, read once from beginning to end and found whole."""
 
     header: ArchiveHeader
     records: Mapping[str, int]
@@ -89,12 +89,12 @@ class Contents:
 def read_contents(
     path: Path, want: Sequence[Wanted] = (), on_progress: OnProgress = lambda *_: None
 ) -> Contents:
-    """Read an archive once and check all of it; without ``want`` it would be read back into as many partitions.
+    """Read an archive once and check all of it; ``want``: the numbers of partitions to restore into.
 
     Raises
     ------
     ArchiveError
-        If it is no archive, not all of one, or was altered.
+        If it is not an archive, is incomplete, or was altered.
     ConfigurationError
         If another release wrote it.
     """
@@ -144,7 +144,8 @@ def _check_known(header: ArchiveHeader, path: Path) -> None:
     newer += [f"the topic {topic.name}" for topic in header.topics if topic.name not in BY_NAME]
     if newer:
         raise ArchiveError(
-            f"{path} was written by Combee {header.written_by}, which knows {', '.join(newer)}: upgrade this one"
+            f"{path} was written by Combee {header.written_by}, which has {', '.join(newer)}: upgrade this"
+            f" installation"
         )
     foreign = sorted(
         f"{name} of {topic.name}"
@@ -153,13 +154,13 @@ def _check_known(header: ArchiveHeader, path: Path) -> None:
     )
     if foreign:
         raise ArchiveError(
-            f"{path} sets {', '.join(foreign)}, which this version does not: it is no archive of Combee's, or one of"
-            " a newer version"
+            f"{path} sets {', '.join(foreign)}, which this version does not set: it is not an archive of"
+            f" Combee, or a newer version wrote it"
         )
     missing = {topic.name for topic in NAMED} - {topic.name for topic in header.topics}
     if missing:
         raise ArchiveError(
-            f"{path} lacks the topics {', '.join(sorted(missing))}: Combee writes none without"
+            f"{path} lacks the topics {', '.join(sorted(missing))}: Combee writes no archive without them"
         )
 
 
@@ -202,15 +203,16 @@ async def restore(
     session_s: float = 0.0,
     tell: Tell = lambda _: None,
 ) -> Contents:
-    """Read an archive into an empty prefix, or go on with that.
+    """Read an archive into an empty prefix, or continue a restore.
 
-    ``before_open`` is run when all is there, and services may not start yet; ``erased_from`` goes into the mark.
+    ``before_open`` runs when all records are written and services may not start yet; ``erased_from`` is written into
+    the mark.
     For ``session_s`` and ``tell`` see ``refuse_members``.
 
     Raises
     ------
     FatalError
-        If the archive is not whole, the prefix not empty, or somebody else writes to it; the message says what to do.
+        If the archive is not whole, the prefix not empty, or somebody else writes to it; the message has the remedy.
     """
     contents = read_contents(path, want, on_progress)
     await refuse_members(admin, prefix, session_s, tell)
@@ -232,10 +234,10 @@ async def restore(
 async def refuse_members(
     admin: Topics, prefix: str, session_s: float = 0.0, tell: Tell = lambda _: None
 ) -> None:
-    """Refuse to go on where services run.
+    """Refuse to continue while services run.
 
-    A service with a slot stays a member of its group when it stops, until its session of ``session_s`` is over; a
-    broker that starts begins all sessions anew. So long is waited, and ``tell`` hears of it.
+    A stopped service with a slot stays a member of its group until its session of ``session_s`` ends; a starting
+    broker restarts all sessions. This function waits for that and calls ``tell``.
     """
     loop = asyncio.get_running_loop()
     wait_s = session_s + EXPIRED_S if session_s else 0.0
@@ -251,8 +253,8 @@ async def refuse_members(
             await asyncio.sleep(LOOK_AGAIN_S)
             continue
         raise FatalError(
-            f"services run under {prefix} ({', '.join(running)}): stop them, and start them when all is restored"
-            " (one that ended is forgotten when its session is over)"
+            f"services run under {prefix} ({', '.join(running)}): stop them, and start them after the restore"
+            f" (Kafka forgets a stopped service when its session ends)"
         )
 
 
@@ -266,13 +268,13 @@ async def _begin(
     prefix: str,
     replication: int,
 ) -> Restoring:
-    """Mark the prefix, create its topics, and return the mark; one that is there must be of this archive."""
+    """Mark the prefix, create its topics, and return the mark; an existing mark must be for this archive."""
     there = await admin.names()
     mark = await marked(log, admin)
     if mark is not None and mark.archive != contents.sha256:
         raise FatalError(
-            f"another archive (SHA-256 {mark.archive[:12]}…) has been read into {prefix} in part: go on with that"
-            " one, or choose another prefix (--to)"
+            f"another archive (SHA-256 {mark.archive[:12]}…) has been read into {prefix} in part: continue"
+            f" with that archive, or choose another prefix (--to)"
         )
     if mark is None:
         await _refuse_filled(log, [wanted for wanted in want if wanted.topic.name in there], prefix)
@@ -288,7 +290,7 @@ async def _begin(
         if not await admin.create(wanted.topic.name, wanted.partitions, replication, config):
             await _refuse_other_count(log, wanted, prefix)
     await admin.wait_created({wanted.topic.name: wanted.partitions for wanted in want})
-    # As long as nobody else writes: records keep their times.
+    # Records keep their times while only the restore writes.
     await admin.configure(dict.fromkeys(_open(want), PRODUCERS_TIME))
     return mark
 
@@ -298,7 +300,7 @@ def _open(want: Sequence[Wanted]) -> list[str]:
 
 
 async def marked(log: Log, admin: Topics) -> Restoring | None:
-    """Return the mark of a prefix that no service starts under."""
+    """Return the mark under which no service starts; None: there is none."""
     if RESTORING.name not in await admin.names():
         return None
     async with aclosing(log.read(TopicPartition(topic=RESTORING.name, partition=0), 0)) as records:
@@ -311,8 +313,8 @@ async def _refuse_other_count(log: Log, wanted: Wanted, prefix: str) -> None:
     count = await log.partitions(wanted.topic.name)
     if count != wanted.partitions:
         raise FatalError(
-            f"{prefix}.{wanted.topic.name} is there with {count} partitions instead of {wanted.partitions}: name that"
-            " count (--partitions, --scan-partitions), or choose another prefix (--to)"
+            f"{prefix}.{wanted.topic.name} exists with {count} partitions instead of {wanted.partitions}:"
+            f" give that number (--partitions, --scan-partitions), or choose another prefix (--to)"
         )
 
 
@@ -327,7 +329,7 @@ async def _refuse_filled(log: Log, there: Sequence[Wanted], prefix: str) -> None
 
 
 class _Restore:
-    """Writes the records of an archive, each partition in its fixed order, from where it ends now."""
+    """Writes the records of an archive, each partition in its fixed order, from its present end on."""
 
     def __init__(
         self,
@@ -350,12 +352,12 @@ class _Restore:
             contents.places, contents.in_flight, later_ms=restoring.later_ms, now_ms=clock.now_ms()
         )
         self._next: dict[TopicPartition, int] = {}
-        """Where the next record of a partition is to stand; those before it have been written."""
+        """The next offset of each partition; records before it have been written."""
         self._waiting: list[Outgoing] = []
         self._waiting_bytes = 0
 
     async def write(self) -> None:
-        """Write everything that is missing."""
+        """Write all missing records."""
         there = await self._ends()
         self._next = dict.fromkeys(there, 0)
         for source in sorted(self._places.cut, key=str):
@@ -368,7 +370,7 @@ class _Restore:
                     self._on_progress("writing", done, total)
         await self._flush()
         if await self._ends() != self._places.totals():
-            raise self._disturbed("there are other records than the archive's")
+            raise self._disturbed("it holds records that are not the archive's")
 
     async def _ends(self) -> dict[TopicPartition, int]:
         return {
@@ -396,7 +398,7 @@ class _Restore:
             raise FatalError(f"{where} of the archive cannot be written: {error}") from error
 
     async def _put(self, outgoing: Outgoing, there: Mapping[TopicPartition, int]) -> None:
-        """Write a record, some at a time; one that is there already is only looked at."""
+        """Write a record, in lots; a record that exists already is only compared."""
         source = _source(outgoing)
         at = self._next[source]
         self._next[source] += 1
@@ -410,7 +412,7 @@ class _Restore:
             await self._flush()
 
     async def _compare(self, source: TopicPartition, at: int, outgoing: Outgoing) -> None:
-        """Refuse to go on behind a last record that is not the archive's."""
+        """Refuse to continue after a last record that is not the archive's."""
         record = (await self._log.read_at(source, [at])).get(at)
         if record is not None and (record.key, record.value) != (outgoing.key, outgoing.value):
             raise self._disturbed(f"{source.topic}[{source.partition}]@{at} is not the archive's record")
@@ -426,9 +428,7 @@ class _Restore:
             source = _source(outgoing)
             counts[source] = counts.get(source, 0) + 1
             if offset != self._next[source] - counts[source]:
-                raise self._disturbed(
-                    f"a record came to stand at {source.topic}[{source.partition}]@{offset}"
-                )
+                raise self._disturbed(f"a record was written at {source.topic}[{source.partition}]@{offset}")
 
     def _disturbed(self, what: str) -> FatalError:
         return FatalError(
@@ -438,21 +438,21 @@ class _Restore:
 
 
 def _source(outgoing: Outgoing) -> TopicPartition:
-    assert outgoing.partition is not None  # noqa: S101 - every record of a restore has one
+    assert outgoing.partition is not None  # noqa: S101 - every restored record has one
     return TopicPartition(topic=outgoing.topic, partition=outgoing.partition)
 
 
 def _before_first(source: TopicPartition) -> Outgoing:
-    """Return what stands in the place of records that had expired, until it is deleted as they were."""
+    """Return a placeholder for expired records, which is deleted afterwards."""
     return Outgoing(topic=source.topic, partition=source.partition, key=None, value=b"")
 
 
 async def _commit(log: Log, admin: Topics, places: Places) -> None:
-    """Commit what the groups had committed, and let expire what had expired."""
+    """Commit the groups' offsets, and delete the placeholders of expired records."""
     transactor = await log.transactor(TRANSACTOR)
     try:
         for group, offsets in places.positions().items():
-            # aiokafka takes one group per transaction; as long as the mark is there nobody reads, so that will do.
+            # aiokafka takes one group per transaction; nobody reads while the mark exists, so several are safe.
             async with asyncio.timeout(WRITE_S), transactor.transaction() as transaction:
                 await transaction.commit_offsets(group, offsets)
     finally:

@@ -16,17 +16,17 @@ from combee_schemas.codec import CodecError
 from combee_schemas.topics import TOPICS, AnyTopic
 
 OnProgress = Callable[[str, int, int], None]
-"""Gets a topic, how many of its offsets are read, and how many there are."""
+"""Called with a topic, the number of offsets read, and the total."""
 LOOK_UP_S = 120.0
-"""For one topic; a transaction that stays open is given up well before."""
+"""Maximum seconds to look up one topic; a transaction that stays open fails well before."""
 SHOWN_EVERY = 250
 KEPT_IN_MEMORY = (topics.BATCH_SIZES, topics.LABELS, topics.OUTCOME_STATISTICS)
-"""Compacted, and small: read when their end is looked up, before what they held can be compacted away."""
+"""Small compacted topics, read when their end is looked up, before records can be compacted away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archived:
-    """What was written."""
+    """The result of writing an archive."""
 
     header: ArchiveHeader
     records: Mapping[str, int]
@@ -36,12 +36,12 @@ class Archived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LogState:
-    """A cut of the topics as they were found."""
+    """A consistent cut of the topics."""
 
     ends: Mapping[str, tuple[int, ...]]
     positions: tuple[GroupPositions, ...]
     newest: Mapping[str, list[Record]]
-    """By name of a topic that is kept in memory: its newest record per key."""
+    """By topic kept in memory: its newest record per key."""
 
 
 async def write_archive(
@@ -55,9 +55,9 @@ async def write_archive(
     written_by: str = "",
     on_progress: OnProgress = lambda _topic, _read, _total: None,
 ) -> Archived:
-    """Write topics to a file: all of them, or what is there of one playbook and its branches.
+    """Write topics to a file: all of them, or the records of one playbook and its branches.
 
-    ``configs`` is the broker's configuration by topic; of it is kept what Combee sets.
+    ``configs`` is the broker's configuration by topic; only values that Combee sets are kept.
 
     Raises
     ------
@@ -67,7 +67,7 @@ async def write_archive(
     if playbook_of(playbook) != playbook:
         whole = playbook_of(playbook)
         raise FatalError(
-            f"{playbook} learns from {whole}'s reflections: archive {whole}, its branches come along"
+            f"{playbook} learns from {whole}'s reflections: archive {whole}, which includes its branches"
         )
     try:
         with whole_file(path) as file:
@@ -89,7 +89,7 @@ async def write_archive(
                     writer.add(record)
             if playbook and not sum(writer.records):
                 raise FatalError(
-                    f"there is nothing of a playbook {playbook}: 'combee playbook list' names them"
+                    f"there are no records of a playbook {playbook}: 'combee playbook list' lists all"
                 )
             firsts = [await log.beginnings(topic.name) for topic in IN_FILE]
             sha256 = writer.finish(tuple(tuple(at for _, at in sorted(first.items())) for first in firsts))
@@ -164,8 +164,7 @@ async def _newest(log: Log, topic: AnyTopic, ends: tuple[int, ...]) -> list[Reco
 async def _snapshots(log: Log, cut: Cut, state: _LogState) -> AsyncIterator[Record]:
     """Yield one snapshot of each playbook: of the newest version in the cut.
 
-    Its record may have been compacted away for a version beyond the cut. It says what ``history`` says, so it is made
-    from that.
+    Its record may have been compacted away for a version beyond the cut, so it is made again from ``history``.
     """
     for number, end in enumerate(state.ends[topics.PLAYBOOKS.name]):
         source = TopicPartition(topic=topics.PLAYBOOKS.name, partition=number)
@@ -189,7 +188,7 @@ async def _snapshots(log: Log, cut: Cut, state: _LogState) -> AsyncIterator[Reco
 
 
 def _snapshot_of(record: Record) -> str:
-    """Return whose snapshot a record of ``playbooks`` is; empty if it is none."""
+    """Return the playbook of a snapshot in ``playbooks``; empty if the record is no snapshot."""
     try:
         return topics.PLAYBOOKS.read_own(record).name if record.value is not None else ""
     except CodecError:
@@ -197,7 +196,7 @@ def _snapshot_of(record: Record) -> str:
 
 
 async def _remade(log: Log, partition: int, offset: int) -> Record:
-    """Return the snapshot of the version that stands at an offset of ``history``, as publish writes it."""
+    """Return the snapshot, as publish writes it, of the version at an offset of ``history``."""
     source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
     record = (await log.read_at(source, [offset])).get(offset)
     if record is None:

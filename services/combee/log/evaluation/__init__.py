@@ -1,1 +1,1 @@
-"""What a version is worth: held-out questions answered with it, scored once, recorded."""
+"""Evaluation of versions: held-out questions are answered with a version, scored once, and recorded."""

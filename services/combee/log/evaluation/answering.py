@@ -1,4 +1,4 @@
-"""Who answers held-out questions with a playbook: a model, or a function of yours."""
+"""Answering held-out questions with a playbook: by a model, or by a user's function."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,7 +20,7 @@ from combee_schemas.playbook import Playbook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What an answer was worth, and what it took."""
+    """The score of an answer, and its usage."""
 
     points: Points
     answer: str = ""
@@ -29,25 +29,25 @@ class Answered:
 
 
 class Answerer(Protocol):
-    """Answers a question with a playbook before it, and says what the answer is worth."""
+    """Answers a question with a playbook in the prompt, and scores the answer."""
 
     @property
     def name(self) -> str:
-        """Such as ``model openai/gpt-4.1-mini``."""
+        """Its name, such as ``model openai/gpt-4.1-mini``."""
 
     def rests_on(self, playbook: Playbook, question: Question) -> Mapping[str, str]:
-        """Return all that an answer and its score rest on, by name: equal parts, equal score."""
+        """Return the parts that determine an answer and its score, by name: equal parts, equal score."""
 
     @property
     def at_once(self) -> int | None:
-        """How many questions it may be asked at once; None: as many as there is room for."""
+        """Maximum number of concurrent questions; None: no limit."""
 
     async def answer(self, playbook: Playbook, question: Question) -> Answered:
-        """Answer; what cannot be answered counts as wrong and says why."""
+        """Answer a question; a failed answer counts as wrong and has a reason."""
 
 
 def text_of(playbook: Playbook) -> str:
-    """Return what agents read of a playbook, without counters: they say nothing about its content."""
+    """Return a playbook's text as agents read it, without counters, which are not content."""
     return "\n".join(ace_lines(probation.shown(playbook), counters=False))
 
 
@@ -114,7 +114,7 @@ Function = Callable[[str, Mapping[str, str]], float | Awaitable[float]]
 
 
 class FunctionAnswerer:
-    """Scores by a function of yours, or by an endpoint; see ``Function``."""
+    """Scores by a user's function, or by an endpoint; see ``Function``."""
 
     def __init__(self, function: Function, name: str) -> None:
         self._function = function
@@ -122,11 +122,11 @@ class FunctionAnswerer:
             map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))  # noqa: B004
         )
         self.at_once = None if self._is_async else 1
-        """Whether a function can bear two calls at once, only an asynchronous one says."""
+        """Only an asynchronous function is known to allow concurrent calls."""
         self.name = name
 
     def rests_on(self, playbook: Playbook, question: Question) -> Mapping[str, str]:
-        """The function's name: a changed function that is to be asked anew needs another."""
+        """Return the function's name: a changed function needs a new name to be asked again."""
         return {"by": self.name, "playbook": text_of(playbook), **_fields(question)}
 
     async def answer(self, playbook: Playbook, question: Question) -> Answered:
@@ -177,7 +177,7 @@ def loaded_function(place: str) -> Function:
             function = getattr(function, name)
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(
-            f"COMBEE_EVAL_FUNCTION: {place} cannot be loaded: {error}; is its folder on PYTHONPATH?"
+            f"COMBEE_EVAL_FUNCTION: {place} cannot be loaded: {error}; add its folder to PYTHONPATH"
         ) from error
     if not callable(function):
         raise ConfigurationError(f"COMBEE_EVAL_FUNCTION: {place} is no function")

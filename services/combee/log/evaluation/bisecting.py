@@ -1,4 +1,4 @@
-"""After which version a playbook got worse: held-out questions asked about few of them."""
+"""Finding the version that lowered accuracy on held-out questions, by evaluating few versions."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -7,31 +7,31 @@ from combee.core.evaluation.intervals import Interval, paired
 from combee.log.evaluation.evaluator import Evaluated
 
 Worth = Callable[[int], Awaitable[Evaluated]]
-"""From a version's number to what it is worth."""
+"""Evaluates a version by its number."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Bisected:
-    """What was found."""
+    """The result of a bisection."""
 
     ends: Interval
     """The last version minus the first."""
     evaluated: dict[int, Evaluated] = field(default_factory=dict)
-    """Every version that was asked about."""
+    """All evaluated versions, by number."""
     good: int = 0
     bad: int = 0
-    """The version after ``good``; 0: the ends do not differ enough to look any further."""
+    """The version after ``good``; 0: the ends do not differ enough to search."""
 
     @property
     def step(self) -> Interval:
-        """The bad version minus the one before: where a score fell little by little it may be within chance."""
+        """The bad version minus the version before; after a gradual fall the difference may be within chance."""
         return paired(self.evaluated[self.bad].points, self.evaluated[self.good].points)
 
 
 async def bisect(first: int, last: int, worth: Worth) -> Bisected:
     """Return the version at which the score fell below the middle of both ends: O(log versions) evaluations.
 
-    Where it fell more than once, it is one of the falls.
+    If it fell more than once, one of the falls is returned.
     """
     evaluated = {first: await worth(first), last: await worth(last)}
     ends = paired(evaluated[last].points, evaluated[first].points)

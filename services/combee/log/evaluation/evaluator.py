@@ -1,4 +1,4 @@
-"""Scores of versions: answered now, or found among what was answered before; capped per playbook and day."""
+"""Scores of versions: answered now or found among earlier scores, and capped per playbook and day."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -16,27 +16,27 @@ from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.evaluation import MOST_ANSWER, Evaluation
 from combee_schemas.playbook import Playbook, Spend
 
-MOST_TROUBLE = 300
+MAX_TROUBLE = 300
 
 
 @dataclass(slots=True, kw_only=True)
 class Evaluated:
-    """What one version is worth, as far as it was asked about."""
+    """The scores of one version on the questions asked."""
 
     playbook: str
     version: int
     points: dict[str, Points] = field(default_factory=dict)
     """By question."""
     known: int = 0
-    """Of those: found among earlier scores, not paid for again."""
+    """Number of questions answered by earlier scores, not paid for again."""
     usage: Usage = field(default_factory=Usage)
-    """What the others took."""
+    """Usage of the other questions."""
     cost: float = 0.0
     troubles: list[str] = field(default_factory=list)
-    """Why questions have no answer; they count as wrong."""
+    """Reasons of unanswered questions, which count as wrong."""
     unasked: int = 0
     stopped: str = ""
-    """Why those were not asked."""
+    """Why the remaining questions were not asked."""
 
     @property
     def score(self) -> Interval:
@@ -45,7 +45,7 @@ class Evaluated:
 
 
 class Evaluator:
-    """Asks each question about each content once; whoever evaluates in the same log finds what is known."""
+    """Asks each question about each content once; all evaluations in the same log share the scores."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class Evaluator:
         questions: Sequence[Question],
         on_answer: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> Evaluated:
-        """Return what a version is worth; every answer is recorded before it counts.
+        """Return a version's scores; every answer is recorded before it counts.
 
         Raises
         ------
         TransientError
-            If a question has no answer after ``stall_s``; what was answered is recorded.
+            If a question has no answer after ``stall_s``; earlier answers are recorded.
         """
         known = await self._load()
         result = Evaluated(playbook=playbook.name, version=playbook.version)
@@ -125,8 +125,8 @@ class Evaluator:
                 answered = await self._answerer.answer(playbook, question)
         except TimeoutError as error:
             raise TransientError(
-                f"{self._answerer.name} gave no answer to {question.id} in {self._stall_s:.0f} s; what was answered"
-                " is recorded, and the same command goes on from there"
+                f"{self._answerer.name} gave no answer to {question.id} in {self._stall_s:.0f} s; earlier"
+                f" answers are recorded, and the same command continues from there"
             ) from error
         cost = self._caps.cost(answered.usage)
         evaluation = Evaluation(
@@ -138,7 +138,7 @@ class Evaluator:
             right=answered.points.right,
             places=answered.points.places,
             answer=answered.answer[:MOST_ANSWER],
-            trouble=answered.trouble[:MOST_TROUBLE],
+            trouble=answered.trouble[:MAX_TROUBLE],
             usage=answered.usage,
             cost=cost,
             evaluated_at_ms=self._clock.now_ms(),
@@ -151,7 +151,7 @@ class Evaluator:
         if answered.trouble:
             result.troubles.append(f"{question.id}: {answered.trouble}")
 
-    # ---- what is known, and what it took today
+    # ---- earlier scores, and today's usage
 
     async def _load(self) -> Mapping[str, Points]:
         if self._known is None:
@@ -165,7 +165,7 @@ class Evaluator:
 
     def _take(self, evaluation: Evaluation) -> None:
         assert self._known is not None  # noqa: S101 - loaded before the first question
-        # Two evaluators at once may both ask: both were paid for; the last record is what a compaction leaves.
+        # Two evaluators at once may both ask and pay; compaction keeps the last record.
         self._known[evaluation.asked] = Points(right=evaluation.right, places=evaluation.places)
         spent = today(self._spent.get(evaluation.playbook, Spend()), evaluation.evaluated_at_ms)
         if evaluation.evaluated_at_ms // DAY_MS < spent.day:
@@ -181,12 +181,12 @@ class Evaluator:
         )
 
     def _pause(self, name: str, in_flight: int) -> str:
-        """Return why no further question may be asked today; empty if it may."""
+        """Return why no further question may be asked today; empty: it may."""
         spent = self._spent.get(name, Spend(day=self._clock.now_ms() // DAY_MS))
         paused = pause(spent, self._caps, in_flight=in_flight, batch_size=1, now_ms=self._clock.now_ms())
         if paused is None:
             return ""
         return (
             "the cap of evaluations is reached (COMBEE_EVAL_DAILY_TOKENS):"
-            f" {paused.reason}; what was answered is recorded, and the same command goes on from there"
+            f" {paused.reason}; earlier answers are recorded, and the same command continues from there"
         )

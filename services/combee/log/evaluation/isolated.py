@@ -1,4 +1,4 @@
-"""Work of others that may never end: a user's function in a thread, a user's pattern in a process of its own."""
+"""Users' code that may never end: a function runs in a thread, a pattern in a process of its own."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from combee.adapters.ports import PoisonError
 from combee.core.evaluation.scoring import MOST_SEARCHED
 
 PATTERN_S = 10.0
-"""A pattern is looked for so long: an exponential one would take years."""
+"""Maximum seconds to search for a pattern: an exponential one would take years."""
 FOUND, MISSING = 0, 3
 _SEARCH = f"""import json, re, sys
 pattern, text = json.load(sys.stdin)
@@ -20,9 +20,9 @@ sys.exit({FOUND} if re.search(pattern, text) else {MISSING})"""
 
 
 async def in_thread(function: Callable[..., Any], *arguments: object) -> Any:
-    """Return what a blocking function returns; whoever gives up waiting leaves its thread behind.
+    """Return the result of a blocking function; a cancelled wait leaves its thread behind.
 
-    Nothing waits for that thread, not even the end of the process: ``asyncio.to_thread`` would.
+    Nothing waits for that thread, not even the end of the process, for which ``asyncio.to_thread`` would wait.
     """
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
@@ -37,7 +37,7 @@ async def in_thread(function: Callable[..., Any], *arguments: object) -> Any:
             result = function(*arguments)
         except BaseException as raised:  # noqa: BLE001 - it is raised again where it is awaited
             error = raised
-        with suppress(RuntimeError):  # the loop has ended meanwhile
+        with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(settle, result, error)
 
     Thread(target=run, name="evaluation", daemon=True).start()
@@ -50,12 +50,12 @@ async def in_thread(function: Callable[..., Any], *arguments: object) -> Any:
 async def is_found(pattern: str, text: str) -> bool:
     """Return whether a pattern is in the beginning of a text.
 
-    A thread would not do: ``re`` lets no other run while it searches.
+    It runs in a process, because ``re`` blocks all threads while it searches.
 
     Raises
     ------
     PoisonError
-        If looking for it takes too long.
+        If the search takes too long.
     """
     search = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", "-c", _SEARCH),
@@ -68,12 +68,12 @@ async def is_found(pattern: str, text: str) -> bool:
             await search.communicate(json.dumps([pattern, text[:MOST_SEARCHED]]).encode())
     except TimeoutError as error:
         raise PoisonError(
-            f"the pattern {pattern[:80]!r} was not looked for to the end in {PATTERN_S:g} s: write it simpler"
+            f"the pattern {pattern[:80]!r} took longer than {PATTERN_S:g} s to search for: simplify it"
         ) from error
     finally:
         if search.returncode is None:
             search.kill()
             await search.wait()
     if search.returncode not in {FOUND, MISSING}:
-        raise PoisonError(f"looking for the pattern {pattern[:80]!r} failed")
+        raise PoisonError(f"searching for the pattern {pattern[:80]!r} failed")
     return search.returncode == FOUND

@@ -1,7 +1,7 @@
-"""Judges of candidates: each is asked about every candidate that waits for it, and its verdict is published.
+"""Judges of candidates: each judges every candidate that waits for it, and its verdict is published.
 
-A judge that is killed begins again. A score is recorded before it counts, so the judge *evaluate* then asks nothing
-twice and says the same. Publish counts the first verdict alone.
+A killed judge begins again. A score is recorded before it counts, so the judge "evaluate" asks no question twice and
+reaches the same verdict. Publish counts only the first verdict.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -24,10 +24,11 @@ logger = structlog.get_logger()
 
 OnAnswer = Callable[[], None]
 AskJudge = Callable[[Gate, Playbook, Playbook, OnAnswer], Awaitable[Verdict | None]]
-"""Returns the verdict on a gate's candidate beside the production version; None: not yet. Raises PoisonError if there
-can be none, TransientError if it is to be asked again."""
+"""Returns the verdict on a gate's candidate against the production version; None: not yet.
+
+Raises PoisonError if no verdict is possible, TransientError if the judge has to be asked again."""
 Spoken = tuple[Judge, str, int, int, int]
-"""Judge, playbook, candidate, production version, and when that became it."""
+"""Judge, playbook, candidate, production version, and the time since which it is that."""
 
 
 class Judges:
@@ -39,15 +40,15 @@ class Judges:
         self._tracing = tracing
         self._history = History(log)
         self._spoken: set[Spoken] = set()
-        """What was said and may not show in the labels yet."""
+        """Written verdicts that may not be in the labels yet."""
 
     async def judge(self, labels: Callable[[], Iterable[Label]], on_answer: OnAnswer = lambda: None) -> None:
-        """Judge all candidates that wait, by the labels as they are when each one's turn comes.
+        """Judge all waiting candidates, each by the labels at its turn.
 
         Raises
         ------
         TransientError
-            If an answer does not come, once the other judges were asked; what was answered is recorded.
+            If an answer does not come, after all judges were asked; earlier answers are recorded.
         """
         trouble: TransientError | None = None
         for judge in self._asked:
@@ -71,7 +72,7 @@ class Judges:
         try:
             said = await self._asked[judge](gate, candidate, production, on_answer)
         except PoisonError as error:
-            # Nothing can be said of the candidate: it waits, and the reason is told.
+            # The candidate cannot be judged: it waits, and the reason is reported.
             logger.error("no_verdict", playbook=name, candidate=number, judge=judge, reason=str(error))
             return
         if said is None:
@@ -88,7 +89,7 @@ class Judges:
         Raises
         ------
         TransientError
-            If it is not there, or not yet.
+            If it is missing, or not written yet.
         """
         version = await self._history.exactly(name, number) if number else empty(name)
         if version is None:
@@ -104,7 +105,7 @@ def _key(judge: Judge, gate: Gate) -> Spoken:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationJudge:
-    """The judge *evaluate*: it scores both versions on the same held-out questions."""
+    """The judge "evaluate": it scores both versions on the same held-out questions."""
 
     evaluator: Evaluator
     questions: Sequence[Question]
@@ -115,7 +116,7 @@ class EvaluationJudge:
     async def __call__(
         self, gate: Gate, candidate: Playbook, production: Playbook, on_answer: OnAnswer
     ) -> Verdict | None:
-        """Return the verdict on a candidate; None: a cap keeps questions unasked.
+        """Return the verdict on a candidate; None: a cap stops the questions.
 
         Raises
         ------

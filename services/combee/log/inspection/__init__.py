@@ -1,1 +1,1 @@
-"""What the topics say: audit, lineage, backlog, dead letters, the live picture."""
+"""Reading the topics: audit, lineage, backlog, dead letters, the live picture."""

@@ -33,15 +33,15 @@ JUDGED = (
     topics.TRACES,
     topics.COMMANDS,
 )
-"""Effects before causes: ends looked up in this order never show an effect without its cause."""
+"""Effects before causes: with ends looked up in this order, no effect lacks its cause."""
 
 AGAIN_S = 1.0
-"""A transaction's markers reach its partitions one after the other; by then they have."""
+"""Seconds to wait before a second reading, by when a transaction's markers have reached all partitions."""
 
 STALL_S = 30.0
-"""A topic that gives nothing for this long is given up as transient."""
+"""Seconds without a record after which reading a topic fails as transient."""
 NEAR = 2_000
-"""So many records are rather passed over than reached by a reader of their own."""
+"""Number of records up to which reading over a gap is cheaper than opening another reader."""
 TOLD_EVERY = 250
 OnProgress = Callable[[str, int, int], None]
 Take = Callable[[Record], None]
@@ -54,19 +54,19 @@ def _silent(_topic: str, _read: int, _total: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What a reading found, and what the next one may begin with."""
+    """The result of a reading, and the checkpoint for the next one."""
 
     report: LedgerReport
     checkpoint: Checkpoint | None
-    """None: a promise was broken, and the checkpoint before stays."""
+    """None: a guarantee was broken, and the earlier checkpoint stays."""
     remark: str = ""
-    """Why everything was read although there was a checkpoint."""
+    """Why everything was read in spite of a checkpoint."""
 
 
 async def audit(log: Log, on_progress: OnProgress = _silent) -> LedgerReport:
-    """Return what the topics prove; what looks wrong at first is read a second time before it is told.
+    """Return what the topics prove; violations are read a second time before they are reported.
 
-    ``on_progress`` gets a topic, how many of its records have been read, and about how many there are.
+    ``on_progress`` is called with a topic, the number of its records read, and about how many there are.
     """
     return (await account(log, on_progress=on_progress)).report
 
@@ -74,10 +74,10 @@ async def audit(log: Log, on_progress: OnProgress = _silent) -> LedgerReport:
 async def account(
     log: Log, before: Checkpoint | None = None, *, now_ms: int = 0, on_progress: OnProgress = _silent
 ) -> Account:
-    """Read on from a checkpoint, or everything; where the checkpoint does not suffice, everything, too.
+    """Read on from a checkpoint, or read everything if there is none or it does not suffice.
 
-    So what is wrong is always told after a full reading, and a checkpoint can at most hide something from readings
-    that begin with it.
+    Violations are thus always reported after a full reading; a checkpoint can only hide them from readings that begin
+    with it.
     """
     remark = ""
     if before is not None:
@@ -173,7 +173,7 @@ async def _read(log: Log, before: Checkpoint, on_progress: OnProgress) -> _Read:
 
 
 async def _erasures(log: Log, ledger: Ledger) -> None:
-    """Take what says that something was forgotten: a few records, read whole each time."""
+    """Read the records of erasures: a few, read completely each time."""
     async with aclosing(log.read(TopicPartition(topic=topics.ERASURES.name, partition=0), 0)) as records:
         async for record in records:
             if (erasure := topics.ERASURES.read_or_none(record)) is not None:
@@ -181,7 +181,7 @@ async def _erasures(log: Log, ledger: Ledger) -> None:
 
 
 class _Feed:
-    """Reads topics, each partition in order: what a checkpoint says is open, and what came after it."""
+    """Reads topics, each partition in order: a checkpoint's open records, and the records after it."""
 
     def __init__(self, log: Log, before: Checkpoint, on_progress: OnProgress) -> None:
         self._log = log
@@ -203,7 +203,7 @@ class _Feed:
         Raises
         ------
         CheckpointError
-            If the checkpoint is of another log, or records expired that were not read.
+            If the checkpoint is from another log, or unread records expired.
         """
         name = topic.name
         self.ends[name], self.last[name] = ends, {}
@@ -230,19 +230,19 @@ class _Feed:
         return self._before.next.get(topic, {}).get(partition, 0)
 
     def _evidence(self, topic: str, beginnings: Mapping[int, int]) -> dict[int, Evidence]:
-        """Return what must still stand in the log; what has expired proves nothing any more."""
+        """Return the evidence that must still be in the log; expired records prove nothing."""
         last = self._before.last.get(topic, {})
         return {p: evidence for p, evidence in last.items() if evidence.offset >= beginnings.get(p, 0)}
 
     def _start(self, topic: str, partition: int, evidence: Evidence | None) -> int:
-        """Return where reading on begins: at the last record that was read, or at open ones shortly before."""
+        """Return where reading continues: at the last record read, or at open ones shortly before it."""
         upto = self._next(topic, partition)
         start = upto if evidence is None else evidence.offset
         near = (at for at in self._open.get((topic, partition), ()) if at >= upto - NEAR)
         return min(start, *near, upto)
 
     async def _far(self, topic: str, starts: Mapping[int, int]) -> AsyncGenerator[Record, None]:
-        """Yield open records that stand alone, long before the others."""
+        """Yield open records long before the others."""
         for partition, start in starts.items():
             source = TopicPartition(topic=topic, partition=partition)
             far = sorted(at for at in self._open.get((topic, partition), ()) if at < start)
@@ -259,7 +259,7 @@ class _Feed:
         ends: Mapping[int, int],
         known: dict[int, Evidence],
     ) -> None:
-        """Read on; what the evidence names is taken off ``known``."""
+        """Read on; records that the evidence names are removed from ``known``."""
         total, read = sum(ends.values()) - sum(starts.values()), 0
         async for record in _followed(self._log, topic, starts):
             partition, offset = record.partition, record.offset
@@ -277,11 +277,11 @@ class _Feed:
 
 
 def _foreign(topic: str, partition: int, offset: int) -> str:
-    return f"{topic}[{partition}]@{offset} is not the record that it read: it belongs to another log"
+    return f"{topic}[{partition}]@{offset} is not the record that was read: the checkpoint belongs to another log"
 
 
 def _runs(offsets: Sequence[int]) -> Iterator[list[int]]:
-    """Yield offsets in groups that are worth one reading each."""
+    """Yield offsets in groups for one reader each."""
     run: list[int] = []
     for offset in offsets:
         if run and offset - run[-1] > NEAR:
@@ -293,7 +293,7 @@ def _runs(offsets: Sequence[int]) -> Iterator[list[int]]:
 
 
 async def _followed(log: Log, topic: str, starts: Mapping[int, int]) -> AsyncGenerator[Record, None]:
-    """Yield what stands in a topic from here on, all partitions through one reader."""
+    """Yield a topic's records from these offsets on, all partitions through one reader."""
     async with aclosing(log.follow(topic, starts)) as changes:
         while True:
             try:
@@ -312,7 +312,7 @@ def _place(record: Record) -> str:
 
 
 def _each(topic: Topic[M], take: Callable[[Record, M], None]) -> Take:
-    """Pass on what can be read; the rest was never ours, and a gap where something was shows by itself."""
+    """Pass on readable records; others are not Combee's, and a missing record shows as a gap."""
 
     def take_readable(record: Record) -> None:
         message = topic.read_or_none(record)

@@ -8,7 +8,7 @@ from combee_schemas import topics
 from combee_schemas.batch import Batch
 
 TAIL = 50
-"""So many offsets before the end of ``batches`` there is usually a manifest."""
+"""Number of offsets before the end of ``batches`` that usually include a manifest."""
 
 
 async def newest_batches(log: Log) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""A playbook and its branches side by side, from the topics: what each learned since the fork, what it spent."""
+"""Comparison of a playbook and its branches, from the topics: learning and spending since the fork."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -27,19 +27,19 @@ from combee_schemas.playbook import Playbook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A playbook or a branch of it, beside the others."""
+    """A playbook or a branch in the comparison."""
 
     playbook: Playbook
     """The newest version."""
     since: int
     """The playbook's version at its first fork that is still open; of a branch, the one at its own."""
     learned: Learned
-    """Since then."""
+    """Learning since ``since``."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Read:
-    """What was read of a line's history since its fork."""
+    """The part of a line's history since its fork."""
 
     branch: Branch | None
     since: int
@@ -49,14 +49,14 @@ class _Read:
 
 
 class SideBySide:
-    """Looks lines up; asked again, it reads on where it was."""
+    """Looks lines up; a later call reads on from the last one."""
 
     def __init__(self, history: History) -> None:
         self._history = history
         self._read: dict[str, _Read] = {}
 
     async def lines(self, snapshots: Mapping[str, Playbook], playbook: str | None = None) -> Sequence[Line]:
-        """Return each playbook that has open branches beside them, or one playbook with those it has."""
+        """Return each playbook with open branches, and these branches; or one playbook with its branches."""
         forks: dict[str, list[int]] = {}
         for snapshot in snapshots.values():
             if snapshot.branch is not None:
@@ -91,7 +91,7 @@ class SideBySide:
 
 
 async def batch_sizes(log: Log) -> dict[str, BatchSize]:
-    """Return what the controller decided last, by line."""
+    """Return the controller's last decisions, by line."""
     read = map(topics.BATCH_SIZES.read_or_none, await whole(log, topics.BATCH_SIZES))
     return {decided.playbook: decided for decided in read if decided is not None}
 
@@ -102,9 +102,9 @@ class LinesToday:
 
     snapshots: Mapping[str, Playbook]
     decided: Mapping[str, BatchSize]
-    """What the controller decided last."""
+    """The controller's last decisions, by line."""
     today: Mapping[str, Today]
-    """Of deleted lines, too, and of those that have a batch in flight and no version yet."""
+    """Includes deleted lines, and lines with a batch in flight and no version yet."""
 
 
 async def lines_today(

@@ -11,12 +11,12 @@ TOPIC = topics.DEAD_LETTERS.name
 OnRead = Callable[[int, int], None]
 
 RECENT_MS = 3_600_000
-"""A playbook is held back for so long at most."""
+"""Maximum milliseconds for which a playbook is held back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLetter:
-    """A record of ``dead-letters`` that is no decision; ``letter`` is None if nobody can read it."""
+    """A record of ``dead-letters`` that is not a decision; ``letter`` is None if it is unreadable."""
 
     id: LetterId
     record: Record
@@ -24,7 +24,7 @@ class StoredLetter:
 
 
 def stored_letter(record: Record) -> StoredLetter | None:
-    """Return a record of ``dead-letters`` as the dead letter that it is, or ought to be; None if it is neither."""
+    """Return the dead letter, readable or not, in a record of ``dead-letters``; None if it is something else."""
     identity = LetterId(partition=record.partition, offset=record.offset)
     letter = topics.DEAD_LETTERS.read_or_none(record)
     if letter is None and (topics.RESOLUTIONS.read_or_none(record) or topics.HELD_BACK.read_or_none(record)):
@@ -33,7 +33,7 @@ def stored_letter(record: Record) -> StoredLetter | None:
 
 
 async def resolutions(log: Log) -> dict[LetterId, Resolution]:
-    """Return every decision, by the dead letter it is about; the first one holds."""
+    """Return every decision, by its dead letter; the first one counts."""
     decisions: dict[LetterId, Resolution] = {}
     async for record in _records(log, lambda _read, _total: None):
         resolution = topics.RESOLUTIONS.read_or_none(record)
@@ -43,7 +43,7 @@ async def resolutions(log: Log) -> dict[LetterId, Resolution]:
 
 
 async def letters(log: Log, on_read: OnRead) -> AsyncIterator[StoredLetter]:
-    """Yield every dead letter, oldest first; ``on_read`` gets how many records were read, of about how many."""
+    """Yield all dead letters, oldest first; ``on_read`` gets the number of records read and about the total."""
     async for record in _records(log, on_read):
         letter = stored_letter(record)
         if letter is not None:
@@ -51,9 +51,9 @@ async def letters(log: Log, on_read: OnRead) -> AsyncIterator[StoredLetter]:
 
 
 async def recent_letters(log: Log, since_ms: int, most: int) -> tuple[int, list[StoredLetter]]:
-    """Return how many records the topic holds, and which dead letters since a moment are open.
+    """Return the number of records in the topic, and the open dead letters since a time.
 
-    Of each partition the last ``most`` records are looked at: there may be a flood of them.
+    Only the last ``most`` records of each partition are read: there may be a flood of them.
     """
     beginnings, ends = await log.beginnings(TOPIC), await log.ends(TOPIC)
     starts = await log.offsets_at(TOPIC, since_ms)
@@ -79,7 +79,7 @@ async def _records(log: Log, on_read: OnRead) -> AsyncIterator[Record]:
 
 
 async def letters_at(log: Log, ids: Sequence[LetterId]) -> dict[LetterId, StoredLetter]:
-    """Return the dead letters with these ids, as far as there are any."""
+    """Return the existing dead letters among these ids."""
     letters: dict[LetterId, StoredLetter] = {}
     for partition in range(await log.partitions(TOPIC)):
         offsets = [identity.offset for identity in ids if identity.partition == partition]
@@ -91,7 +91,7 @@ async def letters_at(log: Log, ids: Sequence[LetterId]) -> dict[LetterId, Stored
 
 
 async def held_back(log: Log, clock: Clock) -> list[HeldBack]:
-    """Return what services said of late that they hold back now."""
+    """Return the playbooks that services recently reported as held back."""
     now_ms = clock.now_ms()
     latest: dict[tuple[str, str], HeldBack] = {}
     for partition, start in (await log.offsets_at(TOPIC, now_ms - RECENT_MS)).items():

@@ -1,4 +1,4 @@
-"""Lag of a service: what its consumer group has not committed, and since when the oldest record waits.
+"""Lag of a service: the records that its consumer group has not committed, and since when the oldest waits.
 
 ``Lags`` asks for offsets and the first waiting record alone: cheap enough for every few seconds under any backlog.
 ``backlog`` counts records, without a transaction's markers.
@@ -20,15 +20,15 @@ INPUTS: Mapping[str, tuple[AnyTopic, ...]] = {
     "publish": (topics.UPDATES, topics.COMMANDS, topics.VERDICTS),
     "control": (topics.OUTCOMES,),
 }
-"""What each consumer group reads."""
+"""Topics that each consumer group reads."""
 
 COUNTED = 10_000
-"""So far records are read and counted; beyond, offsets are, transaction markers included."""
+"""Maximum number of records read and counted; beyond it offsets are counted, including transaction markers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """Offsets that wait (a transaction's markers among them), and when the oldest record was written."""
+    """The number of waiting offsets (including transactions' markers), and the time of the oldest record."""
 
     records: int
     oldest_ms: int | None
@@ -36,7 +36,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _First:
-    """The first waiting record of a partition as it was found; none: only markers up to ``end``."""
+    """The first waiting record of a partition; none: only markers up to ``end``."""
 
     low: int
     end: int
@@ -44,7 +44,7 @@ class _First:
 
 
 class Lags:
-    """The lag of one group; remembers first records, so that only what moved is read again."""
+    """The lag of one group; it remembers first records, so that only moved partitions are read again."""
 
     def __init__(self, log: Log, group: str) -> None:
         self._log = log
@@ -52,7 +52,7 @@ class Lags:
         self._firsts: dict[TopicPartition, _First] = {}
 
     async def look(self) -> dict[str, Lag]:
-        """Return the lag per topic, of all partitions, whoever works on them."""
+        """Return the lag per topic, over all partitions and all workers."""
         return {topic.name: await self._of(topic) for topic in INPUTS[self._group]}
 
     async def _of(self, topic: AnyTopic) -> Lag:
@@ -93,7 +93,7 @@ class Backlog:
 
 
 async def backlog(log: Log, group: str, clock: Clock) -> Backlog:
-    """Return what ``group`` has not committed; what is left of a partition may be markers only, hence 0."""
+    """Return the records that ``group`` has not committed; 0 if a partition has only markers left."""
     parts = [await _of_topic(log, group, topic) for topic in INPUTS[group]]
     times = [at for _, at in parts if at is not None]
     age_s = max(0, clock.now_ms() - min(times)) / 1000 if times else None

@@ -1,4 +1,4 @@
-"""What became of items that were learned from: how far they are, what they came to, and what left nothing."""
+"""The fate of learned items: their progress, their effect, and items without a trace in the playbook."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ M = TypeVar("M", Playbook, Update)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run is: of ``total`` new items, how many are reflections, in batches, applied."""
+    """Progress of a run: of ``total`` new items, the numbers of reflections, batched and applied ones."""
 
     total: int
     reflected: int
@@ -40,14 +40,14 @@ class Progress:
 
     @property
     def left(self) -> dict[str, int]:
-        """How many are still to pass each stage."""
+        """Numbers of items that still have to pass each stage."""
         passed = {"reflected": self.reflected, "batched": self.batched, "applied": self.applied}
         return {stage: max(0, self.total - self.dead - count) for stage, count in passed.items()}
 
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What a run did; ``as_json`` is the documented shape."""
+    """The report on a run; ``as_json`` is the documented form."""
 
     playbook: Playbook
     published: int = 0
@@ -56,17 +56,17 @@ class Report:
     dead_lettered: int = 0
     rejected: int = 0
     conflicts: tuple[str, ...] = ()
-    """Ids of lines that nothing was learned from: the playbook has other content under them."""
+    """Ids of lines that were not learned: the playbook has other content under them."""
     batches: int = 0
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
     audit: LevelAudit = field(default_factory=LevelAudit)
-    """What became of the reflections that were applied."""
+    """The fate of the applied reflections."""
     left_nothing: dict[str, list[str]] = field(default_factory=dict)
-    """Why → the reflections (by the ids of their traces, where they have one) that the playbook shows no trace of."""
+    """By reason: the reflections (by their traces' ids, if they have one) without a trace in the playbook."""
 
     def as_json(self) -> dict[str, object]:
-        """Return the stable shape of ``learn --json``."""
+        """Return the stable form of ``learn --json``."""
         return {
             "playbook": self.playbook.name,
             "version": self.playbook.version,
@@ -100,8 +100,8 @@ def new_items(items: Sequence[Item], tracker: Tracker, signer: Signer | None = N
 async def conflicting(
     items: Sequence[Item], tracker: Tracker, signer: Signer | None = None
 ) -> list[Trace | Reflection]:
-    """Return the items whose id means other content to the playbook: nothing is learned from them."""
-    # What an agent answers to a sample differs from run to run, the sample does not.
+    """Return the items whose id has other content in the playbook: they are not learned."""
+    # An agent's answer to a sample differs from run to run, the sample does not.
     comparable = [item for item in items if not isinstance(item, Sample)]
     counted: dict[str, str] = {}
     for item in comparable:
@@ -113,12 +113,12 @@ async def conflicting(
 
 
 def all_reflected(tracker: Tracker, new: Iterable[str]) -> bool:
-    """Return whether every item is a reflection by now, or a dead letter."""
+    """Return whether every item has become a reflection or a dead letter."""
     return all(tracker.is_reflected(own_id) or tracker.fate(own_id).is_dead for own_id in new)
 
 
 def progress_of(tracker: Tracker, new: Mapping[str, Item]) -> Progress:
-    """Return how far these items are."""
+    """Return the progress of these items."""
     fates = [tracker.fate(reflection_id) for reflection_id in new]
     return Progress(
         dead=sum(fate.is_dead for fate in fates),
@@ -129,11 +129,11 @@ def progress_of(tracker: Tracker, new: Mapping[str, Item]) -> Progress:
     )
 
 
-# ---- what became of each
+# ---- the fate of each item
 
 
 async def ends_before(log: Log) -> dict[str, Mapping[int, int]]:
-    """Return where the topics end that say what is made of items from now on."""
+    """Return the present ends of the topics that will show the fate of items."""
     return {topic.name: dict(await log.ends(topic.name)) for topic in (topics.UPDATES, topics.HISTORY)}
 
 
@@ -144,9 +144,9 @@ async def effects(
     new: Mapping[str, Item],
     today: Callable[[str], str],
 ) -> tuple[LevelAudit, dict[str, list[str]]]:
-    """Return the effects of ``new`` on the versions made since, and which of them left nothing, by reason.
+    """Return the effects of ``new`` on the versions made since, and the items without a trace, by reason.
 
-    ``today`` returns the id that a reflection is known by in ``new``.
+    ``today`` returns the id of a reflection in ``new``.
     """
     updates: dict[int, Update] = {}
     for update in await _read(log, topics.UPDATES, base.name, since):

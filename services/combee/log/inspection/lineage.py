@@ -1,8 +1,8 @@
 """From an entry back to the runs that taught it: versions, reflections, traces; read from the topics.
 
-``await lineage(log, playbook, entry_id, traces=True, on_progress=report)`` reads it all, on demand and without a
-consumer group: the playbook's partitions of ``history`` and ``batches``, the very records of ``reflections``, and of
-``traces`` the partitions that hold the wanted keys. ``combee why`` and the dashboard show the same answer.
+``await lineage(log, playbook, entry_id, traces=True, on_progress=report)`` reads, on demand and without a consumer
+group, the playbook's partitions of ``history`` and ``batches``, the wanted records of ``reflections``, and the
+partitions of ``traces`` with the wanted keys. ``combee why`` and the dashboard show the same answer.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,28 +21,28 @@ from combee_schemas.topics import key_of
 from combee_schemas.trace import Trace
 
 PROGRESS_EVERY = 250
-"""Records of ``traces`` between two reports of progress."""
+"""Number of records of ``traces`` between two reports of progress."""
 OnProgress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A reflection that an entry rests on; ``reflection`` None: it is no longer in the log."""
+    """A reflection in an entry's evidence; ``reflection`` None: it is no longer in the log."""
 
     reflection_id: str
     line: str
-    """Whose batch it was in: the playbook's, or a branch's."""
+    """The line of its batch: the playbook or a branch."""
     sequence: int | None
     """Of its batch."""
     taught_by: base.Source | None
-    """Who it is from, as it was verified."""
+    """Its verified source."""
     reflection: Reflection | None
     trace: Trace | None
 
 
 @dataclass(slots=True, kw_only=True)
 class Lineage:
-    """Where one entry comes from."""
+    """The origin of one entry."""
 
     playbook: str
     version: int
@@ -56,7 +56,7 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stretch:
-    """What happened to an entry on one line, since it came from another one."""
+    """An entry's changes on one line, since it came there."""
 
     line: str
     newest: Playbook | None
@@ -64,15 +64,15 @@ class _Stretch:
     is_live: bool
     changes: list[tuple[Playbook, Change]]
     ids: list[str]
-    """The evidence that versions name."""
+    """The evidence named by versions."""
     origin: Playbook | None
     """The version that took the entry over from another line; None: it began here."""
 
 
 async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progress: OnProgress) -> Lineage:
-    """Return everything the log says about an entry, evidence in the order in which it came.
+    """Return the log's whole record of an entry, with evidence in the order of its arrival.
 
-    From an adopted entry it goes on to the branch's versions, and from there to those before the fork.
+    From an adopted entry it continues to the branch's versions, and from there to the versions before the fork.
 
     Raises
     ------
@@ -82,7 +82,9 @@ async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progre
     last = await _stretch(log, name, entry_id, None)
     newest = last.newest
     if newest is None:
-        raise FatalError(f"{name} has and had no entry {entry_id}; 'combee playbook show {name}' lists them")
+        raise FatalError(
+            f"{name} never had an entry {entry_id}; 'combee playbook show {name}' lists its entries"
+        )
     stretches, own_id = [last], entry_id
     while (origin := stretches[0].origin) is not None:
         line, version = began_with(origin)
@@ -109,7 +111,7 @@ async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progre
 
 
 async def _stretch(log: Log, line: str, entry_id: str, upto: int | None) -> _Stretch:
-    """Return what the versions of one line say about an entry: all of them, or those up to one."""
+    """Return an entry's changes in the versions of one line, up to ``upto`` if given."""
     newest, is_live = None, False
     before: dict[Place, Place] = {}
     took_over: dict[Place, Playbook] = {}
@@ -146,7 +148,7 @@ async def _stretch(log: Log, line: str, entry_id: str, upto: int | None) -> _Str
 async def _sources(
     log: Log, lines: Mapping[str, str], on: Sequence[str], *, traces: bool, on_progress: OnProgress
 ) -> list[Source]:
-    """Return reflections with what is known; ``lines`` says on which line each taught, empty: one of ``on``."""
+    """Return reflections with their known facts; ``lines`` gives the line of each, empty: one of ``on``."""
     places: dict[str, tuple[str, Taught]] = {}
     for line in dict.fromkeys(on):
         ids = [reflection_id for reflection_id, own in lines.items() if own in {line, ""}]
@@ -182,7 +184,7 @@ def _run_of(reflection: Reflection) -> tuple[str, str] | None:
 
 
 def _taught_by(place: tuple[str, Taught] | None, reflection: Reflection | None) -> base.Source | None:
-    """Return whose a reflection is; of one whose manifest does not say so, what it claims."""
+    """Return a reflection's source from its manifest, else the source that it claims."""
     if place is not None and place[1].source is not None:
         return place[1].source
     claimed = reflection.source if reflection else None
@@ -190,7 +192,7 @@ def _taught_by(place: tuple[str, Taught] | None, reflection: Reflection | None) 
 
 
 async def last_taught(log: Log, version: Playbook, ids: Collection[str]) -> dict[str, Reflection]:
-    """Return those of the reflections that were in the last batch of a version: two short reads find them."""
+    """Return the reflections that were in the last batch of a version, found by two short reads."""
     if version.manifest_offset < 0:
         return {}
     number = await log.partition_for(topics.BATCHES.name, version.name.encode())
@@ -217,9 +219,9 @@ async def last_taught(log: Log, version: Playbook, ids: Collection[str]) -> dict
 async def _traces(
     log: Log, name: str, runs: Collection[tuple[str, str]], on_progress: OnProgress
 ) -> dict[tuple[str, str] | None, Trace]:
-    """Return a playbook's traces by id and fingerprint; they are looked for only where their keys put them.
+    """Return a playbook's traces by id and fingerprint; only the partitions of their keys are read.
 
-    Where the fingerprint is unknown, the first trace under the id is the one.
+    If the fingerprint is unknown, the first trace under the id counts.
     """
     topic = topics.TRACES.name
     ids: dict[str, set[str]] = {}

@@ -1,7 +1,7 @@
-"""The live picture, kept current from the topics while somebody looks; it joins no consumer group.
+"""The live picture, kept current from the topics while it has viewers; it joins no consumer group.
 
-One task per topic follows it. Nobody looks for a while: they end, and what they gathered is let go; of what happens
-meanwhile offsets alone are looked at, now and then. Who looks then has the picture read anew.
+One task follows each topic. After a while without viewers the tasks end and the picture is dropped; then only offsets
+are checked now and then. The next viewer makes the picture be read anew.
 """
 
 import asyncio
@@ -29,27 +29,26 @@ T = TypeVar("T")
 Take = Callable[[Record], None]
 
 SHARED_S = 0.3
-"""All who ask within this time get the same snapshot."""
-LOOK_S = 1.0
-"""How often offsets and lags are looked at."""
+"""Seconds for which all viewers get the same snapshot."""
+LOOK_UP_EVERY_S = 1.0
+"""Seconds between look-ups of offsets and lags."""
 COARSE_S = 10.0
-"""How often while nobody looks at the picture: what tells of the last 10 s stays true."""
+"""Seconds between look-ups without viewers; rates over the last 10 s stay correct."""
 QUIET_S = 120.0
-"""So long after the last look the picture is let go."""
+"""Seconds after the last viewer until the picture is dropped."""
 SEEN_S = 5.0
-"""So long who looks after that waits for it, at most."""
+"""Maximum seconds that the next viewer waits for it."""
 RETRY_S = 1.0
 SURE_S = 2.0
-"""A topic that has been followed for so long may be read."""
+"""Seconds of following a topic after which this client counts as allowed to read it."""
 LOOKED_S = 5.0
-"""A look that takes longer is given up."""
+"""Time limit of a look-up of offsets, in seconds."""
 MEMORY_MS = 15 * 60 * 1000
-"""How far back results of the scan and dead letters are read when somebody begins to look."""
+"""How far back results of the scan and dead letters are read for a first viewer."""
 TAIL = 200
-"""So many offsets back per partition manifests and versions are read then; of results of the scan so many at most, of
-dead letters at least."""
+"""Offsets per partition read back for a first viewer: a maximum for scan results, a minimum for dead letters."""
 OFFSETS = "offsets"
-"""What the picture waits for beside topics."""
+"""The name of the offsets among the parts that the picture waits for."""
 STAGES: tuple[AnyTopic, ...] = (
     topics.TRACES,
     topics.REFLECTIONS,
@@ -71,9 +70,9 @@ FOLLOWED: tuple[AnyTopic, ...] = (
 
 
 class Live:
-    """Follows a deployment's topics while somebody looks; ``picture`` is what they say.
+    """Follows a deployment's topics while there are viewers; ``picture`` is the result.
 
-    Who has playbooks anyway, and notes them in the picture, leaves them out of ``followed``.
+    A caller that has playbooks anyway, and adds them to the picture, leaves them out of ``followed``.
     """
 
     def __init__(
@@ -97,18 +96,18 @@ class Live:
         self._behind: set[str] = set()
         self._shared: tuple[float, Snapshot | None] = (0.0, None)
         self.unanswered_since_ms: int | None = None
-        """Since when the log has not answered: what is shown is of then; None: it answers."""
+        """Time since which the log has not answered, and the picture is old; None: it answers."""
         self._answers = 0
-        """Questions of the last look that were answered, with a refusal or otherwise."""
+        """Number of requests of the last look-up with an answer, including refusals."""
         self._looked_s = 0.0
         self._wanted = asyncio.Event()
         self._lines_known = asyncio.Event()
-        self._lines_known.set()  # unless playbooks are still to be read
+        self._lines_known.set()  # unless playbooks are still being read
         self._current = asyncio.Event()
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Work for ever; a broker that is away is waited for, and so is a right that is missing."""
+        """Run for ever; wait for a broker that is away and for a missing right."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_while_wanted())
             tasks.create_task(self._look_often())
@@ -116,20 +115,20 @@ class Live:
     # ---- looking at the picture
 
     def look(self) -> None:
-        """Say that somebody looks: the picture is kept current for a while."""
+        """Register a viewer: the picture is kept current for a while."""
         self._looked_s = self._clock.monotonic()
         if not self._wanted.is_set():
             self._behind = {OFFSETS, *(topic.name for topic, _ in self._takers)}
             self._wanted.set()
 
     async def seen(self) -> Picture:
-        """Look; return the picture, current unless that takes too long."""
+        """Register a viewer; return the picture, current unless that takes too long."""
         with suppress(TimeoutError):
             await self.wait_current(SEEN_S)
         return self.picture
 
     def shared(self) -> Snapshot:
-        """Look; return everything at this moment, or a moment ago; made once for all who look at it."""
+        """Register a viewer; return a snapshot of the present, shared by all viewers for a moment."""
         self.look()
         now_s, (at_s, known) = self._clock.monotonic(), self._shared
         if known is None or (known.revision != self.picture.revision and now_s - at_s >= SHARED_S):
@@ -138,18 +137,18 @@ class Live:
         return known
 
     async def wait_current(self, timeout_s: float) -> None:
-        """Look; wait until everything that there was then has been read; TimeoutError after ``timeout_s``."""
+        """Register a viewer; wait until everything present has been read; TimeoutError after ``timeout_s``."""
         self.look()
         async with asyncio.timeout(timeout_s):
             await self._current.wait()
 
     def acknowledged(self, playbook: str, offset: int, at_ms: int) -> None:
-        """Note a reflection that was just written, so that who looks next is told of it."""
+        """Record a reflection that was just written, so that the next viewer sees it."""
         if self._wanted.is_set():
             self.picture.acknowledged(playbook, offset, at_ms)
 
     async def changed(self, since: int, timeout_s: float) -> int:
-        """Look; wait until the revision is above ``since``, ``timeout_s`` at most; return the revision."""
+        """Register a viewer; wait until the revision is above ``since``, ``timeout_s`` at most; return it."""
         self.look()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -166,10 +165,10 @@ class Live:
             following = asyncio.create_task(self._follow_all())
             try:
                 while self._clock.monotonic() - self._looked_s < QUIET_S:
-                    done, _ = await asyncio.wait((following,), timeout=LOOK_S)
+                    done, _ = await asyncio.wait((following,), timeout=LOOK_UP_EVERY_S)
                     for task in done:
                         task.result()
-                # At once, so that who looks from here on waits for a picture that is read anew.
+                # At once, so that later viewers wait for a picture that is read anew.
                 self._wanted.clear()
                 self._current.clear()
             finally:
@@ -200,13 +199,13 @@ class Live:
             await asyncio.sleep(RETRY_S)
 
     async def _read_on(self, topic: AnyTopic, starts: dict[int, int], take: Take) -> None:
-        """Take records from ``starts`` on, which move along."""
+        """Read records from ``starts`` on; ``starts`` advances with them."""
         sure: asyncio.TimerHandle | None = None
         try:
             async with aclosing(self._log.follow(topic.name, dict(starts))) as changes:
                 async for records in changes:
                     if sure is None:
-                        # Of an empty topic nothing had to be fetched yet: a refusal comes with the first fetch.
+                        # An empty topic needs no fetch, and a refusal only comes with the first fetch.
                         readable = partial(self.picture.readable, topic.name)
                         sure = asyncio.get_running_loop().call_later(SURE_S, readable)
                     for record in records or ():
@@ -220,7 +219,7 @@ class Live:
                 sure.cancel()
 
     def _read(self, name: str) -> None:
-        """Wait for something no longer: it has been read, or must not be."""
+        """Stop waiting for a topic: it has been read, or this client may not read it."""
         self._behind.discard(name)
         if name == topics.PLAYBOOKS.name:
             self._lines_known.set()
@@ -228,13 +227,13 @@ class Live:
             self._current.set()
 
     def _unreadable(self, name: str, why: str) -> None:
-        """Say once why something is not in the picture; an onlooker ends for no lack of a right."""
+        """Log once why a topic is missing in the picture; a viewer does not fail for a missing right."""
         if self.picture.unreadable(name, why):
             logger.error("live_unreadable", what=name, error=why)
         self._changed.set()
 
     async def _starts(self, topic: AnyTopic) -> Mapping[int, int]:
-        """Return where there is something to say about now; further back nothing is in flight."""
+        """Return the offsets from which records matter now; before them nothing is in flight."""
         first = await self._log.beginnings(topic.name)
         if topic.cleanup == "compact":
             return first
@@ -259,7 +258,7 @@ class Live:
                 if topic is topics.PLAYBOOKS:
                     self.picture.deleted(key_of(record))
                 return
-            with suppress(CodecError):  # whoever works with it says so, and keeps it
+            with suppress(CodecError):  # a service that works on it reports that, and keeps it
                 message = topic.read(record)
                 if topic is topics.HISTORY and isinstance(message, Playbook):
                     self.picture.past(message)
@@ -268,7 +267,7 @@ class Live:
 
         return take
 
-    # ---- looking at offsets
+    # ---- look-ups of offsets
 
     async def _look_often(self) -> None:
         while True:
@@ -283,14 +282,14 @@ class Live:
                 logger.warning("log_unavailable", error=str(error))
             self._changed.set()
             if self._wanted.is_set():
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(LOOK_UP_EVERY_S)
             else:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(COARSE_S):
                         await self._wanted.wait()
 
     async def _look(self, *, lags: bool) -> None:
-        """Look at the ends of topics, and at ``lags``: for these a record of each partition has to be read."""
+        """Look up the ends of topics, and with ``lags`` the lags, which need one record of each partition."""
         by_topic: dict[str, Lag] = {}
         self._answers = 0
         for group, lag_of_group in self._lags.items() if lags else ():
@@ -311,7 +310,7 @@ class Live:
             raise TransientError("the brokers answer nothing")
 
     async def _allowed(self, name: str, look: Awaitable[T]) -> T | None:
-        """Return what was looked up; None if that is not allowed."""
+        """Return the result of a look-up; None if it is not allowed."""
         try:
             async with asyncio.timeout(LOOKED_S):
                 result = await look

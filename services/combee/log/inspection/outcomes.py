@@ -1,4 +1,4 @@
-"""The statistics of outcomes, and how far canaries are, from the topics."""
+"""The statistics of outcomes, and the progress of canaries, from the topics."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ async def outcomes_by_line(log: Log) -> dict[str, OutcomeStatistics]:
 
 
 async def outcomes_of(log: Log, line: str) -> OutcomeStatistics | None:
-    """Return the newest statistics of one of them; None if no run was told of."""
+    """Return the newest statistics of a playbook or branch; None if there is no outcome."""
     newest = None
     async for statistics in messages(log, topics.OUTCOME_STATISTICS, line):
         newest = statistics
@@ -32,7 +32,7 @@ async def outcomes_of(log: Log, line: str) -> OutcomeStatistics | None:
 
 
 async def canaries(log: Log, now_ms: int) -> dict[str, CanaryReport]:
-    """Return how far each canary is that is under way, by playbook."""
+    """Return the progress of each canary under way, by playbook."""
     candidates = [label for label in await all_labels(log) if label.label == CANDIDATE and terms_of(label)]
     if not candidates:
         return {}
@@ -43,7 +43,7 @@ async def canaries(log: Log, now_ms: int) -> dict[str, CanaryReport]:
 
 
 def _report(label: Label, known: CanaryStatistics | None, now_ms: int) -> CanaryReport | None:
-    """Return how far the canary of a candidate is; the statistics of another one say nothing of it."""
+    """Return the progress of a candidate's canary; statistics of another candidate do not count."""
     terms = terms_of(label)
     if terms is None:
         return None
@@ -53,7 +53,7 @@ def _report(label: Label, known: CanaryStatistics | None, now_ms: int) -> Canary
 
 
 class RecentOutcomes:
-    """What they were a moment ago, read once for all who ask."""
+    """Statistics of a moment ago, read once for all callers."""
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self._log = log
@@ -66,7 +66,7 @@ class RecentOutcomes:
         return (await self._recent())[1]
 
     async def canary(self, playbook: str) -> CanaryReport | None:
-        """Return how far a playbook's canary is; None: there is none under way."""
+        """Return the progress of a playbook's canary; None: there is none under way."""
         return (await self._recent())[2].get(playbook)
 
     async def _recent(self) -> tuple[float, Mapping[str, OutcomeStatistics], Mapping[str, CanaryReport]]:

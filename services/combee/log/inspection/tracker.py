@@ -25,22 +25,22 @@ from combee_schemas.topics import AnyTopic, Topic
 logger = structlog.get_logger()
 RETRY_S = 1.0
 GAP = 10_000
-"""What lies further apart than so many offsets is read in two goes: between them nothing is wanted."""
+"""Number of unwanted offsets above which a gap is skipped by a second read."""
 PAUSED_S = 10.0
-"""So long nothing moves before a pause is believed: services with a higher cap go on sooner."""
+"""Seconds without progress before a pause is believed: services may have a higher cap and continue."""
 M = TypeVar("M", bound=Message)
 
 
 class StalledError(TransientError):
-    """Nothing moved for too long; what was published is safe and goes on when the services do."""
+    """Nothing moved for too long; published items are safe and continue when the services do."""
 
 
 class PausedError(TransientError):
-    """A spend cap holds the playbook's next batch back; what was published is safe and goes on when it may."""
+    """A spend cap holds the playbook's next batch back; published items are safe and continue when it allows."""
 
 
 class Tracker:
-    """What the log says about one playbook, kept current while the context is open."""
+    """The state of one playbook's items in the log, kept current while the context is open."""
 
     def __init__(
         self,
@@ -52,10 +52,11 @@ class Tracker:
         unvouched: Mapping[str, str] = MappingProxyType({}),
         unproven: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``unvouched``: ids of what *reflect* makes of signed traces and cannot vouch for → their identities.
+        """Follow a playbook.
 
-        ``unproven``: the same of all that is signed, until something shows that somebody looks at proofs: from then
-        on a reflection without its proof is another one.
+        ``unvouched``: identities by id of reflections on signed traces for which reflect cannot vouch. ``unproven``:
+        the same for everything signed, until a proof is seen to be checked: from then on a reflection without its
+        proof is another reflection.
         """
         self._log = log
         self._unvouched = unvouched
@@ -65,7 +66,7 @@ class Tracker:
         self._spending = spending
         self._changed = asyncio.Condition()
         self.reflections: dict[str, tuple[int, Reflection]] = {}
-        """Reflections seen since the start: id → offset, body."""
+        """By id: offset and body of the reflections read since the start."""
         self.batches: dict[int, Batch] = {}
         self.batch_of: dict[str, int] = {}
         """Reflection id → sequence of its batch."""
@@ -75,16 +76,16 @@ class Tracker:
         self._attempts: dict[str, int] = {}
         """Reflection id → its attempt in that batch."""
         self._failed: dict[str, int] = {}
-        """Reflection id → the attempts that had failed by its dead letter, or 0 by that of its trace."""
+        """By reflection id: the number of failed attempts in its dead letter; 0 if its trace has one."""
         self.moved_at = clock.monotonic()
         self._fatal: FatalError | None = None
-        """Why a topic is followed no longer."""
+        """Why a topic is no longer followed."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Tracker"]:
-        """Follow the topics while the context is open; what was batched before is known on entry."""
+        """Follow the topics while the context is open; earlier batches are known on entry."""
         starts = {
-            # What waits in a window is at or above shuffle's committed offset.
+            # Reflections that wait in a window are at or above shuffle's committed offset.
             topics.REFLECTIONS.name: {
                 **await self._log.beginnings(topics.REFLECTIONS.name),
                 **await self._log.committed("shuffle", topics.REFLECTIONS.name),
@@ -160,7 +161,7 @@ class Tracker:
                 self.batch_of[own_id], self._attempts[own_id] = sequence, member.attempt
 
     def known_as(self, reflection_id: str) -> str:
-        """Return the id that a reflection is known by here."""
+        """Return the id of a reflection in this tracker."""
         return self._unvouched.get(reflection_id) or self._unproven.get(reflection_id, reflection_id)
 
     def _version(self, record: Record) -> None:
@@ -186,7 +187,7 @@ class Tracker:
         return message
 
     def fate(self, reflection_id: str) -> Fate:
-        """Return where the reflection of this id is."""
+        """Return the fate of the reflection with this id."""
         failed, attempt = self._failed.get(reflection_id, -1), self._attempts.get(reflection_id, -1)
         return fate_of(
             letter=Fate.DEAD_LETTERED if failed > attempt else None,
@@ -203,7 +204,7 @@ class Tracker:
         return reflection_id in self.reflections or reflection_id in self.batch_of
 
     async def counted(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the fingerprints of the reflections that count under these ids, as far as they are known."""
+        """Return the known fingerprints of the reflections that count under these ids."""
         places = {
             self.known_as(member.reflection_id): member.offset
             for batch in self.batches.values()
@@ -230,7 +231,7 @@ class Tracker:
         return [reflection_id for reflection_id in ids if self.fate(reflection_id).is_pending]
 
     def _pause(self) -> Pause | None:
-        """Return why nothing is aggregated, if nothing is; the services may know a newer cap than we do."""
+        """Return the pause that stops aggregation, or None; the services may have a newer cap."""
         if self.newest is None or max(self.batches, default=0) > self.newest.batch_sequence:
             return None
         size = self.batches[max(self.batches)].plan.batch_size if self.batches else 1
@@ -244,8 +245,8 @@ class Tracker:
         if believed and (reached := self._pause()):
             until = datetime.fromtimestamp(reached.until_ms / 1000, tz=UTC)
             raise PausedError(
-                f"{self.name} is paused until {until:%Y-%m-%d %H:%M} UTC: {reached.reason}. What was published is"
-                " safe and goes on then; a flush does not override a cap. To go on now, start the services with"
+                f"{self.name} is paused until {until:%Y-%m-%d %H:%M} UTC: {reached.reason}. Published items"
+                f" are safe and continue then; a flush overrides no cap. To continue now, start the services with"
                 " a higher COMBEE_DAILY_TOKENS or COMBEE_DAILY_COST"
             )
         if idle_s >= stall_s:
@@ -259,12 +260,12 @@ class Tracker:
         on_change: Callable[[], None] = lambda: None,
         heed_pause: bool = False,
     ) -> None:
-        """Wait until ``done``; with ``heed_pause`` not for a playbook that its spend cap pauses.
+        """Wait until ``done``; with ``heed_pause`` do not wait for a playbook paused by its spend cap.
 
         Raises
         ------
         FatalError
-            If a topic can be followed no longer.
+            If a topic can no longer be followed.
         StalledError
             If nothing about this playbook moved for ``stall_s``.
         PausedError

@@ -1,4 +1,4 @@
-"""What made a version and what it changed, and what became of its batch's reflections, level by level; pure."""
+"""The origin and changes of a version, and the fate of its batch's reflections, level by level; pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ def version_text(playbook: Playbook) -> str:
 
 
 def changes_text(counts: Mapping[str, int]) -> str:
-    """Return how many changes of each kind a version made."""
+    """Return the number of changes of each kind in a version."""
     return (
         ", ".join(f"{count} {CHANGE_WORDS.get(kind, kind)}" for kind, count in counts.items()) or "no change"
     )
@@ -46,7 +46,7 @@ def _batch_text(playbook: Playbook, batch: AppliedBatch) -> str:
 
 
 def audit_texts(batch: AppliedBatch) -> Iterator[str]:
-    """Yield what became of a batch's reflections: what the runs came to, what was retained, at how many calls."""
+    """Yield the fate of a batch's reflections: results of the runs, retention, number of calls."""
     outcomes, judged = batch.plan.outcomes, batch.plan.outcomes.successes + batch.plan.outcomes.failures
     runs = [f"{outcomes.successes} of {judged} succeeded"] if judged else []
     if runs := [*runs, *(f"{name} {mean:.3g}" for name, mean in outcomes.scores.items())]:

@@ -1,4 +1,4 @@
-"""Why batches have their size: the controller's decision, with the delays that it rests on and their fit; pure."""
+"""The controller's decision about a batch size, with its measured delays and their fit; pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ def sizing_row(decided: BatchSize | None) -> dict[str, Any] | None:
 
 
 def controller_row(decided: BatchSize) -> dict[str, Any]:
-    """Return all of a decision."""
+    """Return a whole decision."""
     law = fitted(decided)
     return {
         **decided.model_dump(include={"playbook", "batch_size", "policy", "phase", "reason", "numbers"}),
@@ -27,7 +27,7 @@ def controller_row(decided: BatchSize) -> dict[str, Any]:
 
 
 def policy_text(row: Mapping[str, Any]) -> str:
-    """Return what sets the batch size of one line in ``status --json``."""
+    """Return the origin of a line's batch size in ``status --json``."""
     if row["branch"] and "batch_size" in row["branch"]["settings"]:
         return "branch"
     return row["sizing"]["policy"] if row["sizing"] else "start value"
@@ -39,6 +39,6 @@ def size_text(decision: Mapping[str, Any]) -> str:
 
 
 def why_text(branch: Branch | None, reason: str) -> str:
-    """Return why the batches of a line have their size; ``reason``: the controller's, empty: it gave none."""
+    """Return the reason for a line's batch size; ``reason``: the controller's, empty: it gave none."""
     is_own = branch is not None and branch.settings.batch_size is not None
     return "the branch's own" if is_own else reason or STARTING

@@ -1,4 +1,4 @@
-"""What learning took, by playbook, tenant and day, and what was spent today beside its cap; pure."""
+"""The cost of learning by playbook, tenant and day, and today's spending with its cap; pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,11 +8,11 @@ from combee.core.playbook.side_by_side import Today
 from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.playbook import Playbook, Spend
 
-RAISE = "it goes on by itself then, or at once with a higher cap (COMBEE_DAILY_TOKENS, COMBEE_DAILY_COST)"
+RAISE = "it continues by itself then, or at once with a higher cap (COMBEE_DAILY_TOKENS, COMBEE_DAILY_COST)"
 
 
 def cost_row(name: str, histories: Iterable[Iterable[Playbook]]) -> dict[str, Any]:
-    """Return what the versions of some playbooks took; a day's money is what the last version of each recorded."""
+    """Return the cost of playbooks' versions; a day's money is the amount recorded by the last version of each."""
     used, reflections, batches = Usage(), 0, 0
     days: dict[int, Spend] = {}
     for made in histories:
@@ -60,7 +60,7 @@ def today_row(today: Today) -> dict[str, Any]:
 
 
 def spend_text(spend: Mapping[str, Any]) -> str:
-    """Return what was spent today and its cap, in few words."""
+    """Return today's spending and its cap, in a few words."""
     cap = "" if spend["cap_tokens"] is None else f" of {spend['cap_tokens']:,}"
     money = "" if spend["cap_cost"] is None else f" of {spend['cap_cost']:,.2f}"
     cost = f"; {spend['cost']:,.2f}{money} in money" if spend["cost"] or money else ""

@@ -1,4 +1,4 @@
-"""The gate: what agents read, what waits and for whom, what judges say and what was decided; pure."""
+"""The gate: the production version, the candidate, verdicts and decisions; pure."""
 
 from collections.abc import Collection
 
@@ -15,10 +15,10 @@ class GateReport(Value):
     production: int
     """The version that agents read; 0: none has passed yet."""
     candidate: int | None
-    """The version that waits; None: none does."""
+    """The candidate; None: there is none."""
     since_ms: int | None
     waits_for: tuple[Judge, ...]
-    """Judges that have not spoken of it."""
+    """Judges without a verdict on it."""
 
     @property
     def text(self) -> str:
@@ -46,33 +46,33 @@ def gate_report(gate: Gate) -> GateReport:
 
 
 def said(verdict: Verdict) -> str:
-    """Return what a judge says of a candidate, in a word or two."""
+    """Return a verdict in a word or two."""
     if verdict.undecided:
         return "is undecided"
     return "accepts" if verdict.accepts else "rejects"
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """Return in words what a judge says, with its reason and figures."""
+    """Return a verdict in words, with its reason and figures."""
     about = "; ".join(part for part in (verdict.reason, verdict_figures(verdict)) if part)
     on = " about" if verdict.undecided else ""
     return f"{verdict.judge} {said(verdict)}{on} version {verdict.candidate}: {about}"
 
 
 def verdict_figures(verdict: Verdict) -> str:
-    """Return the numbers that a verdict rests on."""
+    """Return the numbers behind a verdict."""
     return ", ".join(f"{key} {value:g}" for key, value in verdict.figures.items())
 
 
 def judgement_text(
     candidate: int, production: int, waited_for: Collection[Judge], *, accepts: bool, in_part: bool = False
 ) -> str:
-    """Return in words what became of a candidate that a person approved or rejected.
+    """Return in words the result of a person's approval or rejection of a candidate.
 
-    ``production`` is what agents read afterwards, ``waited_for`` the judges that had not spoken before.
+    ``production`` is the version that agents read afterwards, ``waited_for`` the judges without a verdict before.
     """
     if in_part:
-        rest = "what is left of it is the next candidate"
+        rest = "the rest of it is the next candidate"
         return f"version {candidate} is rejected in part, {rest}; agents go on reading version {production}"
     if not accepts:
         return f"version {candidate} is rejected, agents go on reading version {production}"
@@ -83,7 +83,7 @@ def judgement_text(
 
 
 def decision_text(decision: Decision) -> str:
-    """Return in words what was decided at a gate."""
+    """Return a gate's decision in words."""
     about = decision.candidate or decision.version
     before = f"version {decision.before}" if decision.before else "no version"
     if decision.decided == "opened":

@@ -21,7 +21,7 @@ from combee_schemas.playbook import Playbook
 
 
 def line_row(playbook: Playbook, lines: Mapping[str, Playbook]) -> dict[str, Any]:
-    """Return what every list shows of a playbook or branch; ``lines`` has the playbook of a branch."""
+    """Return the fields that every list shows of a playbook or branch; ``lines`` has the playbook of a branch."""
     return {
         "name": playbook.name,
         "version": playbook.version,
@@ -31,7 +31,7 @@ def line_row(playbook: Playbook, lines: Mapping[str, Playbook]) -> dict[str, Any
 
 
 def list_row(playbook: Playbook, lines: Mapping[str, Playbook], labels: Mapping[str, int]) -> dict[str, Any]:
-    """Return one line of the list of playbooks; ``labels`` are the versions that its labels point at."""
+    """Return one line of the list of playbooks; ``labels``: versions by label."""
     return {
         **line_row(playbook, lines),
         "batch_sequence": playbook.batch_sequence,
@@ -74,7 +74,7 @@ def status_row(
 
 
 def progress_text(batch: LiveBatch) -> str:
-    """Return how far a batch is."""
+    """Return the progress of a batch."""
     if batch.version:
         return f"became version {batch.version}"
     return f"{sum(node.is_settled for node in batch.nodes)} of {len(batch.nodes)} nodes done"

@@ -10,7 +10,8 @@ from combee_schemas.plan import BatchOptions, BatchSize
 StartSize = Annotated[
     BatchSize,
     Field(
-        description="original reflections per batch; fixed where COMBEE_BATCH_POLICY is not set, else the start value"
+        description="reflections per batch; fixed if set without COMBEE_BATCH_POLICY, otherwise the"
+        " controller's start value"
     ),
 ]
 InFlight = Annotated[
@@ -18,7 +19,8 @@ InFlight = Annotated[
     Field(
         ge=1,
         le=16,
-        description="unpublished batches per playbook; more where windows are full and batches wait",
+        description="maximum number of unpublished batches per playbook; raise it when windows are full and"
+        " batches wait",
     ),
 ]
 
@@ -30,34 +32,44 @@ class BatchSettings(BatchOptions, Group):
     reflect_entry_tokens: int = Field(
         2_000,
         ge=0,
-        description="entries that a reflector reads, nearest to the task first; fewer for a small context (tokens)",
+        description="maximum size of the entries in a reflector's prompt, nearest to the task first; lower"
+        " it for a small context (tokens)",
     )
     reflect_trace_tokens: int = Field(
-        32_000, ge=500, description="a longer trace is cut in the middle; less for a small context (tokens)"
+        32_000,
+        ge=500,
+        description="maximum size of a trace in a reflector's prompt, cut in the middle; lower it for a"
+        " small context (tokens)",
     )
     probation: int = Field(
         1,
         ge=1,
         le=20,
-        description="reflections that must support an entry before agents see it; 1: off",
+        description="number of reflections that must support an entry before agents see it; 1: off",
     )
     probation_sources: int = Field(
-        1, ge=1, le=5, description="sources that these must come from; unnamed ones are one"
+        1,
+        ge=1,
+        le=5,
+        description="number of different sources that these reflections must come from; unnamed sources count as one",
     )
     consolidate_above: float = Field(
         0,
         ge=0,
         le=1,
-        description="consolidate unasked above this share of the token budget, after each tenth added; 0: never",
+        description="share of the token budget above which a playbook is consolidated automatically, again"
+        " after each further tenth; 0: never",
     )
     max_wait_s: float = Field(
         30,
         gt=0,
-        description="an unfilled window closes after this: longer for fuller batches, shorter for newer lessons (s)",
+        description="maximum wait before an unfilled window closes: raise it for fuller batches, lower it"
+        " for newer lessons (s)",
     )
     max_inflight_batches: InFlight = 1
     batch_timeout_s: float = Field(
         900,
         gt=0,
-        description="re-emit a batch without a version after this: longer than all its model calls take (s)",
+        description="a batch without a version is emitted again after this time; keep it longer than all its"
+        " model calls take (s)",
     )

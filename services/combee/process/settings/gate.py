@@ -1,4 +1,4 @@
-"""Settings of the gate: who decides about which version agents read."""
+"""Settings of the gate: the judges that decide which version agents read."""
 
 from typing import Annotated
 
@@ -19,33 +19,33 @@ JudgesText = Annotated[str, AfterValidator(_checked)]
 
 
 class GateSettings(Group):
-    """The gate between what is learned and what agents read."""
+    """The gate between new versions and agents."""
 
     gate: JudgesText | None = Field(
         None,
-        description=f"who must accept a new version before agents read it: `off`, or {_NAMES},"
-        " several with commas; one setting for all services; unset: no new gate, and those that are there stay",
+        description=f"judges that must accept a new version before agents read it: `off`, or {_NAMES},"
+        " separated by commas; the same for all services; unset: no new gate, and existing gates stay",
     )
     gates: dict[str, JudgesText] = Field(
         default_factory=dict,
-        description='the same per playbook, in `combee.toml`: `[gates]` with `"support/*" = "evaluate,approve"`; the'
-        " longest pattern that matches goes first",
+        description='judges per playbook, in `combee.toml`: `[gates]` with `"support/*" = "evaluate,approve"`; the'
+        " longest matching pattern wins",
     )
     gate_margin: float = Field(
         0.05,
         gt=0,
         lt=1,
-        description="evaluate, canary: a candidate whose score is lower by more than this is not accepted",
+        description="evaluate, canary: maximum drop in score at which a candidate is still accepted",
     )
     canary_share: float = Field(
         0.1,
         gt=0,
         le=0.5,
-        description="canary: of the callers that name themselves, those shown the candidate; more decide sooner",
+        description="canary: share of named callers that get the candidate; a larger share decides sooner",
     )
 
     def policy(self, salt: str = "") -> GatePolicy:
-        """Return the judges of every playbook; who does not know ``salt`` foresees no canary's callers."""
+        """Return the judges of every playbook; without ``salt`` nobody can predict a canary's callers."""
         by_pattern = {pattern: judges_in(text) for pattern, text in self.gates.items()}
         canary = CanaryPolicy(share=self.canary_share, margin=self.gate_margin, salt=salt)
         judges = None if self.gate is None else judges_in(self.gate)

@@ -8,28 +8,30 @@ from combee.process.settings.group import Group
 
 
 class GatewaySettings(Group):
-    """Where the gateway listens, and who may ask it."""
+    """The gateway's address and its callers."""
 
-    gateway_host: str = Field("127.0.0.1", min_length=1, description="the address the gateway listens on")
-    gateway_port: int = Field(8750, ge=0, le=65_535, description="its port; 0: a free one")
+    gateway_host: str = Field("127.0.0.1", min_length=1, description="address on which the gateway listens")
+    gateway_port: int = Field(
+        8750, ge=0, le=65_535, description="port on which the gateway listens; 0: a free one"
+    )
     gateway_keys: SecretStr | None = Field(
         None, description="API keys as JSON, as in docs/guide/http.md; environment only"
     )
     gateway_keys_file: Path | None = Field(
-        None, description="the same in a TOML or JSON file, read again when it changes"
+        None, description="TOML or JSON file with the API keys, read again when it changes"
     )
     gateway_proxies: str = Field(
         "",
-        description="proxies whose `X-Forwarded-For` is believed (commas between)",
+        description="proxies whose `X-Forwarded-For` is trusted (separated by commas)",
     )
     gateway_cors_origins: str = Field(
         "",
-        description="origins whose pages may ask (commas between)",
+        description="web origins whose pages may send requests (separated by commas)",
     )
     otlp_playbook: str = Field(
-        "", description="the playbook of OpenTelemetry spans that name none; empty: those are rejected"
+        "", description="playbook of OpenTelemetry spans that name none; empty: such spans are rejected"
     )
-    dashboard: bool = Field(default=True, description="serve the dashboard, where its extra is installed")
+    dashboard: bool = Field(default=True, description="serve the dashboard if its extra is installed")
 
 
 def listed(text: str) -> tuple[str, ...]:

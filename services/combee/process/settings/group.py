@@ -1,4 +1,4 @@
-"""What every group of settings shares: where its values come from, and which files are believed."""
+"""The base of all settings groups: sources of values, and checks of the files."""
 
 import grp
 import os
@@ -24,7 +24,7 @@ from combee.adapters.ports import ConfigurationError
 from combee.process.secret_files import secrets_in_files
 
 TOML_FILE = "combee.toml"
-"""Looked for in the working directory, unless another file is named."""
+"""The configuration file in the working directory, read unless another file is named."""
 NAMED_BY = "COMBEE_CONFIG"
 ROOT = 0
 
@@ -43,7 +43,7 @@ class Group(BaseSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _empty_is_no_path(cls, value: object, info: ValidationInfo) -> object:
-        """Take an empty path as none; the path of nothing is the working directory."""
+        """Treat an empty path as unset; ``Path("")`` would be the working directory."""
         field = cls.model_fields[info.field_name or ""]
         return None if value == "" and Path in get_args(field.annotation) else value
 
@@ -56,8 +56,8 @@ class Group(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by pydantic-settings
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flag, files of secrets that the environment names, environment, TOML."""
-        assert isinstance(env_settings, EnvSettingsSource)  # noqa: S101 - that is what the library passes
+        """Return the sources in order of priority: flags, files of secrets, environment, TOML."""
+        assert isinstance(env_settings, EnvSettingsSource)  # noqa: S101 - the library always passes this type
         environ = {name.upper(): value for name, value in env_settings.env_vars.items() if value}
         names = {f"COMBEE_{name.upper()}": name for name in cls.secret_fields()}
         try:
@@ -81,12 +81,12 @@ class Group(BaseSettings):
     @classmethod
     @cache
     def names(cls) -> frozenset[str]:
-        """Return the names by which any of the settings is given, in lower case."""
+        """Return all names under which a setting of the group can be given, in lower case."""
         return frozenset(name for field in cls.model_fields for name in names_of(cls, field))
 
 
 def names_of(group: type[Group], field: str) -> set[str]:
-    """Return the names by which a setting is given, in lower case."""
+    """Return all names under which a setting can be given, in lower case."""
     alias = group.model_fields[field].validation_alias
     aliases = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
     file = {f"combee_{field}_file"} if field in group.secret_fields() else set()
@@ -94,7 +94,7 @@ def names_of(group: type[Group], field: str) -> set[str]:
 
 
 def file_values(named: str | None) -> dict[str, Any]:
-    """Return what stands in the configuration file: the one named, else the working directory's if there is one.
+    """Return the values in the configuration file: the named one, else the working directory's if it exists.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def file_values(named: str | None) -> dict[str, Any]:
 
 
 def read_trusted(path: Path) -> str:
-    """Return the text of a file that nobody else can have written.
+    """Return the text of a file that only this user or root can have written.
 
     Raises
     ------
@@ -126,18 +126,18 @@ def read_trusted(path: Path) -> str:
         If it cannot be read.
     """
     with path.open(encoding="utf-8") as file:
-        # Of what was opened: a name may point elsewhere a moment later.
+        # Checks the open file: its name may point elsewhere a moment later.
         _check(path, os.fstat(file.fileno()))
         return file.read()
 
 
 def check_trusted(path: Path) -> None:
-    """Refuse a file or folder whose content somebody else may decide; one that does not exist is none.
+    """Refuse a file or folder that another user can write; a missing one is accepted.
 
     Raises
     ------
     SettingsError
-        If somebody else may; the message has the remedy.
+        If another user can write it; the message has the remedy.
     """
     if path.exists():
         _check(path, path.stat())
@@ -153,7 +153,7 @@ def _check(path: Path, info: os.stat_result) -> None:
 
 
 def distrust(info: os.stat_result, *, user: int, own_group: int | None) -> str:
-    """Return why a file is not believed, with the remedy (``{path}`` stands for it); empty: it is."""
+    """Return why a file is not trusted, with the remedy (``{path}`` stands for it); empty: it is trusted."""
     if info.st_uid not in {user, ROOT}:
         return f"belongs to user {info.st_uid}, not to you ({user}) or root: 'chown {user} {{path}}' if you trust it"
     if info.st_mode & stat.S_IWOTH:
@@ -164,15 +164,15 @@ def distrust(info: os.stat_result, *, user: int, own_group: int | None) -> str:
 
 
 def _own_group() -> int | None:
-    """Return the group that is this user's alone, as many systems make one per user; None: there is none."""
+    """Return this user's private group, which many systems create per user; None: there is none."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(os.getegid())
-    except KeyError:  # a container's user without a name, alone there
+    except KeyError:  # a container's only user, without a name
         return os.getegid()
     alone = group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
     return group.gr_gid if alone else None
 
 
-def stands_in(names: AbstractSet[str], given: Iterable[str]) -> bool:
-    """Return whether one of these names is among those given, in whatever case."""
+def is_any_given(names: AbstractSet[str], given: Iterable[str]) -> bool:
+    """Return whether one of these names was given, in any case."""
     return not names.isdisjoint(name.lower() for name in given)

@@ -7,22 +7,24 @@ from combee.process.settings.group import Group
 
 
 class KafkaSettings(Credentials, Group):
-    """Where the log is and how its topics are laid out."""
+    """Address of the log and layout of its topics."""
 
     bootstrap_servers: str | None = Field(None, description="Kafka brokers; empty: the embedded broker")
     topic_prefix: str = Field(
-        "combee", pattern=r"^[A-Za-z0-9._-]{1,80}$", description="name space of all topics"
+        "combee", pattern=r"^[A-Za-z0-9._-]{1,80}$", description="prefix of all topics' names"
     )
     partitions: int = Field(
         4,
         ge=1,
-        description="of topics keyed by playbook, as many as shuffle may have replicas; fixed at creation",
+        description="partitions of topics keyed by playbook: the maximum number of shuffle's replicas; fixed"
+        " at creation",
     )
     scan_partitions: int = Field(
         8,
         ge=1,
-        description="of traces and scan topics, as many as reflect and scan may have replicas; fixed at creation",
+        description="partitions of traces and scan topics: the maximum number of reflect's and scan's"
+        " replicas; fixed at creation",
     )
     replication_factor: int = Field(
-        1, ge=1, description="replicas of each topic; 3 where a broker may be lost"
+        1, ge=1, description="replicas of each topic; 3 to survive the loss of a broker"
     )

@@ -19,8 +19,8 @@ from combee.process.settings.group import (
     Group,
     SettingsError,
     file_values,
+    is_any_given,
     names_of,
-    stands_in,
 )
 from combee.process.settings.kafka import KafkaSettings
 from combee.process.settings.model import ModelSettings
@@ -94,7 +94,7 @@ def load_settings(**flags: object) -> Settings:
         name for name in given if not any(name in group.model_fields for group in GROUPS.values())
     ]:
         raise SettingsError(
-            f"{', '.join(unknown)}: no setting; what docs/reference/settings.md does not list is a constant"
+            f"{', '.join(unknown)}: no such setting; what docs/reference/settings.md does not list is a constant"
         )
     variables = environment()
     in_file = file_values(variables.get(NAMED_BY))
@@ -122,30 +122,30 @@ SENT_TO = (
     ("kafka", "bootstrap_servers", "aws_region"),
     ("kafka", "oauth_token_url", "oauth_client_secret"),
 )
-"""Group, address and the secret that goes there."""
+"""Group, address setting, and the secret sent to that address."""
 HEADERS = "OPENAI_CUSTOM_HEADERS"
-"""What OpenAI's client adds to each request, to whichever server; often a key."""
+"""Variable with headers, often keys, that OpenAI's client adds to each request to any server."""
 ASKED = frozenset({"base_url", "eval_base_url", "embedding_base_url"})
 """Addresses that OpenAI's client asks."""
 NEVER_IN_A_FOUND_FILE = (
-    ("evaluation", "eval_function", "code that this names is not run"),
-    ("model", "azure_endpoint", "keys and tokens for Azure are not sent where that says"),
-    ("worker", "otel_endpoint", "what services do is not told where that says"),
-    ("kafka", "aws_region", "tokens of this machine's AWS role are not sent where that says"),
+    ("evaluation", "eval_function", "code that it names must not run"),
+    ("model", "azure_endpoint", "keys and tokens for Azure must not be sent to an address that it names"),
+    ("worker", "otel_endpoint", "telemetry must not be sent to an address that it names"),
+    ("kafka", "aws_region", "tokens of this machine's AWS role must not be sent to an address that it names"),
 )
 """Group, setting, and why."""
 
 
 def _check_found_file(in_file: AbstractSet[str], meant: AbstractSet[str]) -> None:
-    """Refuse what a file that merely lies in the working directory may not say; flags and variables are ``meant``."""
+    """Refuse settings that an unnamed file in the working directory may not set (``meant``: flags, variables)."""
     sent = [
-        (group, address, "secrets of the environment are not sent where that says")
+        (group, address, "secrets of the environment must not be sent to an address that it names")
         for group, address, secret in SENT_TO
-        if stands_in(names_of(GROUPS[group], secret), meant) or (address in ASKED and HEADERS in meant)
+        if is_any_given(names_of(GROUPS[group], secret), meant) or (address in ASKED and HEADERS in meant)
     ]
     for group, name, reason in (*sent, *NEVER_IN_A_FOUND_FILE):
         names = names_of(GROUPS[group], name)
-        if stands_in(names, in_file) and not stands_in(names, meant):
+        if is_any_given(names, in_file) and not is_any_given(names, meant):
             raise SettingsError(
                 f"{name} stands in the working directory's {TOML_FILE}, and {reason}: set"
                 f" COMBEE_{name.upper()}, or name the file if it is yours: {NAMED_BY}={TOML_FILE}"
@@ -153,8 +153,8 @@ def _check_found_file(in_file: AbstractSet[str], meant: AbstractSet[str]) -> Non
 
 
 def _load(group: type[Group], given: Mapping[str, object], stated: AbstractSet[str]) -> Group:
-    # The library looks at each variable and each field for each source, and most groups stand in none.
-    if not stands_in(group.names(), stated):
+    # Saves time: the library checks each variable and field for each source, and most groups are in none.
+    if not is_any_given(group.names(), stated):
         return group(_build_sources=((), {}))
     try:
         return group(**{name: value for name, value in given.items() if name in group.model_fields})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Methods by name: the built-in ones, and those that installed packages offer by entry point."""
+"""Methods by name: built-in ones, and methods that installed packages offer by entry point."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -17,7 +17,7 @@ from combee_schemas.plan import BatchOptions, PlanSettings, Probation
 
 GROUP = "combee.methods"
 PROBATION_BATCHES = 20
-"""A proposed entry leaves after this many batches without support: at the default size, after 800 runs without it."""
+"""Number of batches without support after which a proposed entry is removed (800 runs at the default size)."""
 PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
 BUILT_IN: Mapping[str, Method] = {"ace": ace, "gepa": gepa}
 
@@ -34,7 +34,7 @@ def method(name: str) -> Method:
     Raises
     ------
     FatalError
-        If there is none of this name.
+        If no method has this name.
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -65,19 +65,20 @@ def configured_method(settings: BatchSettings) -> Method:
     Raises
     ------
     FatalError
-        If there is none of this name, or batches may overlap and it cannot have that.
+        If no method has this name, or batches may overlap and the method does not allow that.
     """
     configured = method(settings.method)
     if settings.max_inflight_batches > 1 and not configured.REBASES:
         raise SettingsError(
-            f"COMBEE_MAX_INFLIGHT_BATCHES is {settings.max_inflight_batches}, and what the method {settings.method}"
-            " makes of one version cannot be applied to a later one: set it to 1, or choose another COMBEE_METHOD"
+            f"COMBEE_MAX_INFLIGHT_BATCHES is {settings.max_inflight_batches}, but updates of the method"
+            f" {settings.method} cannot be applied to a later version: set it to 1, or choose"
+            " another COMBEE_METHOD"
         )
     return configured
 
 
 def reflecting_method(settings: BatchSettings) -> Method:
-    """Return the configured method, worded as the configuration says: no manifest stands behind a reflection.
+    """Return the configured method with the configured prompts: a reflection has no manifest that fixes them.
 
     Raises
     ------
@@ -88,7 +89,7 @@ def reflecting_method(settings: BatchSettings) -> Method:
 
 
 def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettings:
-    """Return what the manifests of batches cut with this configuration say of it.
+    """Return the settings that manifests record for batches cut under this configuration.
 
     Raises
     ------
@@ -113,7 +114,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
 
 
 def _probation(settings: BatchSettings) -> Probation | None:
-    """Return the policy, if entries are ever on probation."""
+    """Return the probation policy; None: probation is off."""
     policy = Probation(
         reflections=settings.probation, sources=settings.probation_sources, batches=PROBATION_BATCHES
     )
@@ -122,10 +123,10 @@ def _probation(settings: BatchSettings) -> Probation | None:
 
 
 def as_configured(plan: PlanSettings) -> dict[str, object]:
-    """Return the configuration (fields of ``BatchSettings``) under which batches are cut as a manifest says."""
+    """Return the configuration (fields of ``BatchSettings``) under which batches get a manifest's settings."""
     policy = plan.probation or OFF
     options = {name: getattr(plan, name) for name in BatchOptions.model_fields}
     del options[
         "source_share"
-    ]  # only shuffle goes by it: what waits for a later batch is in that one's manifest
+    ]  # used by shuffle alone; reflections held over are recorded in the later batch's manifest
     return {**options, "probation": policy.reflections, "probation_sources": policy.sources}

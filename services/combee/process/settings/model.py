@@ -6,10 +6,10 @@ from combee.process.settings.group import Group
 
 
 class ModelSettings(Group):
-    """Which model, and how hard it may be worked."""
+    """The model and the limits of its use."""
 
     model: str | None = Field(
-        None, description="such as openai/gpt-4.1-mini, azure/DEPLOYMENT or ollama/llama3"
+        None, description="the model, such as openai/gpt-4.1-mini, azure/DEPLOYMENT or ollama/llama3"
     )
     base_url: str | None = Field(
         None,
@@ -24,42 +24,50 @@ class ModelSettings(Group):
     azure_endpoint: str | None = Field(
         None,
         validation_alias=AliasChoices("azure_endpoint", "COMBEE_AZURE_ENDPOINT", "AZURE_OPENAI_ENDPOINT"),
-        description="where azure/DEPLOYMENT is, such as https://NAME.openai.azure.com",
+        description="address of azure/DEPLOYMENT, such as https://NAME.openai.azure.com",
     )
     azure_api_version: str | None = Field(
         None,
         validation_alias=AliasChoices("azure_api_version", "COMBEE_AZURE_API_VERSION", "OPENAI_API_VERSION"),
-        description="the version of Azure's interface",
+        description="version of Azure's API",
     )
     azure_api_key: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("COMBEE_AZURE_API_KEY", "AZURE_OPENAI_API_KEY"),
-        description="environment only; empty: the token of who is logged in (combee[azure])",
+        description="API key for Azure; environment only; empty: the token of the Azure login (combee[azure])",
     )
     azure_ad_token: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("COMBEE_AZURE_AD_TOKEN", "AZURE_OPENAI_AD_TOKEN"),
-        description="environment only; goes before the key",
+        description="Microsoft Entra token for Azure; environment only; wins over the key",
     )
     embedding_model: str | None = Field(
         None,
-        description="finds near-duplicates for consolidations, such as openai/text-embedding-3-small",
+        description="embedding model that finds near-duplicates for consolidations, such as"
+        " openai/text-embedding-3-small",
     )
     embedding_base_url: str | None = Field(
-        None, description="its OpenAI-compatible server; empty: the model's"
+        None, description="URL of the embedding model's OpenAI-compatible server; empty: the model's"
     )
     embedding_api_key: SecretStr | None = Field(
-        None, description="environment only; empty: the model's, if the server is, too"
+        None,
+        description="API key of the embedding model; environment only; empty: the model's key if both have"
+        " one server",
     )
-    model_timeout_s: float = Field(120, gt=0, description="one model call (s); longer for a slow server")
+    model_timeout_s: float = Field(
+        120, gt=0, description="time limit of one model call; raise it for a slow server (s)"
+    )
     llm_concurrency: int = Field(
         8,
         ge=1,
-        description="model calls at once per worker: as many as the server answers without slowing down",
+        description="maximum number of concurrent model calls per worker: as many as the server answers"
+        " without slowing down",
     )
     requests_per_minute: int | None = Field(
-        None, ge=1, description="per worker, where the provider limits them"
+        None,
+        ge=1,
+        description="maximum number of model calls per minute and worker, as the provider limits them",
     )
     tokens_per_minute: int | None = Field(
-        None, ge=1, description="per worker, where the provider limits them"
+        None, ge=1, description="maximum number of tokens per minute and worker, as the provider limits them"
     )

@@ -1,4 +1,4 @@
-"""Settings of playbooks: how large one may grow, what its model calls cost, and the caps."""
+"""Settings of playbooks: their maximum size, the price of model calls, and caps."""
 
 from dataclasses import replace
 
@@ -7,32 +7,32 @@ from pydantic import BaseModel, ConfigDict, Field
 from combee.core.playbook.spend import SpendPolicy
 from combee.process.settings.group import TOML_FILE, Group, SettingsError
 
-MOST_PRICE = 1e6
+MAX_PRICE = 1e6
 
 
 class PlaybookSettings(Group):
-    """How large a playbook may grow."""
+    """Maximum size of a playbook."""
 
     playbook_tokens: int = Field(
         16_000,
         ge=100,
         le=24_000,
-        description="token budget of a playbook's entries: what agents' prompts have room for (tokens)",
+        description="maximum size of a playbook's entries: the room for them in agents' prompts (tokens)",
     )
 
 
 class Price(BaseModel):
-    """What a model's tokens cost, per million."""
+    """Price of a model's tokens, per million."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    price_in: float = Field(alias="in", ge=0, le=MOST_PRICE)
-    price_out: float = Field(alias="out", ge=0, le=MOST_PRICE)
-    price_cached_in: float | None = Field(None, alias="cached_in", ge=0, le=MOST_PRICE)
+    price_in: float = Field(alias="in", ge=0, le=MAX_PRICE)
+    price_out: float = Field(alias="out", ge=0, le=MAX_PRICE)
+    price_cached_in: float | None = Field(None, alias="cached_in", ge=0, le=MAX_PRICE)
 
 
 class SpendSettings(Group):
-    """What model calls cost, and how much one playbook may spend per day (UTC); reaching a cap pauses it."""
+    """Prices of model calls, and caps per playbook and day (UTC); a playbook that reaches a cap is paused."""
 
     daily_tokens: int | None = Field(None, ge=1, description="cap per playbook and day (tokens)")
     daily_cost: float | None = Field(
@@ -40,8 +40,8 @@ class SpendSettings(Group):
     )
     prices: dict[str, Price] = Field(
         default_factory=dict,
-        description='what a million tokens cost, in `combee.toml`: `[prices."openai/gpt-4.1-mini"]` with `in`,'
-        " `out` and, if it differs, `cached_in` (from the prompt cache); without it money is not counted",
+        description='price per million tokens, in `combee.toml`: `[prices."openai/gpt-4.1-mini"]` with `in`,'
+        " `out` and, if it differs, `cached_in` (from the prompt cache); without a price money is not counted",
     )
 
     def policy(self, model: str | None) -> SpendPolicy:
@@ -63,5 +63,5 @@ class SpendSettings(Group):
         return replace(self.caps(), **price.model_dump())
 
     def caps(self) -> SpendPolicy:
-        """Return the caps alone, for whoever spends nothing."""
+        """Return the caps without prices, for reports that spend nothing."""
         return SpendPolicy(daily_tokens=self.daily_tokens, daily_cost=self.daily_cost)

@@ -15,8 +15,8 @@ class SizingSettings(Group):
 
     batch_policy: SizingKind = Field(
         "keep-up",
-        description="`keep-up` with what arrives, the paper's `plateau`, or `configured`: the default where"
-        " COMBEE_BATCH_SIZE is set",
+        description="how batch sizes are chosen: `keep-up` with arrivals, the paper's `plateau`, or"
+        " `configured` (the default if COMBEE_BATCH_SIZE is set)",
     )
     batch_size: StartSize = 40
     max_inflight_batches: InFlight = 1
@@ -24,12 +24,12 @@ class SizingSettings(Group):
     @model_validator(mode="before")
     @classmethod
     def _set_size_is_fixed(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Take a batch size that is set, and no policy beside it, as fixed."""
+        """Treat a batch size as fixed if it is set without a policy."""
         return {"batch_policy": "configured", **given} if "batch_size" in given else given
 
     @property
     def fixed_size(self) -> int | None:
-        """The size of every batch; None where the controller chooses."""
+        """Size of every batch; None: the controller chooses."""
         return self.batch_size if self.batch_policy == "configured" else None
 
     def policy(self) -> SizingPolicy:

@@ -1,4 +1,4 @@
-"""Settings of sources: what proves who taught something, and with what this process proves its own name."""
+"""Settings of sources: keys that prove sources, and this process's own name and key."""
 
 import base64
 import binascii
@@ -26,7 +26,7 @@ Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(_
 
 
 class DeclaredSource(BaseModel):
-    """One source: its name and what it signs with."""
+    """One source: its name and its key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -49,7 +49,7 @@ class DeclaredSource(BaseModel):
 
 
 class SourcesFile(BaseModel):
-    """What the file of sources holds."""
+    """The content of the file of sources."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -59,28 +59,31 @@ class SourcesFile(BaseModel):
     @model_validator(mode="after")
     def _each_once(self) -> "SourcesFile":
         if len({source.name for source in self.sources}) < len(self.sources):
-            raise ValueError("one source is there twice")
+            raise ValueError("a source appears twice")
         return self
 
 
 class SourceSettings(Group):
-    """Who taught something, and what proves it."""
+    """Sources and their keys."""
 
     sources_file: Path | None = Field(
         None,
-        description="TOML with the secrets and public keys of sources, as in docs/guide/sources.md",
+        description="TOML file with the secrets and public keys of sources, as in docs/guide/sources.md",
     )
     source_of_prefix: Annotated[str, AfterValidator(lambda name: _declared(name) if name else "")] = Field(
         "",
         max_length=MAX_NAME,
-        description="the source of all that proves no other, where rights let it alone write to the topics",
+        description="source of all messages that prove no other; set it only if access rights let that"
+        " source alone write to the topics",
     )
     source: Annotated[str, AfterValidator(lambda name: _declared(name) if name else "")] = Field(
         "",
         max_length=MAX_NAME,
-        description="the name that `combee publish`, `combee learn` and the SDK declare",
+        description="source name that `combee publish`, `combee learn` and the SDK declare",
     )
-    source_secret: SecretStr | None = Field(None, description="the secret that proves it; environment only")
+    source_secret: SecretStr | None = Field(
+        None, description="secret that proves this source name; environment only"
+    )
 
     def signer(self) -> Signer | None:
         """Return the source that this process declares; None: it declares none."""
@@ -93,7 +96,7 @@ class SourceSettings(Group):
         return secret.get_secret_value().encode() if secret else None
 
     def file(self) -> SourcesFile:
-        """Return what the file holds; nothing, where none is named.
+        """Return the content of the file; empty if no file is named.
 
         Raises
         ------

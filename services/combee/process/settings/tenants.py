@@ -1,4 +1,4 @@
-"""Settings of tenants: what each may have."""
+"""Settings of tenants: their limits."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -12,7 +12,7 @@ from combee.process.settings.group import Group
 def _is_tenant(name: str) -> str:
     if name != EVERY and (not name or tenant_of(name) != name):
         raise ValueError(
-            "a tenant is what stands before the first '/' of playbooks' names, or '*' for all others"
+            "a tenant is the part of a playbook's name before the first '/', or '*' for all others"
         )
     return name
 
@@ -28,7 +28,7 @@ class Tenant(BaseModel):
 
 
 class TenantSettings(Group):
-    """What tenants may have: name spaces of playbooks within one deployment."""
+    """Limits of tenants, which are name spaces of playbooks within one deployment."""
 
     tenants: dict[Annotated[str, AfterValidator(_is_tenant)], Tenant] = Field(
         default_factory=dict,

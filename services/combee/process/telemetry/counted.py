@@ -1,4 +1,4 @@
-"""Wrappers around the log (records written are counted, and name their span) and the model (questions asked)."""
+"""Wrappers that count records written to the log, and name their span, and that count questions to the model."""
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -67,7 +67,7 @@ class _Transactor:
 
 
 class LookUps:
-    """Those of the ``Log`` port that a wrapper passes on as they are."""
+    """The methods of the ``Log`` port that a wrapper passes on unchanged."""
 
     def __init__(self, inner: Log) -> None:
         self.partitions = inner.partitions
@@ -81,7 +81,7 @@ class LookUps:
 
 
 class CountedLog(LookUps):
-    """The ``Log`` port; ``on_written`` hears of records once they are acknowledged or committed.
+    """The ``Log`` port; ``on_written`` is called with records once they are acknowledged or committed.
 
     With ``tracing`` they name the span that they were written in.
     """

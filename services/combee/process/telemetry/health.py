@@ -1,7 +1,6 @@
-"""Health of a process: whether it is alive and ready, and the HTTP endpoints that say so.
+"""Health of a process: whether it is alive and ready, and the HTTP endpoints that report it.
 
-``/healthz``, ``/readyz`` and ``/metrics`` are served from a thread: a stuck event loop can still be told from a dead
-one.
+``/healthz``, ``/readyz`` and ``/metrics`` are served from a thread, so a stuck loop differs from a dead process.
 """
 
 import asyncio
@@ -21,13 +20,13 @@ from combee.process.worker.dead_letter_limiter import named
 
 BEAT_S = 0.5
 STUCK_S = 10.0
-"""A heartbeat that is older: the event loop does not turn, and Kafka's heartbeats ride on it."""
+"""Maximum age of the event loop's heartbeat: Kafka's heartbeats depend on the same loop."""
 IDLE_S = 30.0
-"""A work loop that has not come round for so long is waiting for something."""
+"""Seconds without a turn after which a work loop counts as waiting for something."""
 MINUTE_S = 60.0
-SHOWN = 5
+MAX_NAMED = 5
 REQUEST_S = 5.0
-"""A client slower than this is hung up on."""
+"""Seconds after which a slow client is disconnected."""
 POLL_S = 0.05
 TEXT = "text/plain; charset=utf-8"
 
@@ -37,26 +36,26 @@ Page = tuple[HTTPStatus, str, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition of health: whether it holds, and what a health page says of it."""
+    """A condition of health: whether it holds, and its text for a health page."""
 
     name: str
     good: bool
     says: str
     waits: bool = False
-    """Whether the process is ready and waits all the same for something that heals by itself."""
+    """Whether the process is ready but waits for something that heals by itself."""
 
     @property
     def mark(self) -> str:
-        """How its line in a health page begins."""
+        """The beginning of its line in a health page."""
         return "RED" if not self.good else "WAIT" if self.waits else "ok "
 
 
 class Current(Protocol):
-    """A view, as far as health is concerned."""
+    """The part of a view that health needs."""
 
     @property
     def is_current(self) -> bool:
-        """Whether it holds everything that its topic does."""
+        """Whether it holds everything in its topic."""
 
 
 class Health:
@@ -78,13 +77,13 @@ class Health:
         self._dead_lettered_at: deque[float] = deque(maxlen=dead_letters_per_minute)
         self.views: Sequence[Current] = ()
         self.outage = outage
-        """Why the log cannot be used now, if so."""
+        """Why the log cannot be used now; None: it can."""
         self._refusal = refusal
         self._trouble = trouble
         self._paused = paused
 
     async def beat(self) -> None:
-        """Show for ever that the event loop turns."""
+        """Prove for ever that the event loop turns."""
         while True:
             self._beat_at = self._clock.monotonic()
             await asyncio.sleep(BEAT_S)
@@ -106,7 +105,7 @@ class Health:
         return Condition(name="alive", good=since_s < STUCK_S, says=says)
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Return everything that must hold for this process to do its work."""
+        """Return all conditions for this process to do its work."""
         return (
             self.alive(),
             self._broker(),
@@ -144,7 +143,7 @@ class Health:
 
     def _dead_letters(self) -> Condition:
         limit = self._dead_lettered_at.maxlen or 0
-        # Only whole and single looks at the deque: the event loop may append meanwhile.
+        # Each operation on the deque is atomic: the event loop may append meanwhile.
         full = (
             len(self._dead_lettered_at) == limit
             and self._clock.monotonic() - self._dead_lettered_at[0] < MINUTE_S
@@ -155,9 +154,11 @@ class Health:
     def _flood(self) -> Condition:
         left = [f"{named(name)} ({seconds:.0f} s left)" for name, seconds in sorted(self._paused().items())]
         says = (
-            f"too many dead letters, held back: {', '.join(left[:SHOWN])}" if left else "nothing is held back"
+            f"too many dead letters, held back: {', '.join(left[:MAX_NAMED])}"
+            if left
+            else "nothing is held back"
         )
-        more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+        more = f" and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
         return Condition(name="flood", good=not left, says=says + more)
 
 
@@ -191,12 +192,12 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        # HTTPServer's own asks the name service who we are, which can take seconds.
+        # HTTPServer's own method asks the name service for the host's name, which can take seconds.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # typed too wide
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is no event."""
+        """Log nothing: clients may hang up."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -216,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Scrapes are no event."""
+        """Log nothing: scrapes come all the time."""
 
 
 @asynccontextmanager
@@ -232,8 +233,8 @@ async def serving(host: str, port: int, shown: dict[str, Callable[[], Page]]) ->
         server = _Server(host, port, shown)
     except OSError as error:
         raise FatalError(
-            f"{host}:{port} cannot be used for metrics and health ({error.strerror}): set COMBEE_METRICS_HOST and"
-            " COMBEE_METRICS_PORT (--metrics-port), or leave the port out"
+            f"{host}:{port} cannot be used for metrics and health ({error.strerror}): set COMBEE_METRICS_HOST"
+            f" and COMBEE_METRICS_PORT (--metrics-port), or unset the port"
         ) from error
     thread = threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True, name="health")
     thread.start()

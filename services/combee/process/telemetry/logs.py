@@ -1,6 +1,7 @@
-"""Structured logs on standard error; library chatter only from warnings up.
+"""Structured logs on standard error; other libraries are logged from warnings on.
 
-As JSON everything is one object a line: events of ours, of libraries, warnings, and what ends the process.
+As JSON each event is one object on a line: our events, libraries' events, warnings, and the error that ends the
+process.
 """
 
 import logging
@@ -18,11 +19,11 @@ from combee.core.text.redact import redacted_deep
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 AWAY, BACK = "log_unavailable", "log_available"
 REPEATED_S = 60.0
-"""Everybody who uses the log notices an outage again and again; it is logged so often."""
+"""Minimum seconds between two log lines about one outage: every user of the log notices it again and again."""
 
 
 class OutageRateLimit:
-    """Drops the repeats of ``log_unavailable`` within a minute, whoever logs it, until ``log_available``."""
+    """Drops repeats of ``log_unavailable`` within a minute, from any logger, until ``log_available``."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -43,9 +44,9 @@ class OutageRateLimit:
 def configure_logs(
     level: str, *, json: bool, libraries: int = logging.WARNING, service: str | None = None
 ) -> None:
-    """Set up logging once, in the composition root; ``libraries`` is the level from which others are heard.
+    """Set up logging once, in the composition root; ``libraries`` is the minimum level of other libraries' events.
 
-    Every event names the ``service``, and the playbook and batch that it is about where its task is bound to them.
+    Every event names the ``service``, and the playbook and batch if its task is bound to them.
     """
     shared: Sequence[Callable[..., Any]] = [
         structlog.contextvars.merge_contextvars,
@@ -59,11 +60,11 @@ def configure_logs(
     logging.basicConfig(stream=sys.stderr, level=libraries, format="%(message)s")
     if json:
         _render_others(shared, renderer)
-    # It repeats for each connection and attempt what we say once; what it gives up it raises.
-    aiokafka = logging.getLogger("aiokafka")  # noqa: TID251 - theirs, not ours
+    # It repeats for each connection and attempt what Combee logs once, and raises its final errors.
+    aiokafka = logging.getLogger("aiokafka")  # noqa: TID251 - a library's logger
     aiokafka.setLevel(logging.DEBUG if level == "debug" else logging.CRITICAL)
-    # The same of what it sends: the exporter says it once (``otlp_not_sent``).
-    sdk = logging.getLogger("opentelemetry")  # noqa: TID251 - theirs, not ours
+    # The same for what it sends: the exporter logs it once (``otlp_not_sent``).
+    sdk = logging.getLogger("opentelemetry")  # noqa: TID251 - a library's logger
     sdk.setLevel(logging.DEBUG if level == "debug" else logging.CRITICAL)
     structlog.configure(
         processors=[OutageRateLimit(SystemClock()), *shared, renderer],
@@ -89,7 +90,7 @@ def _without_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> Mutabl
 
 
 def _render_others(shared: Sequence[Callable[..., Any]], renderer: structlog.types.Processor) -> None:
-    """Let what is logged, warned of or raised outside structlog come out as our own events do."""
+    """Render events, warnings and errors from outside structlog like our own events."""
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],

@@ -35,12 +35,12 @@ from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.playbook import AppliedBatch, Playbook
 from combee_schemas.topics import TOPICS
 
-MOST_TENANTS = 100
-"""Tenants with metrics of their own; those that come later are counted together."""
+MAX_TENANTS = 100
+"""Maximum number of tenants with metrics of their own; later tenants are counted together."""
 OTHERS = "(others)"
-"""The tenant under which these are; no playbook's name begins so."""
-MOST_PLAYBOOKS = 100
-"""Playbooks with labels of their own: those heard of last, for anybody can invent names."""
+"""The label of these later tenants; no playbook's name can begin with it."""
+MAX_PLAYBOOKS = 100
+"""Maximum number of playbooks with labels, the most recent ones: anybody can invent names."""
 
 ARMS, EVIDENCE = ("candidate", "control"), ("acceptance", "worse")
 """Of a canary."""
@@ -63,17 +63,17 @@ def new_registry() -> CollectorRegistry:
 
 
 class _Labelled:
-    """The playbooks that have labels; ``forget`` removes those of one that has to go."""
+    """The playbooks that have labels; ``forget`` removes the labels of an evicted playbook."""
 
     def __init__(self, forget: Callable[[str], None]) -> None:
         self._names: OrderedDict[str, bool] = OrderedDict()
         self._forget = forget
 
     def add(self, name: str, *, is_kept: bool = False) -> None:
-        """Give a playbook labels; those of ``is_kept`` go last."""
+        """Give a playbook labels; playbooks with ``is_kept`` are evicted last."""
         self._names.pop(name, None)
         self._names[name] = is_kept
-        if len(self._names) > MOST_PLAYBOOKS:
+        if len(self._names) > MAX_PLAYBOOKS:
             self.drop(next((old for old, kept in self._names.items() if not kept), next(iter(self._names))))
 
     def drop(self, name: str) -> None:
@@ -85,7 +85,7 @@ class _Labelled:
 def _remove(gauge: Gauge, name: str, *values: str) -> None:
     labelled: list[tuple[str, ...]] = [(name, value) for value in values]
     for labels in labelled or [(name,)]:
-        with suppress(KeyError):  # before prometheus-client 0.22, where it is not there
+        with suppress(KeyError):  # prometheus-client before 0.22 raises for a missing one
             gauge.remove(*labels)
 
 
@@ -130,13 +130,13 @@ class Metrics:
     def _make_flow(self) -> None:
         self._lag_records = self._gauge(
             "combee_lag_records",
-            "Offsets that the service's group has not committed; replicas all show the group's: take max.",
+            "Offsets that the service's group has not committed; every replica shows the group's number: use max.",
             "service",
             "topic",
         )
         self._lag_seconds = self._gauge(
             "combee_lag_seconds",
-            "Age of the oldest of them; windows make shuffle wait for up to COMBEE_MAX_WAIT_S.",
+            "Age of the oldest uncommitted record; windows make shuffle wait for up to COMBEE_MAX_WAIT_S.",
             "service",
             "topic",
         )
@@ -145,10 +145,10 @@ class Metrics:
         )
         looked.set_function(lambda: self._clock.monotonic() - self._looked_at)
         self._open = self._gauge(
-            "combee_open_records", "Reflect and scan: records begun and not finished.", "topic"
+            "combee_open_records", "Reflect and scan: open records, begun and not finished.", "topic"
         )
         self._written = self._counter(
-            "combee_records_written_total", "Records acknowledged, or committed.", "topic"
+            "combee_records_written_total", "Records written: acknowledged or committed.", "topic"
         )
         self._letters = self._counter("combee_dead_letters_total", "Dead letters, by origin.", "topic")
         for topic in TOPICS:
@@ -157,7 +157,7 @@ class Metrics:
                 self._letters.labels(topic.name)
         self._forged = self._counter(
             "combee_forged_proofs_total",
-            "Reflect, shuffle and control: records whose proof of their source proves nothing.",
+            "Reflect, shuffle and control: records with a forged proof of their source.",
             "topic",
         )
         self._paused = self._gauge(
@@ -169,7 +169,7 @@ class Metrics:
             "why",
         )
         self._restarts = self._counter(
-            "combee_session_restarts_total", "Sessions begun anew after trouble: transient, fenced.", "reason"
+            "combee_session_restarts_total", "Sessions restarted after an error: transient, fenced.", "reason"
         )
         self._conditions = self._gauge(
             "combee_condition", "1 while a condition of /readyz is good, 0 while it is red.", "condition"
@@ -187,21 +187,24 @@ class Metrics:
             buckets=CALL_SECONDS,
             registry=self._registry,
         )
-        self._retries = self._counter("combee_model_retries_total", "Calls made again after a failed one.")
+        self._retries = self._counter("combee_model_retries_total", "Model calls repeated after a failure.")
         self._re_asks = self._counter(
-            "combee_model_re_asks_total", "Questions asked again after an unusable reply."
+            "combee_model_re_asks_total", "Questions repeated after an unusable reply."
         )
         self._tokens = self._counter(
             "combee_model_tokens_total",
-            "Tokens read (in) and written (out) by the model; cached: those read from its prompt cache.",
+            "Tokens read (in) and written (out) by the model; cached: tokens read from its prompt cache.",
             "direction",
         )
-        self._cost = self._counter("combee_model_cost_total", "What they cost at the prices set.")
+        self._cost = self._counter(
+            "combee_model_cost_total", "Cost of these tokens at the configured prices."
+        )
 
     def _make_results(self) -> None:
         self._in_flight = self._gauge("combee_batches_in_flight", "Shuffle: batches without a version.")
         age = self._gauge(
-            "combee_batch_age_seconds", "Shuffle: since the oldest of those was closed; 0: none."
+            "combee_batch_age_seconds",
+            "Shuffle: time since the oldest batch without a version was closed; 0: none.",
         )
         age.set_function(lambda: self._age_s(self._batch_closed_ms))
         self._versions = self._counter(
@@ -213,7 +216,7 @@ class Metrics:
         )
         self._batch_seconds = Histogram(
             "combee_batch_seconds",
-            "Publish: from a batch's closing to its version.",
+            "Publish: time from closing a batch to its version.",
             buckets=BATCH_SECONDS,
             registry=self._registry,
         )
@@ -224,11 +227,12 @@ class Metrics:
         )
         self._lost = self._gauge(
             "combee_lost_ratio",
-            "Publish: share of them that was lost: neither in the playbook nor dropped by name.",
+            "Publish: share of the last batch's reflections that was lost: neither in the playbook nor"
+            " dropped by name.",
             "playbook",
         )
         self._losing = self._gauge(
-            "combee_losing", "Publish: 1 where combee doctor warns of it, else 0.", "playbook"
+            "combee_losing", "Publish: 1 if combee doctor warns of the retention, else 0.", "playbook"
         )
         self._fates = self._counter(
             "combee_batch_reflections_total",
@@ -237,14 +241,14 @@ class Metrics:
         )
         self._tenant_reflections = self._counter(
             "combee_tenant_reflections_total",
-            "Publish: reflections of published batches, for 100 tenants; those of later ones under (others).",
+            "Publish: reflections of published batches, for 100 tenants; later tenants are under (others).",
             "tenant",
         )
         self._tenant_tokens = self._counter(
-            "combee_tenant_tokens_total", "Publish: tokens that they took, read and written.", "tenant"
+            "combee_tenant_tokens_total", "Publish: tokens of these batches, read and written.", "tenant"
         )
         self._tenant_cost = self._counter(
-            "combee_tenant_cost_total", "Publish: what these cost at the prices set.", "tenant"
+            "combee_tenant_cost_total", "Publish: cost of these tokens at the configured prices.", "tenant"
         )
         self._retentions = Histogram(
             "combee_batch_retention_ratio",
@@ -255,13 +259,13 @@ class Metrics:
 
         self._outcomes = self._gauge(
             "combee_outcome_runs",
-            "Control: runs of the newest version that any was shown, by how they went; for 100 playbooks.",
+            "Control: runs of the newest version that any run used, by result; for 100 playbooks.",
             "playbook",
             "result",
         )
         self._success = self._gauge(
             "combee_outcome_success_ratio",
-            "Control: share of successes among them, and the bounds of its 95 % interval.",
+            "Control: share of successes among these runs, and the bounds of its 95 % interval.",
             "playbook",
             "bound",
         )
@@ -274,24 +278,25 @@ class Metrics:
         )
         self._canary_evidence = self._gauge(
             "combee_canary_e_value",
-            "Control: evidence that its candidate is not worse by the margin, and that it is worse; 1/alpha decides.",
+            "Control: evidence that a canary's candidate is not worse by the margin, and that it is worse;"
+            " 1/alpha decides.",
             "playbook",
             "of",
         )
 
         self._production = self._gauge(
             "combee_gate_production_version",
-            "Publish: the version that agents read of a gated playbook, 0: none yet; for 100 playbooks.",
+            "Publish: version of a gated playbook that agents read; 0: none yet; for 100 playbooks.",
             "playbook",
         )
         self._candidate = self._gauge(
             "combee_gate_candidate_since_seconds",
-            "Publish: since when its candidate is judged (Unix time); absent: there is none.",
+            "Publish: Unix time since which the candidate is judged; absent: there is none.",
             "playbook",
         )
         self._decisions = self._counter(
             "combee_gate_decisions_total",
-            "Publish: decisions about production versions, by what they were.",
+            "Publish: decisions about production versions, by kind.",
             "decided",
         )
 
@@ -309,7 +314,7 @@ class Metrics:
         return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
     def families(self) -> Iterable[Family]:
-        """Return what that text says, for who sends it in another form."""
+        """Return the same metrics as families, for other formats."""
         return self._registry.collect()
 
     # ---- what happened
@@ -328,7 +333,7 @@ class Metrics:
         self._questions.inc()
 
     def asked(self, usage: Usage) -> None:
-        """A question is over, whatever came of it."""
+        """A question ended, with or without an answer."""
         self._questions.dec()
         self._re_asks.inc(usage.re_asks)
 
@@ -373,7 +378,7 @@ class Metrics:
 
     def _count_for_tenant(self, name: str, batch: AppliedBatch) -> None:
         tenant = tenant_of(name)
-        if tenant not in self._tenants and len(self._tenants) >= MOST_TENANTS:
+        if tenant not in self._tenants and len(self._tenants) >= MAX_TENANTS:
             tenant = OTHERS
         else:
             self._tenants.add(tenant)
@@ -383,7 +388,7 @@ class Metrics:
         self._tenant_cost.labels(tenant).inc(max(0.0, self._cost_of(used)))
 
     def outcomes(self, statistics: OutcomeStatistics) -> None:
-        """The outcomes of a line are these now."""
+        """A line has new statistics of outcomes."""
         newest = newest_outcomes(statistics)
         if newest is None:
             return
@@ -400,7 +405,7 @@ class Metrics:
         _remove(self._success, line, *BOUNDS)
 
     def canary(self, playbook: str, report: CanaryReport | None) -> None:
-        """So far is a playbook's canary now; None: it is over."""
+        """A playbook's canary has made progress; None: it is over."""
         if report is None:
             self._canaries_of.drop(playbook)
             return
@@ -415,7 +420,7 @@ class Metrics:
         _remove(self._canary_evidence, playbook, *EVIDENCE)
 
     def gate(self, gate: Gate) -> None:
-        """The gate of a playbook stands so now."""
+        """A playbook's gate has changed."""
         name = gate.production.playbook
         self._production.labels(name).set(gate.production.version)
         if gate.candidate is not None:
@@ -429,13 +434,13 @@ class Metrics:
         _remove(self._candidate, name)
 
     def decided(self, decision: Decision) -> None:
-        """It was decided about which version agents read."""
+        """A decision about the version that agents read was made."""
         self._decisions.labels(decision.decided).inc()
 
     # ---- how it is now
 
     def open(self, records: Mapping[TopicPartition, int]) -> None:
-        """So many records are open, by partition."""
+        """The number of open records has changed, by partition."""
         by_topic: Tally[str] = Tally()
         for source, count in records.items():
             by_topic[source.topic] += count
@@ -443,7 +448,7 @@ class Metrics:
             self._open.labels(topic).set(count)
 
     def lag(self, lags: Mapping[str, Lag]) -> None:
-        """So far is the group behind; ages go on by the clock until the next look."""
+        """The group's lag was looked up; ages grow with the clock until the next look-up."""
         for topic, lag in lags.items():
             self._lag_records.labels(self._service, topic).set(lag.records)
             self._oldest_ms[topic] = lag.oldest_ms
@@ -471,13 +476,13 @@ class Metrics:
         self._paused.set(len(playbooks))
 
     def held(self, counts: Mapping[str, int]) -> None:
-        """So many reflections are held back, by what does that."""
+        """The number of reflections held back has changed, by cause."""
         for why, count in counts.items():
             self._held.labels(why).set(count)
 
 
 class HttpMetrics:
-    """What the gateway counts of requests, by route; a route is a template of the API, so every label is bounded."""
+    """The gateway's metrics of requests, by route; a route is a template of the API, so every label is bounded."""
 
     def __init__(self, registry: CollectorRegistry, streams: Callable[[], int]) -> None:
         self._requests = Counter(
@@ -485,12 +490,12 @@ class HttpMetrics:
         )
         self._seconds = Histogram(
             "combee_http_request_seconds",
-            "From a request's head to the head of its answer.",
+            "Time from a request's head to its answer's head.",
             ("route",),
             buckets=HTTP_SECONDS,
             registry=registry,
         )
-        open_now = Gauge("combee_streams_open", "Event streams at this moment.", registry=registry)
+        open_now = Gauge("combee_streams_open", "Event streams open now.", registry=registry)
         open_now.set_function(streams)
 
     def answered(self, route: str, status: int, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Telemetry of a worker with a port, or whose metrics are sent: health endpoints and metrics."""
+"""Telemetry of a worker with a port or a receiver of metrics: health endpoints and metrics."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -33,12 +33,12 @@ from combee_schemas.outcome import OutcomeStatistics
 
 logger = structlog.get_logger()
 
-LOOK_S = 10.0
+LOOK_UP_EVERY_S = 10.0
 LOOK_TIMEOUT_S = 30.0
 
 
 class ServedTelemetry(Telemetry):
-    """Counts what happens, judges health and, with a port, serves both."""
+    """Counts events, judges health and, with a port, serves both."""
 
     def __init__(
         self,
@@ -122,12 +122,12 @@ class ServedTelemetry(Telemetry):
             else:
                 self._metrics.decided(topics.DECISIONS.read(record))
         except CodecError as error:
-            # Nobody writes what cannot be read; if ever, it is not for the metrics to stop it.
+            # No service writes an unreadable record; if one exists, metrics must not stop the worker.
             logger.error("undecodable", topic=record.topic, error=str(error))
 
     @asynccontextmanager
     async def served(self, lag: LookUpLag | None = None) -> AsyncIterator[None]:
-        beside = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look_up(lag))]
+        background = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look_up(lag))]
         try:
             async with AsyncExitStack() as stack:
                 if self._port is not None:
@@ -136,16 +136,16 @@ class ServedTelemetry(Telemetry):
                     logger.info("serving", service=self.role, address=address)
                 yield
         finally:
-            for task in beside:
+            for task in background:
                 task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*background, return_exceptions=True)
 
     def _text(self) -> tuple[str, bytes]:
         self._look()
         return self._metrics.text()
 
     def families(self) -> Iterable[Family]:
-        """Return the metrics as they are now; of two of one name the later holds."""
+        """Return the present metrics; of two with one name the later wins."""
         self._look()
         return chain(self._metrics.families(), *(families() for families in self._others))
 
@@ -158,7 +158,7 @@ class ServedTelemetry(Telemetry):
         self._metrics.held(self.held())
 
     async def _look_up(self, lag: LookUpLag | None) -> None:
-        """Look up every few seconds what no hook tells; a log that is away is asked again."""
+        """Look up lag every few seconds; if the log is away, try again."""
         while True:
             try:
                 async with asyncio.timeout(LOOK_TIMEOUT_S):
@@ -167,4 +167,4 @@ class ServedTelemetry(Telemetry):
                 self._metrics.looked()
             except (CombeeError, TimeoutError) as error:
                 logger.debug("lag_unknown", service=self.role, error=str(error))
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_UP_EVERY_S)

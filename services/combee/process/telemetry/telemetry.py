@@ -1,4 +1,4 @@
-"""Health and metrics of a worker: the hooks that its services call. Here they serve the ready file alone."""
+"""Health and metrics of a worker: the hooks that its services call. This base class only writes the ready file."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,15 +21,15 @@ logger = structlog.get_logger()
 
 
 class Lag(Protocol):
-    """How far a consumer group is behind in a topic."""
+    """The lag of a consumer group in a topic."""
 
     @property
     def records(self) -> int:
-        """Records that it has not committed."""
+        """Number of records that it has not committed."""
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the oldest of them was written; None without any."""
+        """Time at which the oldest of them was written; None if there are none."""
 
 
 LookUpLag = Callable[[], Awaitable[Mapping[str, Lag]]]
@@ -37,19 +37,19 @@ LookUpLag = Callable[[], Awaitable[Mapping[str, Lag]]]
 
 
 class WatchedModel(Protocol):
-    """A model that says how its server answers."""
+    """A model that reports how its server answers."""
 
     @property
     def refusal(self) -> str | None:
-        """Why it refuses for good; None while it does not."""
+        """Why it refuses permanently; None while it does not."""
 
     @property
     def trouble(self) -> str | None:
-        """Why calls fail just now; None while they do not."""
+        """Why calls fail now; None while they do not."""
 
 
 class Telemetry:
-    """Telemetry of a worker without a port; ``outage`` says why the log cannot be used now, if so."""
+    """Telemetry of a worker without a port; ``outage`` returns why the log cannot be used now, or None."""
 
     def __init__(
         self,
@@ -63,21 +63,21 @@ class Telemetry:
         self.outage = outage
         self.tracing = tracing
         self.in_flight: Callable[[], Sequence[Batch]] = tuple
-        """The batches without a version, where a service knows them."""
+        """Returns the batches without a version, in a service that knows them."""
         self.paused: Callable[[], Mapping[str, float]] = dict
-        """The paused playbooks, and for how many seconds still."""
+        """Returns the remaining seconds of each paused playbook."""
         self.held: Callable[[], Mapping[str, int]] = dict
-        """How many reflections are held back, by what does that, where a service knows it."""
+        """Returns the number of reflections held back, by cause, in a service that knows it."""
         self._ready_file = ready_file
         self._ready = False
         self._model: WatchedModel | None = None
 
     def on_turn(self) -> None:
-        """A work loop came round with partitions to work on; the first time, the process is ready."""
+        """A work loop made a turn with partitions assigned; after the first turn the process is ready."""
         self.ready()
 
     def ready(self) -> None:
-        """State readiness; only the first call logs it."""
+        """Report readiness; only the first call logs it."""
         if self._ready:
             return
         self._ready = True
@@ -86,25 +86,25 @@ class Telemetry:
             self._ready_file.touch()
 
     def turned(self, open_records: Mapping[TopicPartition, int]) -> None:
-        """The consume loop came round with so many records open, by partition that is ours."""
+        """The consume loop made a turn; ``open_records`` counts open records by assigned partition."""
 
     def restarted(self, reason: str) -> None:
         """A session ended by trouble."""
 
     def forged(self, topic: str) -> None:
-        """A record of this topic had a proof of its source that proves nothing."""
+        """A record of this topic had a forged proof of its source."""
 
     def outcomes(self, statistics: OutcomeStatistics) -> None:
-        """These are the statistics of a line's outcomes now."""
+        """A line has new statistics of outcomes."""
 
     def canary(self, playbook: str, report: CanaryReport | None) -> None:
-        """So far is a playbook's canary now; None: it is over."""
+        """A playbook's canary has made progress; None: it is over."""
 
     def gate(self, gate: Gate) -> None:
-        """The gate of a playbook stands so now."""
+        """A playbook's gate has changed."""
 
     def limiter(self, settings: WorkerSettings) -> DeadLetterLimiter:
-        """Return the limiter of this process's dead letters; what it pauses is shown from now on."""
+        """Return the limiter of this process's dead letters; telemetry reports the playbooks that it pauses."""
         limiter = DeadLetterLimiter(SystemClock(), service=self.role, limit=settings.dead_letters_per_minute)
         self.paused = limiter.paused
         return limiter
@@ -118,31 +118,31 @@ class Telemetry:
         in_flight: Callable[[], Sequence[Batch]] = tuple,
         held: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """Judge readiness by these views from now on; ``in_flight`` returns the batches without a version."""
+        """From now on include these views in readiness; ``in_flight`` returns the batches without a version."""
         self.in_flight, self.held = in_flight, held
 
     def watch_model(self, model: WatchedModel) -> None:
-        """Judge readiness by this model, too."""
+        """Include this model in readiness."""
         self._model = model
 
     def refusal(self) -> str | None:
-        """Return why the model refuses for good, if it does."""
+        """Return why the model refuses permanently; None: it does not."""
         return self._model.refusal if self._model else None
 
     def trouble(self) -> str | None:
-        """Return why the model does not answer just now, if it does not."""
+        """Return why the model does not answer now; None: it answers."""
         return self._model.trouble if self._model else None
 
     def counted(self, log: Log) -> Log:
-        """Return the log as one whose writes are counted."""
+        """Return the log with its writes counted."""
         return log
 
     def counted_model(self, model: LanguageModel, name: str) -> LanguageModel:  # noqa: ARG002 - for a served one
-        """Return the model as one whose questions are counted, under its name."""
+        """Return the model with its questions counted under ``name``."""
         return model
 
     def add(self, families: Callable[[], Iterable[Any]]) -> None:
-        """Send these metrics of this process with its own, if any are sent."""
+        """Send these metrics together with the worker's own, if metrics are sent."""
 
     @asynccontextmanager
     async def served(self, lag: LookUpLag | None = None) -> AsyncIterator[None]:  # noqa: ARG002 - for a served one

@@ -1,1 +1,1 @@
-"""What every service is made of: consume loop, sessions, retry, views, dead letters."""
+"""Parts of every service: consume loop, sessions, retry, views, dead letters."""

@@ -1,4 +1,4 @@
-"""The dead-letter limiter: it pauses what a flood is made of, and stops a service whose model is at fault."""
+"""The dead-letter limiter pauses the playbooks that cause a flood, and stops a service whose model is at fault."""
 
 import asyncio
 from collections import Counter, deque
@@ -12,18 +12,19 @@ from combee.core.log.dead_letters.flood import UNUSABLE, Doubt, Pause, Tally, ju
 logger = structlog.get_logger()
 
 CONTROLS = 3
-"""Questions of its own that a worker asks before it stops."""
+"""Number of control questions that a worker asks the model before it stops."""
 WINDOW_S = 60.0
-"""Over this the limit counts; so long a first pause lasts."""
+"""Seconds over which dead letters are counted, and length of a first pause."""
 LONGEST_S = 3600.0
-"""Each further pause of a playbook of which nothing has come since is twice as long, up to this; so long after its
-last pause a playbook is forgotten."""
+"""Maximum length of a pause, and seconds after its last pause until a playbook is forgotten.
+
+Each further pause of a playbook without a success since is twice as long as the one before."""
 REMEMBERED = 20_000
 UNLIMITED = 2**62
-MOST_PAUSED = 10_000
+MAX_PAUSED = 10_000
 Place = tuple[TopicPartition, int]
 Control = Callable[[], Awaitable[bool]]
-"""Asks the model about a record of our own; returns whether the reply is of use."""
+"""Asks the model about a known good record; returns whether the reply is usable."""
 
 
 class HeldBackError(CombeeError):
@@ -35,12 +36,12 @@ class HeldBackError(CombeeError):
 
 
 def named(playbook: str) -> str:
-    """Return a paused playbook for people."""
+    """Return the name of a paused playbook for people."""
     return "what cannot be used" if playbook == UNUSABLE else playbook
 
 
 class DeadLetterLimiter:
-    """One process's; events of the last minute, the newest 20,000 of them."""
+    """The limiter of one process; it remembers the last minute's events, at most the newest 20,000."""
 
     def __init__(self, clock: Clock, *, service: str = "", limit: int = UNLIMITED) -> None:
         self._clock = clock
@@ -53,16 +54,16 @@ class DeadLetterLimiter:
         self._unreported: list[tuple[str, float]] = []
         self._asking = asyncio.Lock()
         self._trusted_until = float("-inf")
-        """A control that was answered well holds for a window."""
+        """A usable reply to a control question counts for a whole window."""
 
     def paused(self) -> Mapping[str, float]:
-        """Return the paused playbooks, and for how many seconds still."""
+        """Return the remaining seconds of each paused playbook."""
         now = self._clock.monotonic()
-        # One look at the dictionary: threads that serve health read it too.
+        # One atomic copy of the dictionary: threads that serve health read it too.
         return {name: until - now for name, until in tuple(self._until.items()) if until > now}
 
     def news(self) -> Sequence[tuple[str, float]]:
-        """Return pauses that were not reported yet: playbook and seconds."""
+        """Return new pauses, playbook and seconds, each once."""
         unreported, self._unreported = self._unreported, []
         return unreported
 
@@ -72,42 +73,42 @@ class DeadLetterLimiter:
             raise HeldBackError(playbook)
 
     def passed(self, playbook: str, count: int = 1) -> None:
-        """A record came to something; it stands for so many reflections."""
+        """Count a record that was worked on successfully; ``count``: its reflections."""
         self._pauses.pop(playbook, None)
         self._events.append((self._clock.monotonic(), playbook, Tally(good=count)))
 
     def unusable(self) -> None:
-        """A record is of no use, and no model was asked about it; returns if it may be dead-lettered.
+        """Count a record that is unusable without asking a model; return if it may be dead-lettered.
 
         Raises
         ------
         HeldBackError
-            If such records wait, from now on perhaps.
+            If such records are paused, possibly by this call.
         """
         self._count(UNUSABLE, 1)
 
     async def failed(self, playbook: str, count: int = 1, *, control: Control) -> None:
-        """A model's reply was of no use; returns if what was asked about may be dead-lettered.
+        """Count an unusable reply of a model; return if the record may be dead-lettered.
 
         Raises
         ------
         HeldBackError
-            If the playbook is paused, from now on perhaps.
+            If the playbook is paused, possibly by this call.
         FatalError
-            If the service must stop: the reply to the control is of no use either.
+            If the service must stop: the replies to the control questions are unusable, too.
         """
         if self._count(playbook, count) is None:
             return
-        async with self._asking:  # one control for all replies that fail meanwhile
+        async with self._asking:  # one control serves all replies that fail meanwhile
             doubt = self._judged()
             if doubt is not None and not await _answered(control):
                 raise FatalError(
                     f"{self._service} stops before it dead-letters everything: within a minute {doubt.bad}"
-                    f" reflections came to nothing because the model's replies were of no use, {doubt.good} to"
-                    " something, and three questions of its own were answered no better. Nothing is lost."
-                    " Look at 'combee dlq list', mend model, prompts or deployment and start it again;"
-                    " 'combee dlq retry --all' gives the dead letters another chance."
-                    " COMBEE_DEAD_LETTERS_PER_MINUTE is the limit"
+                    f" reflections failed because the model's replies were unusable, {doubt.good} succeeded, and the"
+                    " replies to three control questions were unusable, too. Nothing is lost."
+                    " Look at 'combee dlq list', fix the model, prompts or deployment, and start the service"
+                    " again; 'combee dlq retry --all' sends the dead letters again. The limit is"
+                    " COMBEE_DEAD_LETTERS_PER_MINUTE"
                 )
             if doubt is not None:
                 self._trusted_until = self._clock.monotonic() + WINDOW_S
@@ -115,7 +116,7 @@ class DeadLetterLimiter:
         self.check(playbook)
 
     def _count(self, playbook: str, count: int) -> Doubt | None:
-        """Note a failure; return the doubt about the model that it leads to."""
+        """Count a failure; return the doubt about the model that follows from it."""
         self.check(playbook)
         self._events.append((self._clock.monotonic(), playbook, Tally(failures=1, bad=count)))
         doubt = self._judged()
@@ -123,7 +124,7 @@ class DeadLetterLimiter:
         return doubt
 
     def _judged(self) -> Doubt | None:
-        """Pause what a flood is made of; return the doubt about the model, if there is one."""
+        """Pause the playbooks that cause a flood; return the doubt about the model, if there is one."""
         match judge(self._tallies(), self._limit, self.paused()):
             case Pause(playbook=worst):
                 self._pause(worst)
@@ -151,7 +152,7 @@ class DeadLetterLimiter:
         self._until = {name: until for name, until in self._until.items() if until + LONGEST_S > now}
         self._pauses = Counter({name: self._pauses[name] for name in self._until})
         seconds = min(LONGEST_S, WINDOW_S * 2 ** min(self._pauses[playbook], 10))
-        if playbook != UNUSABLE:  # it costs no call of a model: a longer pause would spare nothing
+        if playbook != UNUSABLE:  # no model calls to save: a longer pause would gain nothing
             self._pauses[playbook] += 1
         self._until[playbook] = now + seconds
         kept = [event for event in self._events if event[1] != playbook]
@@ -161,12 +162,12 @@ class DeadLetterLimiter:
 
 
 class PausedRecords:
-    """The open records of paused playbooks: only where they stand is kept, the log has the rest.
+    """The open records of paused playbooks: their places alone, because the log has the rest.
 
-    By playbook, oldest first, at most so many in all.
+    They are kept by playbook, oldest first, at most ``most`` in all.
     """
 
-    def __init__(self, most: int = MOST_PAUSED) -> None:
+    def __init__(self, most: int = MAX_PAUSED) -> None:
         self._most = most
         self._places: dict[str, dict[Place, None]] = {}
 
@@ -186,7 +187,7 @@ class PausedRecords:
         return sum(source in sources for places in self._places.values() for source, _ in places)
 
     def due(self, paused: Collection[str], room: int) -> dict[TopicPartition, list[int]]:
-        """Return up to ``room`` places of playbooks that are paused no longer; they stay until forgotten."""
+        """Return up to ``room`` places of playbooks that are no longer paused; they stay until forgotten."""
         places: dict[TopicPartition, list[int]] = {}
         free = [place for name, waiting in self._places.items() if name not in paused for place in waiting]
         for source, offset in free[: max(0, room)]:
@@ -194,12 +195,12 @@ class PausedRecords:
         return places
 
     def forget(self, source: TopicPartition, offsets: Collection[int]) -> None:
-        """Let go of records that are worked on again."""
+        """Forget records that are worked on again."""
         forgotten = {(source, offset) for offset in offsets}
         self._keep(lambda place: place not in forgotten)
 
     def keep(self, sources: Collection[TopicPartition]) -> None:
-        """Let go of everything on other partitions: it is another worker's."""
+        """Forget records of other partitions: another worker has them now."""
         self._keep(lambda place: place[0] in sources)
 
     def _keep(self, wanted: Callable[[Place], bool]) -> None:
@@ -208,7 +209,7 @@ class PausedRecords:
 
 
 async def _answered(control: Control) -> bool:
-    """Return whether one of several questions of our own is answered: a model that is sound fails at times."""
+    """Return whether one of several control questions gets a usable reply: a sound model may fail once."""
     for _ in range(CONTROLS):
         if await control():
             return True

@@ -1,4 +1,4 @@
-"""Wrap a record that cannot be used, its bytes untouched."""
+"""Dead letters: an unusable record is wrapped with its bytes unchanged."""
 
 from hashlib import sha256
 
@@ -14,14 +14,14 @@ from combee_schemas.topics import key_of
 logger = structlog.get_logger()
 
 WRAPPABLE_BYTES = 800 * 1024
-"""Of a larger record key and value are kept as their heads: wrapped whole they would not fit again."""
+"""Maximum bytes of a record wrapped whole; of a larger one the first bytes of key and value are kept."""
 
 MAX_REASON = 500
 MAX_ID = 200
 
 
 def log_dead_letter(record: Record, *, service: str, reason: str, playbook: str | None = None) -> None:
-    """Say which record becomes a dead letter, and why; ``playbook``: where its key is not the playbook's name."""
+    """Log which record becomes a dead letter, and why; give ``playbook`` if the key is not the playbook's name."""
     logger.error(
         "dead_letter",
         service=service,
@@ -43,13 +43,13 @@ def dead_letter(
     playbook: str = "",
     attempt: int | None = None,
 ) -> Outgoing:
-    """Return the dead letter of a record; ``attempt`` is which it was, where more is known than its headers claim."""
+    """Return the dead letter of a record; ``attempt`` is its proven number, which replaces its headers' claim."""
     claim = claimed_attempt(record.headers)
     claimed = claim.number if claim else 0
     key, value = record.key, record.value
     truncated = len(key or b"") + len(value or b"") > WRAPPABLE_BYTES
     head = HEAD_BYTES if truncated else None
-    small = record.headers_to_copy  # with a longer one the dead letter might be too large to be written
+    small = record.headers_to_copy  # a longer one could make the dead letter too large to be written
     letter = DeadLetter(
         origin_topic=record.topic,
         origin_partition=record.partition,
@@ -61,7 +61,7 @@ def dead_letter(
         truncated=truncated,
         unread=bool(record.unread),
         service=service,
-        # What a server or a model said may hold what UTF-8 cannot.
+        # Texts from a server or a model may hold characters that UTF-8 cannot encode.
         reason=(record.unread or reason).encode(errors="replace").decode()[:MAX_REASON],
         attempts=(claimed if attempt is None else attempt) + 1,
         record_id=record_id[:MAX_ID],

@@ -1,7 +1,7 @@
-"""The consume loop of reflect and scan: at least once, many records open, three fates of errors.
+"""The consume loop of reflect and scan: at least once, with many records open.
 
-Handlers raise; what becomes of the record then, the loop decides. Transactional services (shuffle, publish)
-commit on their own.
+Handlers raise errors, and the loop decides about the record: wait, dead-letter, or stop. Transactional services
+(shuffle, publish) commit on their own.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ logger = structlog.get_logger()
 
 POLL_S = 0.2
 COMMIT_S = 0.1
-"""At least so long between two commits while records are open: the next records wait for each."""
+"""Minimum seconds between two commits while records are open, because each commit delays the next records."""
 IDLE_POLL_S = 0.5
-"""While nothing is open: then a turn has nothing to do but to see records, and to be told to stop."""
+"""Poll time-out while no record is open; a turn then only waits for records or a stop."""
 
 
 class Handler(Protocol):
-    """What a service does with one record."""
+    """A service's work on one record."""
 
     @property
     def service(self) -> str:
@@ -47,14 +47,14 @@ class Handler(Protocol):
 
     @property
     def topics(self) -> Sequence[str]:
-        """What it reads."""
+        """The topics that it reads."""
 
     @property
     def bounded_topics(self) -> frozenset[str]:
         """Topics whose partitions pause while ``max_open`` of their records are open."""
 
     async def assigned(self, starts: dict[TopicPartition, int]) -> None:
-        """Take over partitions that were not ours before, with their first offset."""
+        """Take over newly assigned partitions, with their first offsets."""
 
     async def handle(self, record: Record) -> None:
         """Do everything this record asks for; returning means it may be committed."""
@@ -103,7 +103,7 @@ class Loop:
         Raises
         ------
         FatalError
-            Whatever a handler raised that is neither poison nor transient.
+            If a handler raised an error that is neither poison nor transient.
         """
         self._consumer = await self._log.consumer(
             self._handler.service, self._handler.topics, self._reassigned
@@ -151,13 +151,13 @@ class Loop:
         task.add_done_callback(self._forget)
 
     async def _announce_pauses(self) -> None:
-        """Say in the log what is held back from now on, for 'combee status'."""
+        """Announce new pauses in the log, for 'combee status'."""
         for playbook, seconds in self._limiter.news():
             await self._log.produce(held_back(self._handler.service, playbook, seconds, self._clock))
 
     async def _release(self) -> None:
-        """Go on with records whose playbook is paused no longer."""
-        # Of bounded topics only: what waits for siblings may be waiting for a paused record.
+        """Resume records whose playbook is no longer paused."""
+        # Bounded topics only: a node that waits for siblings may be waiting for a paused record.
         room = self._max_open - self._busy()
         due = self._paused.due(self._limiter.paused(), room) if self._paused else {}
         for source, offsets in due.items():
@@ -179,7 +179,7 @@ class Loop:
         try:
             with self._tracing.processing(self._handler.service, record):
                 finished = await retried(lambda: self._handle_once(record))
-                # What the handler's log lines name, its span does.
+                # The span has the same context as the handler's log lines.
                 self._tracing.note(
                     {f"combee.{name}": str(value) for name, value in get_contextvars().items()}
                 )
@@ -189,7 +189,7 @@ class Loop:
             mark.done(record.offset)
 
     async def _handle_once(self, record: Record) -> bool:
-        """Return whether the record is finished; one that is held back stays open under the low watermark."""
+        """Return whether the record is finished; a record that is held back stays open under the low watermark."""
         try:
             try:
                 await self._handler.handle(record)
@@ -203,7 +203,7 @@ class Loop:
         except HeldBackError as error:
             if self._paused.add(error.playbook, record):
                 return False
-            # No room: neighbours must not wait for a flood, and 'combee dlq retry' brings it back.
+            # No room: other records must not wait for a flood, and 'combee dlq retry' sends this one again.
             reason = str(error)
         await self._bury(record, reason)
         return True
@@ -223,17 +223,17 @@ class Loop:
         await write(self._log, letter)
 
     async def _reassigned(self, assigned: frozenset[TopicPartition]) -> None:
-        """Keep what stays ours, drop what went, start what came."""
+        """Keep partitions that stay assigned, drop revoked ones, start new ones."""
         assert self._consumer is not None  # noqa: S101 - poll is the only caller
         revoked = [task for task, record in self._tasks.items() if record.source not in assigned]
         await self._cancel(revoked)
-        # At once: should what follows break off, a partition that comes back meanwhile begins anew.
+        # Dropped at once: if a later step fails, a partition that comes back starts afresh.
         self._marks = {tp: mark for tp, mark in self._marks.items() if tp in assigned}
         self._paused.keep(self._marks)
         starts = {tp: await self._consumer.start_offset(tp) for tp in assigned}
         new = {tp: at for tp, at in starts.items() if tp not in self._marks or at > self._marks[tp].next}
         if new:
-            # Before they count as ours: what a broken connection leaves undone is done by the next poll.
+            # Before they count as assigned: if the connection breaks here, the next poll repeats it.
             await self._handler.assigned(new)
         self._marks = {tp: Watermark(starts[tp]) if tp in new else self._marks[tp] for tp in assigned}
         self._committed = dict(starts)
@@ -245,7 +245,7 @@ class Loop:
         return {tp for tp in self._marks if tp.topic in self._handler.bounded_topics}
 
     def _busy(self) -> int:
-        """Return how many records of bounded topics are worked on."""
+        """Return the number of bounded topics' records in work."""
         bounded = self._bounded()
         return sum(self._marks[tp].open for tp in bounded) - self._paused.on(bounded)
 
@@ -273,7 +273,7 @@ class Loop:
         return asyncio.get_running_loop().time()
 
     async def _drain(self, consumer: Consumer, drain_s: float) -> None:
-        """Finish what is with the model; what waits for siblings or a slot is the next worker's."""
+        """Finish records with a model call under way; the next worker gets those waiting for siblings or a slot."""
         self._handler.drain()
         deadline = self._clock.monotonic() + drain_s
         while self._tasks and self._fatal is None and self._clock.monotonic() < deadline:
@@ -285,7 +285,7 @@ class Loop:
         try:
             consumer.pause(*self._marks)
             for record in await consumer.poll(0.0):
-                # After a rebalance, say. It stays open, so that the next worker gets it.
+                # For example after a rebalance. It stays open, so that the next worker gets it.
                 if (mark := self._marks.get(record.source)) is not None:
                     mark.begin(record.offset)
             await self._commit(consumer)

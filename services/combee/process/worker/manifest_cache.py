@@ -1,4 +1,4 @@
-"""The manifests that records of the scan name: followed as they are written, so that a batch costs no look-up."""
+"""The manifests that records of the scan name, followed as they are written to save a look-up per batch."""
 
 import asyncio
 from collections import OrderedDict
@@ -18,12 +18,13 @@ from combee_schemas.scan import Planned
 logger = structlog.get_logger()
 
 ARRIVES_S = 30.0
-"""A manifest and its groups become visible at once, but for the moment it takes to mark each partition: so
-long nobody concludes from a manifest's absence. A transaction lasts half of it at most."""
+"""Seconds before a manifest counts as absent: a transaction's markers reach manifest and groups at different times.
+
+A transaction lasts at most half as long."""
 READ_BACK = 64
-"""Offsets of each partition that are read at the start: mostly all batches in flight. Others are looked up."""
+"""Offsets per partition read at the start, usually all batches in flight; other manifests are looked up."""
 KEPT_BYTES = 4 << 20
-"""Of manifests as they stand in the log; decoded they take about twice that."""
+"""Maximum bytes of manifests in memory, counted as in the log; decoded they take about twice as much."""
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -38,7 +39,7 @@ class ManifestCache:
         self._sizes: dict[Place, int] = {}
         self._bytes = 0
         self._ends: dict[int, int] = {}
-        """By partition: nothing will ever appear below this offset that is not there by now."""
+        """By partition: every manifest below this offset is visible by now."""
         self._arrivals: WeakValueDictionary[Place, asyncio.Event] = WeakValueDictionary()
         self._current = asyncio.Event()
 
@@ -61,32 +62,32 @@ class ManifestCache:
                 await asyncio.sleep(RETRY_S)
 
     async def wait_current(self) -> None:
-        """Wait until everything that was written before the start is kept, or can be looked up."""
+        """Wait until every manifest written before the start is in memory or can be looked up."""
         await self._current.wait()
 
     async def place_of(self, record: Planned) -> Place:
-        """Return where a record says that its manifest stands."""
+        """Return the place of the manifest that a record names."""
         source = await partition_of(self._log, topics.BATCHES, record.plan.playbook)
         return source.partition, record.manifest_offset
 
     def has_come(self, place: Place) -> bool:
-        """Return whether a manifest is there by now, if it will ever be."""
+        """Return whether a manifest is visible by now, or never will be."""
         partition, offset = place
         return offset < self._ends.get(partition, 0)
 
     def arrival(self, place: Place) -> asyncio.Event:
-        """Return what is set as soon as a manifest is there, or never will be."""
+        """Return the event that is set once a manifest is visible, or never will be."""
         event = self._arrivals.setdefault(place, asyncio.Event())
         if self.has_come(place):
             event.set()
         return event
 
     async def forgery(self, record: Planned) -> str:
-        """Return what shows that a record was not planned, as far as is known by now; empty if nothing does."""
+        """Return why a record was not planned, as far as is known by now; empty: it may be planned."""
         return forgery(record, await self.find(await self.place_of(record)))
 
     async def find(self, place: Place) -> Manifest | None:
-        """Return the manifest that stands there, if one does."""
+        """Return the manifest at a place; None: there is none."""
         if place not in self._kept:
             partition, offset = place
             source = TopicPartition(topic=topics.BATCHES.name, partition=partition)

@@ -1,4 +1,4 @@
-"""Outages: whether the log answers, and what is said while it does not."""
+"""Outages: whether the log answers, and the log lines while it does not."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,11 +10,11 @@ from combee.adapters.ports import Clock, ConfigurationError, TransientError
 logger = structlog.get_logger()
 
 ASK_S, ASK_AGAIN_S = 2.0, 0.5
-"""How often the log is asked whether it answers, and how often while it does not."""
+"""Seconds between two checks of the log, while it answers and while it does not."""
 
 
 class OutageMonitor:
-    """Whether the log answers: asked all the time, and said (once a minute, see ``logs``) while it does not.
+    """Checks whether the log answers, and logs (once a minute, see ``logs``) while it does not.
 
     ``ask`` returns when the log has answered; ``where`` is its address.
     """
@@ -41,12 +41,12 @@ class OutageMonitor:
         await self._answering.wait()
 
     async def run(self) -> None:
-        """Ask for ever.
+        """Check for ever.
 
         Raises
         ------
         ConfigurationError
-            If the log refuses this process before it has ever answered; later, that is waited for, too.
+            If the log refuses this process before its first answer; a later refusal is waited out.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Who wrote a record: verified where a service reads it, vouched for where a service writes it."""
+"""The sources of records: verified when a service reads a record, vouched for when it writes one."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ M = TypeVar("M", Trace, Outcome)
 
 
 class Provenance:
-    """What a service knows of sources; ``on_forged`` hears of the topic of each forged proof."""
+    """Verifies sources and vouches for them; ``on_forged`` is called with the topic of each forged proof."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class Provenance:
 
     @property
     def vouches(self) -> bool:
-        """Whether what this service writes proves its source."""
+        """Whether this service's records prove their source."""
         return self._secret is not None
 
     def reflection(self, record: Record, *, again: bool = False) -> Reflection:
-        """Return a reflection with its source as it counts, under its identity.
+        """Return a reflection with its verified source, under its identity.
 
-        ``again``: a forged proof was counted before.
+        ``again``: the record was read before, and a forged proof was counted then.
         """
         reflection = topics.REFLECTIONS.read(record)
         source = self._source(record, reflection.source, again=again)
@@ -60,23 +60,23 @@ class Provenance:
 
     def _identity(self, record: Record, sent_id: str, source: Source | None) -> str:
         if not self._known.can_prove:
-            # All is one source's: ids are as they were sent, or as they stood where a replay copied them from.
+            # There is only one source: ids stay as sent, or as in the log from which a replay copied them.
             given = given_identity(record.headers)
             return given if given and is_sent_as(given, sent_id) else sent_id
         return identity_of(sent_id, owner_of(source))
 
     def derived_ids(self, trace: Trace) -> tuple[str, str]:
-        """Return the id that the reflection of a verified trace is written under, and its identity."""
+        """Return the id under which a verified trace's reflection is written, and its identity."""
         owner = owner_of(trace.source)
         own_id = reflection_id(trace.playbook, trace.trace_id, owner)
         return own_id, identity_of(own_id, owner if self.vouches else "")
 
     def trace(self, record: Record) -> Trace:
-        """Return a trace with its source as it counts."""
+        """Return a trace with its verified source."""
         return self._verified(record, topics.TRACES.read(record))
 
     def outcome(self, record: Record, *, again: bool = False) -> Outcome:
-        """Return an outcome with its source as it counts; ``again``: see ``reflection``."""
+        """Return an outcome with its verified source; ``again``: see ``reflection``."""
         return self._verified(record, topics.OUTCOMES.read_own(record), again=again)
 
     def _verified(self, record: Record, message: M, *, again: bool = False) -> M:
@@ -98,7 +98,7 @@ class Provenance:
         return verdict.source
 
     def vouched(self, outgoing: Outgoing, source: Source | None) -> Outgoing:
-        """Return a record with a proof of its source, if that is proven and this service may vouch for it."""
+        """Return a record with a proof of its source, if the source is proven and this service may vouch for it."""
         if self._secret is None or source is None or not source.proven:
             return outgoing
         header = secret_proof(

@@ -1,4 +1,4 @@
-"""The life of a process: sessions that follow one another after trouble, and a stop in good order and in time."""
+"""The life of a process: sessions that restart after errors, and an orderly stop within a time limit."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ RETRY_S = 0.5
 FENCED_WINDOW_S = 60.0
 FENCED_LIMIT = 10
 TOO_LATE = 1
-"""Exit code of a process that had to be ended."""
+"""Exit code of a process that exceeded the time limit of its stop."""
 
 
 async def at_once() -> None:
@@ -32,9 +32,9 @@ async def run_sessions(
     on_restart: Callable[[str], None] = lambda _reason: None,
     log_answers: Callable[[], Awaitable[None]] = at_once,
 ) -> None:
-    """Run ``session`` until ``stop``, each after ``log_answers``; ``on_restart`` hears why one ended.
+    """Run sessions until ``stop``, each after ``log_answers``; ``on_restart`` gets the reason why one ended.
 
-    Trouble ends a session; the next one restores itself from the log.
+    An error ends a session; the next one restores itself from the log.
 
     Raises
     ------
@@ -68,8 +68,8 @@ async def run_sessions(
 def stop_on_signals(stop: asyncio.Event, *, within_s: float) -> None:
     """Set ``stop`` on SIGTERM or SIGINT; a process that has not ended ``within_s`` later is ended.
 
-    A client library may wait for ever for a broker that is gone, whatever is cancelled. Ending hard is what every
-    crash test does: nothing is lost by it.
+    A client library may wait for ever for a broker that is gone, even when cancelled. A hard end loses nothing: every
+    crash test does the same.
     """
     loop = asyncio.get_running_loop()
 
@@ -84,7 +84,7 @@ def stop_on_signals(stop: asyncio.Event, *, within_s: float) -> None:
 
 
 async def unless(stop: asyncio.Event, work: Awaitable[None]) -> bool:
-    """Wait for ``work``; give it up when told to stop. Return whether it was done."""
+    """Wait for ``work`` or ``stop``; return whether the work was done."""
     working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)

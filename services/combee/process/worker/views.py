@@ -1,4 +1,4 @@
-"""Views: compacted topics kept in memory, current without polling; the playbooks with any version on demand."""
+"""Views: compacted topics kept current in memory without polling; playbooks in any version on demand."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ RETRY_S = 1.0
 
 
 def own_message(topic: Topic[M], record: Record) -> M | None:
-    """Return the message in a record that stands under a key of its own; None, and logged, if there is none."""
+    """Return the message in a record if it stands under its own key; otherwise log it and return None."""
     try:
         return topic.read_own(record)
     except CodecError as error:
@@ -42,7 +42,7 @@ class Newest(Generic[M]):
         self._unread: dict[str, list[Record]] = {}
 
     def keep(self, record: Record) -> bool:
-        """Keep a record as it is, a tombstone as what it does; False: it has to be looked at now."""
+        """Keep a record undecoded, or apply a tombstone; return False if the record must be decoded now."""
         key = key_of(record)
         if record.value is None:
             self.pop(key)
@@ -53,7 +53,7 @@ class Newest(Generic[M]):
         return is_ours
 
     def get(self, key: str) -> M | None:
-        """Return what stands under a key, decoded from now on."""
+        """Return the message under a key, and keep it decoded."""
         message = self.peek(key)
         if message is not None and key in self._unread:
             del self._unread[key]
@@ -61,7 +61,7 @@ class Newest(Generic[M]):
         return message
 
     def peek(self, key: str) -> M | None:
-        """Return what stands under a key, and go on keeping its bytes: they take a tenth of the memory."""
+        """Return the message under a key, but keep its bytes alone: they take a tenth of the memory."""
         newest: tuple[M, Record] | None = None
         for record in self._unread.pop(key, ()):
             message = own_message(self._topic, record)
@@ -75,9 +75,9 @@ class Newest(Generic[M]):
         return newest[0]
 
     def take(self, key: str, message: M, record: Record | None = None) -> bool:
-        """Take a message in unless what is known is newer; return whether it was taken.
+        """Store a message unless the known one is newer; return whether it was stored.
 
-        Of a record that is given the bytes are kept.
+        If its record is given, the record's bytes are kept instead.
         """
         known = self.peek(key)
         if known is not None and not self._newer(message, known):
@@ -98,7 +98,7 @@ class Newest(Generic[M]):
         return key in self._unread or key in self._messages
 
     def keys(self) -> set[str]:
-        """Return the keys, also of what may turn out to be unreadable."""
+        """Return the keys, including those of records that may turn out to be unreadable."""
         return self._messages.keys() | self._unread.keys()
 
     def all(self) -> dict[str, M]:
@@ -111,8 +111,8 @@ class Newest(Generic[M]):
 class View(Generic[M]):
     """The newest message per key; a tombstone removes it; undecodable records are logged and skipped.
 
-    What another release writes is left out too, and said once: what is known stays. Without ``announces_start``
-    ``on_change`` hears nothing of what was there at the start, and that is decoded on first use.
+    Messages of another release are skipped too, and logged once: the known message stays. Without
+    ``announces_start``, ``on_change`` is not called for messages present at the start, which are decoded when used.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ class View(Generic[M]):
         self._current = asyncio.Event()
         self._connected = False
         self._outdated = False
-        """Whether it was said that another release writes this topic."""
+        """Whether another release's writing to this topic was logged."""
 
     def get(self, key: str) -> M | None:
         """Return the newest message under a key."""
         return self._latest.get(key)
 
     def peek(self, key: str) -> M | None:
-        """Return the newest message under a key to look at once: it is not kept decoded."""
+        """Return the newest message under a key for one use: it is not kept decoded."""
         return self._latest.peek(key)
 
     def keys(self) -> set[str]:
@@ -163,7 +163,7 @@ class View(Generic[M]):
             await self._current.wait()
 
     async def run(self) -> None:
-        """Follow the topic for ever; after a disconnect read it anew, and know what was known until then."""
+        """Follow the topic for ever; after a disconnect read it anew while the known messages stay available."""
         while True:
             self._reading = Newest(self._topic, self._newer) if self._current.is_set() else self._latest
             try:
@@ -179,7 +179,7 @@ class View(Generic[M]):
                 await asyncio.sleep(RETRY_S)
 
     def _caught_up(self) -> None:
-        """Everything is read; what was read anew replaces what was known, also where tombstones are gone by now."""
+        """Replace the known messages by those read anew; tombstones may have been compacted away meanwhile."""
         before, self._latest = self._latest, self._reading
         self._current.set()
         self._connected = True
@@ -193,7 +193,7 @@ class View(Generic[M]):
             self._on_change(key, None)
 
     def _keep(self, key: str, error: OtherVersionError) -> None:
-        """Let a key stand as it was known; who must know the newest version ends when it needs it."""
+        """Keep the known message of a key; a reader that needs the newest version fails when it asks for it."""
         known = self._latest.get(key)
         if known is not None and self._reading.get(key) is None:
             self._reading.take(key, known)
@@ -218,7 +218,7 @@ class View(Generic[M]):
             return
         if message is None:
             return
-        # What stands there at the start is mostly looked at once, if at all.
+        # Messages present at the start are mostly used once, if at all.
         kept = None if self._current.is_set() else record
         if self._reading.take(key, message, kept) and is_announced:
             self._on_change(key, message)
@@ -238,7 +238,7 @@ class Playbooks:
 
         def changed(key: str, playbook: Playbook | None) -> None:
             if playbook is not None and playbook.history_offset >= 0 and self.view.is_current:
-                # Decoded here already, and batches that overlap are made on it when it is no longer the newest.
+                # It is decoded already, and overlapping batches use it as their base after a newer version came.
                 self.history.remember(playbook)
             if on_change is not None:
                 on_change(playbook.name if playbook else key, playbook)
@@ -252,7 +252,7 @@ class Playbooks:
         )
 
     def latest(self, name: str) -> Playbook:
-        """Return the newest version known, of a deleted playbook what remains; version 0 if there is none."""
+        """Return the newest known version, of a deleted playbook its remainder; version 0 if there is none."""
         return self.view.get(name) or self.view.get(deleted_key(name)) or empty(name)
 
     async def exactly(self, name: str, version: int) -> Playbook:

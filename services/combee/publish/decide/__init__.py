@@ -1,1 +1,1 @@
-"""What follows from a record of publish: pure functions of what its partition knows and of what was read for them."""
+"""Publish's decisions: pure functions of a record, the state of its partition, and further reads."""

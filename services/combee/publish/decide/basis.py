@@ -1,6 +1,6 @@
-"""What a decision starts from: the partition, the settings, the time, and what was read for it; pure.
+"""The inputs of a decision: the partition, the settings, the time, and what was read for it; pure.
 
-Where something is still to be read, the publisher reads it and asks for the decision again.
+If a decision needs something that was not read, the publisher reads it and asks for the decision again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Request(Generic[T]):
-    """One thing to be read; ``T`` is what the answer is."""
+    """One thing to be read; ``T`` is the type of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class AllRevoked(Request[tuple[str, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class EvidenceLeft(Request[Playbook]):
-    """A version whose entries have all of their evidence, but for what is revoked."""
+    """A version whose entries have all of their evidence that is not revoked."""
 
     name: str
     version: Playbook = field(compare=False)
@@ -54,7 +54,7 @@ class EvidenceLeft(Request[Playbook]):
 
 @dataclass(frozen=True, slots=True)
 class Remainder(Request[Recomputed]):
-    """What is left of a version without what ``barred`` says is revoked, from all that made it."""
+    """A version recomputed without the reflections revoked in ``barred``, from all updates that made it."""
 
     name: str
     number: int
@@ -64,7 +64,7 @@ class Remainder(Request[Recomputed]):
 
 @dataclass(frozen=True, slots=True)
 class AdoptionOf(Request[Adoption]):
-    """What decides whether a version of a branch, ``target``, may be adopted."""
+    """The conditions for adopting a version of a branch, ``target``."""
 
     name: str
     number: int
@@ -94,7 +94,7 @@ class EntriesBetween(Request[Sequence[Playbook]]):
 
 @dataclass(frozen=True, slots=True)
 class ManifestAt(Request[Manifest | Literal["to come"] | None]):
-    """The manifest at an offset; None: there is none. ``may_come``: one that cannot be seen yet is waited for."""
+    """The manifest at an offset; None: there is none. ``may_come``: a manifest not visible yet is waited for."""
 
     partition: int
     offset: int
@@ -129,7 +129,7 @@ class UnreadError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """What the decision about one record starts from: the same basis gives the same decision."""
+    """The inputs of the decision about one record: the same basis gives the same decision."""
 
     state: PartitionState
     rules: Rules
@@ -137,7 +137,7 @@ class Basis:
     may_wait: bool = True
     """Whether an update may wait for its manifest."""
     answers: dict[Request[Any], object] = field(default_factory=dict)
-    """What was read so far."""
+    """Answers read up to now."""
 
     def read(self, request: Request[T]) -> T:
         """Return what was read.
@@ -152,7 +152,7 @@ class Basis:
         return cast("T", self.answers[request])
 
     def current(self, name: str) -> Playbook:
-        """Return the newest version of a line, with all that is revoked on it."""
+        """Return the newest version of a line, with all reflections revoked on it."""
         newest = self.state.current(name)
         if name not in self.state.revoked:
             return self.with_revoked(newest)
@@ -181,7 +181,7 @@ class Basis:
         return version
 
     def remainder(self, version: Playbook, barred: Playbook) -> Recomputed | None:
-        """Return what is left of a version without what ``barred`` says is revoked; None: nothing is revoked."""
+        """Return a version recomputed without the reflections revoked in ``barred``; None: nothing is revoked."""
         if not barred.revoked:
             return None
         return self.read(Remainder(version.name, version.version, version, barred))

@@ -30,13 +30,13 @@ def versions_after(basis: Basis, command: Command, offset: int | None = None) ->
     """Return the versions that a command makes; ``offset``: where it stands, if it came as a record."""
     lines = [command.playbook]
     if command.kind == "revoke":
-        # What is poison on one line is on all: they are one partition's, and are written at once.
+        # A reflection revoked on one line is revoked on all; their versions are written in one transaction.
         lines += [line.name for line in basis.state.branches(command.playbook)]
     return tuple(_after(basis, command, line, offset) for line in lines)
 
 
 def _after(basis: Basis, command: Command, line: str, offset: int | None) -> Playbook:
-    # Of a branch that was deleted: what was revoked since stays out when it comes back.
+    # For a deleted branch: reflections revoked since then stay out when it comes back.
     playbook = with_revocations_of(basis.current(line), basis.current(playbook_of(line)))
     target = _target(basis, command, playbook)
     adoption = _adoption(basis, command, playbook)
@@ -56,7 +56,7 @@ def _after(basis: Basis, command: Command, line: str, offset: int | None) -> Pla
 
 
 def _target(basis: Basis, command: Command, playbook: Playbook) -> Playbook | None:
-    """Return the other version that a command speaks of, if it does."""
+    """Return the other version that a command names, if any."""
     if command.kind in {"delete", "revoke"} and playbook.origin == "delete":
         raise PoisonError(f"there is no playbook {command.playbook} any more")
     if command.kind == "delete" and (branches := basis.state.branches(playbook.name)):
@@ -82,7 +82,7 @@ def _adoption(basis: Basis, command: Command, playbook: Playbook) -> Adoption | 
 def _recomputed(
     basis: Basis, command: Command, playbook: Playbook, target: Playbook | None, adoption: Adoption | None
 ) -> Recomputed | None:
-    """Return what is left of the version that a command is about, if something is revoked that it may rest on."""
+    """Return the command's version recomputed without revoked reflections; None: it rests on none of them."""
     if command.kind == "revoke":
         return basis.remainder(playbook, executing.with_revocation(playbook, command))
     if command.kind == "rollback" and target is not None:

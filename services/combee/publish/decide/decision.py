@@ -1,4 +1,4 @@
-"""What publish does with a record: versions, labels, decisions of the gate and dead letters of one transaction."""
+"""The effect of a record on publish: versions, labels, gate decisions and dead letters of one transaction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -36,14 +36,14 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What one transaction writes; an empty one commits the record's offset alone."""
+    """The records of one transaction; an empty decision commits the record's offset alone."""
 
     versions: tuple[Playbook, ...] = ()
     """The next versions, which have no place in ``history`` yet."""
     revoked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By line of these versions: all that is revoked by then; a version names only what is new."""
+    """By line of these versions: all revoked reflections; a version names only the newly revoked ones."""
     gates: Mapping[str, Gate] = field(default_factory=dict)
-    """By playbook, as they are to be."""
+    """The new gates, by playbook."""
     labels: tuple[Label, ...] = ()
     """Labels of no gate that a person moves."""
     decisions: tuple[messages.Decision, ...] = ()
@@ -60,4 +60,4 @@ SKIP = Decision()
 """The record had its effect already, or has none."""
 
 Waiting = Literal["manifest", "predecessor"]
-"""What an update has to wait for: its manifest, or the update of the batch before."""
+"""An update waits for its manifest, or for the update of the batch before."""

@@ -1,4 +1,4 @@
-"""What becomes of a gate, the labels ``production`` and ``candidate``, with each version and verdict; pure.
+"""The gate (the labels ``production`` and ``candidate``) after each version and verdict; pure.
 
 Publish writes labels and takes batches out of a line, so it decides, and one transaction has both.
 """
@@ -103,12 +103,12 @@ def decide_verdict(basis: Basis, verdict: Verdict) -> Decision:
     UnreadError
         If the decision rests on something that is still to be read.
     PoisonError
-        If it claims to be a person's, or a judge's that there is not.
+        If it claims to come from a person, or from an unknown judge.
     """
     if verdict.judge not in JUDGES:
         raise PoisonError(f"there is no judge {verdict.judge}")
     if verdict.judge == "approve":
-        raise PoisonError("what a person says of a candidate comes as a command, not as a verdict")
+        raise PoisonError("a person judges a candidate by a command, not by a verdict")
     verdict = verdict.model_copy(update={"entry_ids": (), "sources": ()})  # only people reject in part
     gate = basis.state.gate(verdict.playbook)
     judged = gates.judged(gate, verdict) if gate else None
@@ -202,15 +202,15 @@ def _concluded(basis: Basis, gate: Gate) -> Decision:
 
 
 def rejection(basis: Basis, gate: Gate) -> Command | None:
-    """Return the command that a rejection is: ``reject`` of entries, or ``revoke`` of what batches taught.
+    """Return the command that carries out a rejection: ``reject`` entries, or ``revoke`` reflections of batches.
 
-    The batches are those between production and the candidate; where a person rejects sources, what these taught.
-    None: there was no such batch, a person made the difference; or nothing is known against them.
+    The batches are those between production and the candidate; if a person rejects sources, only reflections of
+    these sources. None: no batch lies between them, or no judge speaks against the batches.
 
     Raises
     ------
     PoisonError
-        If the candidate's batches are not known, or nothing of them is of such a source.
+        If the candidate's batches are not known, or no reflection in them comes from these sources.
     """
     assert gate.candidate is not None  # noqa: S101 - it was rejected
     name, number, verdict = gate.candidate.playbook, gate.candidate.version, gate.candidate.verdicts[-1]

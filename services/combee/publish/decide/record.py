@@ -1,4 +1,4 @@
-"""The decision about one record of publish, by what it is; pure."""
+"""The decision about one record of publish, by its type; pure."""
 
 from combee.core.playbook.executing import is_executed
 from combee.publish.decide.basis import Basis

@@ -11,7 +11,7 @@ from combee_schemas.scan import Update
 
 
 def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
-    """Return what an update makes of its playbook, or what it has to wait for.
+    """Return the decision about an update, or what it has to wait for.
 
     Raises
     ------
@@ -29,7 +29,7 @@ def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
         return "manifest"
     if forged := forgery(update, manifest):
         raise PoisonError(forged)
-    if (name, sequence) in state.early:
+    if (name, sequence) in state.waiting:
         return SKIP
     if after > 1:
         return "predecessor"
@@ -37,12 +37,12 @@ def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
 
 
 def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> Decision:
-    """Return the version that an update makes, whose turn it is."""
+    """Return the version made by an update whose turn it is."""
     if update.plan.branch is not None:
         return _fork(basis, update, update.plan.branch)
     playbook = basis.current(update.plan.playbook)
     if update.plan.reason == "revoke":
-        # What an entry rests on already must not be counted once more, however much that is.
+        # An entry's evidence must not count a second time, however much of it there is.
         playbook = basis.read(EvidenceLeft(playbook.name, playbook))
     lost = _lost(basis, update, manifest)
     version = versions.after_update(
@@ -56,7 +56,7 @@ def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> Dec
 
 
 def _fork(basis: Basis, update: Update, branch: Branch) -> Decision:
-    """Return the version with which a branch begins, made of one of its playbook's."""
+    """Return the version with which a branch begins, made from a version of its playbook."""
     line, playbook = basis.current(update.plan.playbook), basis.current(branch.of)
     forked = basis.with_revoked(basis.retained_version(playbook, branch.version))
     barred = with_revocations_of(playbook, line)
@@ -79,7 +79,7 @@ def _lost(basis: Basis, update: Update, manifest: Manifest | None) -> tuple[Lost
     if not lost:
         return ()
     records = basis.read(Bodies(basis.state.number, tuple(sorted(lost))))
-    # Not from the record's headers: anybody can write those.
+    # Not the record's headers, which anybody can write.
     attempts = manifest.attempts if manifest else {}
     why = f"no copy survived batch {update.plan.batch_id}: {update.result.reason or 'see its partials'}"
     return tuple(

@@ -201,7 +201,7 @@ async def test_a_broker_that_cannot_be_started_again_just_now_is_tried_again(
 async def test_a_command_that_finds_a_killed_broker_first_keeps_its_ports_and_both_use_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(user_broker, "LOOK_S", 1.0)
+    monkeypatch.setattr(user_broker, "CHECK_EVERY_S", 1.0)
     keeper, quicker = shared(tmp_path), shared(tmp_path)
     async with use_broker(keeper, 5) as address:
         first = keeper._nodes[0].process

@@ -69,7 +69,7 @@ async def test_an_interrupted_download_goes_on_where_it_stopped(tmp_path: Path) 
             raise ConnectionError("reset by peer")
         return body(coordinate)
 
-    with pytest.raises(DownloadError, match="it goes on where it stopped"):
+    with pytest.raises(DownloadError, match="continues where it stopped"):
         await ensure(JARS, tmp_path, fetch=Repository(breaks_off))
     arrived = {jar.coordinate for jar in JARS if (tmp_path / jar.name).exists()}
     second = Repository()

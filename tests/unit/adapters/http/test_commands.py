@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from combee.adapters.http import commands
-from combee.adapters.http.commands import MOST_WAIT_S, GatewayCommands
+from combee.adapters.http.commands import MAX_WAIT_S, GatewayCommands
 from combee.adapters.ports import ConfigurationError, PoisonError, TransientError
 
 
@@ -30,7 +30,7 @@ class Gateway:
 async def test_a_command_is_sent_with_its_key_and_waits_for_its_effect() -> None:
     gateway = Gateway((200, {"command_id": "c", "done": True, "version": 7, "later": "field"}))
 
-    effect = await gateway.commands().send("a/b", "import", {"text": "{}"}, wait_s=MOST_WAIT_S)
+    effect = await gateway.commands().send("a/b", "import", {"text": "{}"}, wait_s=MAX_WAIT_S)
 
     (request,) = gateway.requests
     assert request.url.raw_path == b"/v1/playbooks/a%2Fb/import?wait_s=60"
@@ -44,7 +44,7 @@ async def test_an_effect_that_does_not_come_is_an_error_only_if_it_was_awaited()
 
     assert not (await gateway.commands().send("a", "flush", {})).done
     with pytest.raises(TransientError, match="within 60 s"):
-        await gateway.commands().send("a", "flush", {}, wait_s=MOST_WAIT_S)
+        await gateway.commands().send("a", "flush", {}, wait_s=MAX_WAIT_S)
 
 
 async def test_a_reflections_fate_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 
-from combee.adapters.http.scorer import MOST_REPLY, EndpointScorer
+from combee.adapters.http.scorer import MAX_REPLY, EndpointScorer
 from combee.adapters.ports import CombeeError, PoisonError, TransientError
 from support.rows import each_row
 
@@ -51,7 +51,7 @@ async def test_it_is_sent_the_playbook_and_the_question_and_says_a_number() -> N
         (httpx.Response(200, json={"score": None}), PoisonError, 'not {"score": number}'),
         (httpx.Response(200, json={"score": 10**400}), PoisonError, 'not {"score": number}'),
         (httpx.Response(200, text="[" * 60_000), PoisonError, 'not {"score": number}'),
-        (httpx.Response(200, content=b" " * (MOST_REPLY + 1)), PoisonError, "longer than"),
+        (httpx.Response(200, content=b" " * (MAX_REPLY + 1)), PoisonError, "longer than"),
         (packed(b'{"score": 1}' + b" " * (1 << 20)), PoisonError, 'not {"score": number}'),
     ],
 )

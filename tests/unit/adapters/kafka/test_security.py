@@ -102,7 +102,7 @@ def test_a_wrong_password_of_a_key_asks_nobody_and_is_not_shown(files: Mapping[s
 
 
 def test_a_certificate_without_tls_is_not_passed_over(files: Mapping[str, Path]) -> None:
-    with pytest.raises(ConfigurationError, match=r"COMBEE_SSL_CERTFILE is of no use .* set that to SSL"):
+    with pytest.raises(ConfigurationError, match=r"COMBEE_SSL_CERTFILE has no effect .* set that to SSL"):
         security_options(Credentials(security_protocol="PLAINTEXT", ssl_certfile=files["both"]))
 
 

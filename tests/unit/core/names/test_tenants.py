@@ -81,5 +81,5 @@ def test_limits_are_settings_and_a_name_that_is_no_tenant_is_refused(monkeypatch
     assert tenants.limits("support") == Limits(daily_tokens=7)
     assert tenants.limits("sales") == Limits(reflections_per_second=2)
     monkeypatch.setenv("COMBEE_TENANTS", '{"support/refunds": {}}')
-    with pytest.raises(SettingsError, match="a tenant is what stands before the first '/'"):
+    with pytest.raises(SettingsError, match="a tenant is the part of a playbook's name before the first '/'"):
         load_settings()

@@ -88,7 +88,7 @@ def test_without_traces_none_is_looked_for() -> None:
 
 
 def test_an_entry_that_never_was_is_refused() -> None:
-    with pytest.raises(FatalError, match="has and had no entry nobody-1"):
+    with pytest.raises(FatalError, match="never had an entry nobody-1"):
         found(version(1, "r1"), entry="nobody-1")
 
 

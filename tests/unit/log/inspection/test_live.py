@@ -473,7 +473,7 @@ async def test_a_gateway_at_which_nobody_looks_reads_no_more_than_what_agents_re
 async def test_who_looks_after_a_quiet_time_sees_what_happened_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(live, "LOOK_S", 0.01)
+    monkeypatch.setattr(live, "LOOK_UP_EVERY_S", 0.01)
     log, clock = FollowedLog(), ManualClock()
     looking = Live(log, clock, batch_size=10)
     task = asyncio.create_task(looking.run())
@@ -516,7 +516,7 @@ async def test_what_cannot_be_read_is_passed_over(deployment: Deployment) -> Non
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RETRY_S", "LOOK_S", "SURE_S"):
+    for name in ("RETRY_S", "LOOK_UP_EVERY_S", "SURE_S"):
         monkeypatch.setattr(live, name, 0.01)
 
 

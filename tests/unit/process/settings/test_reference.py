@@ -43,7 +43,9 @@ def test_a_guide_names_every_setting_that_is_no_address_name_or_key() -> None:
 
 
 def test_who_gives_a_setting_that_there_is_not_hears_that_it_is_a_constant() -> None:
-    with pytest.raises(SettingsError, match=r"max_span: no setting; what .* does not list is a constant"):
+    with pytest.raises(
+        SettingsError, match=r"max_span: no such setting; what .* does not list is a constant"
+    ):
         load_settings(max_span=3)
 
 

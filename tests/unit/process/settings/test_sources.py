@@ -69,7 +69,7 @@ def test_without_a_file_nothing_is_proven() -> None:
         ('[[sources]]\nname = "shop"\npublic_key = "AAAA"', "no Ed25519 key"),
         (f'[[sources]]\nname = "key:web"\nsecret = "{SECRET}"', "begins with 'key:'"),
         (f'[[sources]]\nname = "unproven"\nsecret = "{SECRET}"', "neither 'unproven'"),
-        (f'[[sources]]\nname = "a"\nsecret = "{SECRET}"\n' * 2, "there twice"),
+        (f'[[sources]]\nname = "a"\nsecret = "{SECRET}"\n' * 2, "appears twice"),
         (f'[[source]]\nname = "a"\nsecret = "{SECRET}"', "source"),
         (f'services_secret = "{SECRET}', "no TOML"),
     ],

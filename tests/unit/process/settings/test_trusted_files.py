@@ -185,7 +185,7 @@ def test_code_is_never_run_that_a_file_lying_about_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lay_about('eval_function = "their.module:f"\n', {}, tmp_path, monkeypatch)
-    with pytest.raises(SettingsError, match=r"code that this names is not run.*COMBEE_CONFIG=combee\.toml"):
+    with pytest.raises(SettingsError, match=r"code that it names must not run.*COMBEE_CONFIG=combee\.toml"):
         load_settings()
     assert load_settings(eval_function="my.module:f").evaluation.eval_function == "my.module:f"
     monkeypatch.setenv("COMBEE_EVAL_FUNCTION", "own.module:f")

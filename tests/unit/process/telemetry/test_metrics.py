@@ -20,7 +20,7 @@ from combee.process.settings.worker import WorkerSettings
 from combee.process.telemetry import metrics as module
 from combee.process.telemetry.counted import CountedLog, CountedModel
 from combee.process.telemetry.health import Condition
-from combee.process.telemetry.metrics import MOST_PLAYBOOKS, Metrics, new_registry
+from combee.process.telemetry.metrics import MAX_PLAYBOOKS, Metrics, new_registry
 from combee.process.telemetry.served import ServedTelemetry
 from combee.process.telemetry.telemetry import Telemetry
 from combee_schemas import topics
@@ -118,11 +118,11 @@ def test_a_gate_says_since_when_a_candidate_waits_and_nothing_where_none_does(ri
     rig.metrics.gate(gate(0))
     assert rig.value("combee_gate_candidate_since_seconds", playbook="one") is None
     assert rig.value("combee_gate_production_version", playbook="one") == 4
-    for number in range(MOST_PLAYBOOKS + 1):
+    for number in range(MAX_PLAYBOOKS + 1):
         rig.metrics.gate(gate(5, f"p{number}"))
     assert rig.value("combee_gate_production_version", playbook="p0") is None
     assert rig.value("combee_gate_candidate_since_seconds", playbook="p0") is None
-    assert rig.value("combee_gate_production_version", playbook=f"p{MOST_PLAYBOOKS}") == 4
+    assert rig.value("combee_gate_production_version", playbook=f"p{MAX_PLAYBOOKS}") == 4
 
 
 def tried() -> CanaryReport:
@@ -136,10 +136,10 @@ def test_a_canary_says_how_far_it_is_and_nothing_when_it_is_over(rig: Rig) -> No
     assert rig.value("combee_canary_e_value", playbook="one", of="acceptance") == 1
     rig.metrics.canary("one", None)
     assert rig.value("combee_canary_callers", playbook="one", arm="candidate") is None
-    for number in range(MOST_PLAYBOOKS + 1):
+    for number in range(MAX_PLAYBOOKS + 1):
         rig.metrics.canary(f"p{number}", tried())
     assert rig.value("combee_canary_callers", playbook="p0", arm="control") is None
-    assert rig.value("combee_canary_callers", playbook=f"p{MOST_PLAYBOOKS}", arm="control") == 0
+    assert rig.value("combee_canary_callers", playbook=f"p{MAX_PLAYBOOKS}", arm="control") == 0
 
 
 def of_runs(line: str, *versions: int) -> OutcomeStatistics:
@@ -161,9 +161,9 @@ def test_success_is_that_of_the_newest_version_with_its_interval(rig: Rig) -> No
 
 
 def test_outcomes_have_labels_for_so_many_playbooks_those_heard_of_last(rig: Rig) -> None:
-    for number in range(MOST_PLAYBOOKS + 1):
+    for number in range(MAX_PLAYBOOKS + 1):
         rig.metrics.outcomes(of_runs(f"p{number}", 1))
-    assert rig.value("combee_outcome_runs", playbook=f"p{MOST_PLAYBOOKS}", result="successes") == 3
+    assert rig.value("combee_outcome_runs", playbook=f"p{MAX_PLAYBOOKS}", result="successes") == 3
     assert rig.value("combee_outcome_runs", playbook="p0", result="successes") is None
     assert rig.value("combee_outcome_success_ratio", playbook="p0", bound="mean") is None
 
@@ -381,7 +381,7 @@ def test_a_version_tells_how_many_calls_were_made_a_second_time(rig: Rig) -> Non
 def test_a_version_counts_for_its_tenant_and_tenants_beyond_the_limit_count_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "MOST_TENANTS", 2)
+    monkeypatch.setattr(module, "MAX_TENANTS", 2)
     rig = Rig(prices=SpendPolicy(price_in=1.0, price_out=10.0))
     for name in ("support/a", "support/b@small", "sales", "third/a", "fourth/a"):
         rig.metrics.published(
@@ -396,7 +396,7 @@ def test_a_version_counts_for_its_tenant_and_tenants_beyond_the_limit_count_toge
 def test_beyond_the_limit_the_playbooks_heard_of_last_have_labels(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_PLAYBOOKS", 2)
+    monkeypatch.setattr(module, "MAX_PLAYBOOKS", 2)
     for number in range(5):
         rig.metrics.published(version(f"p{number}"))
     rig.metrics.published(version("p0", retention=0.3))
@@ -495,11 +495,11 @@ def test_open_records_are_summed_by_topic(rig: Rig) -> None:
 
 def test_no_number_of_invented_playbooks_hides_one_that_is_losing(rig: Rig) -> None:
     audit = (LevelAudit(new=1),)
-    for number in range(MOST_PLAYBOOKS):
+    for number in range(MAX_PLAYBOOKS):
         rig.metrics.published(changed(version(f"before-{number}"), audit=audit, lost_recent=(0.0,)))
     losing = changed(version("honest"), audit=audit, lost_recent=(0.6,), lost_count=6)
     rig.metrics.published(losing)
-    for number in range(2 * MOST_PLAYBOOKS):
+    for number in range(2 * MAX_PLAYBOOKS):
         rig.metrics.published(changed(version(f"after-{number}"), audit=audit, lost_recent=(0.0,)))
     assert rig.value("combee_losing", playbook="honest") == 1
     assert rig.value("combee_losing", playbook="before-0") is None
