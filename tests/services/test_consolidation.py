@@ -242,7 +242,10 @@ async def test_what_runs_of_too_few_sources_found_harmful_is_not_asked_about(
     deployment = await learned()
     (made,) = ledger.versions(deployment.log)
     fee = next(entry.id for entry in made.entries if entry.content == FEE)
-    run = {"bullet_tags": (BulletTag(id=fee, tag="harmful"),), "shown": shown_to(made, made.entries)}
+    run: dict[str, Any] = {
+        "bullet_tags": (BulletTag(id=fee, tag="harmful"),),
+        "shown": shown_to(made, made.entries),
+    }
     async with deployment.running():
         await deployment.log.produce(*(outgoing(reflection(n, **run)) for n in range(3, 6)))
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
