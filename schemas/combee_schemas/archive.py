@@ -21,7 +21,7 @@ from combee_schemas.records import Record
 MAGIC = b"combee-archive\n"
 HEADER, RECORD, TOTALS, DIGEST = b"H", b"R", b"T", b"D"
 FRAME = struct.Struct(">cI")
-MOST_FRAME_BYTES = 16 * KIB * KIB
+MAX_FRAME_BYTES = 16 * KIB * KIB
 """Maximum frame size. Longer frames are refused unread; the largest record of Kafka's defaults is a sixteenth."""
 FORMAT = 2
 """Format number of topics and archives; it rises when older records can no longer be read, or change meaning."""
@@ -113,8 +113,8 @@ def frame(kind: bytes, body: bytes) -> bytes:
     ArchiveError
         If the body is longer than readers accept.
     """
-    if len(body) > MOST_FRAME_BYTES:
-        raise ArchiveError(f"a record of {len(body)} bytes cannot be archived, only up to {MOST_FRAME_BYTES}")
+    if len(body) > MAX_FRAME_BYTES:
+        raise ArchiveError(f"a record of {len(body)} bytes cannot be archived, only up to {MAX_FRAME_BYTES}")
     return FRAME.pack(kind, len(body)) + body
 
 
@@ -131,8 +131,8 @@ def frame_head(raw: bytes) -> tuple[bytes, int]:
     kind, length = FRAME.unpack(raw)
     if kind not in {HEADER, RECORD, TOTALS, DIGEST}:
         raise CodecError(f"there are no frames of kind {kind!r}")
-    if length > MOST_FRAME_BYTES:
-        raise CodecError(f"a frame of {length} bytes exceeds the limit of {MOST_FRAME_BYTES}")
+    if length > MAX_FRAME_BYTES:
+        raise CodecError(f"a frame of {length} bytes exceeds the limit of {MAX_FRAME_BYTES}")
     return kind, length
 
 

@@ -24,8 +24,8 @@ DAY_MS = 24 * 3600 * 1000
 
 _PART = "[A-Za-z0-9][A-Za-z0-9._-]*"
 _NAME = f"{_PART}(/{_PART})*"
-MOST_NAME = 200
-PlaybookName = Annotated[Name, StringConstraints(max_length=MOST_NAME, pattern=f"^{_NAME}$")]
+MAX_PLAYBOOK_NAME = 200
+PlaybookName = Annotated[Name, StringConstraints(max_length=MAX_PLAYBOOK_NAME, pattern=f"^{_NAME}$")]
 """A playbook's name, such as ``support/refunds``: at most 200 letters, digits, ``. _ - /``.
 
 Each part between slashes begins with a letter or a digit, so no part is empty, ``.`` or ``..``: browsers, proxies and
@@ -42,8 +42,8 @@ def playbook_of(line: str) -> str:
 
 
 def _of_a_playbook(line: str) -> str:
-    if len(playbook_of(line)) > MOST_NAME:
-        raise ValueError(f"a playbook's name has at most {MOST_NAME} characters")
+    if len(playbook_of(line)) > MAX_PLAYBOOK_NAME:
+        raise ValueError(f"a playbook's name has at most {MAX_PLAYBOOK_NAME} characters")
     return line
 
 
@@ -275,7 +275,7 @@ class Shown(Sparse):
     """The caller's place; empty: the agent did not name itself, or no canary was running."""
 
 
-MOST_SCORES = 10
+MAX_SCORES = 10
 
 
 Score = Annotated[
@@ -283,7 +283,7 @@ Score = Annotated[
         Annotated[Name, StringConstraints(min_length=1, max_length=40)],
         Annotated[float, Field(ge=-1e15, le=1e15)],
     ],
-    Field(max_length=MOST_SCORES),
+    Field(max_length=MAX_SCORES),
 ]
 """Named numbers that measure a run, such as ``{"accuracy": 0.8}``; higher is better."""
 

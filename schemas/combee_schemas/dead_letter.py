@@ -95,9 +95,9 @@ class HeldBack(Message):
     at_ms: int = 0
 
 
-def origin_of(said: DeadLetter | Resolution) -> tuple[str, int, int]:
+def origin_of(letter: DeadLetter | Resolution) -> tuple[str, int, int]:
     """Return topic, partition and offset of the original record of a dead letter or a decision."""
-    return said.origin_topic, said.origin_partition, said.origin_offset
+    return letter.origin_topic, letter.origin_partition, letter.origin_offset
 
 
 class Attempt(Value):

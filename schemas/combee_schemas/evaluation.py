@@ -7,7 +7,7 @@ from pydantic import Field
 from combee_schemas.base import Id, LineName, Message, OnErasure, RequestHash, Usage
 from combee_schemas.marks import Text
 
-MOST_ANSWER = 2_000
+MAX_ANSWER = 2_000
 
 
 class Evaluation(Message):
@@ -30,7 +30,7 @@ class Evaluation(Message):
     right: float = Field(ge=0)
     places: int = Field(1, ge=1)
     """Maximum number of points: one, or one per label."""
-    answer: Text = Field("", max_length=MOST_ANSWER)
+    answer: Text = Field("", max_length=MAX_ANSWER)
     trouble: Text = Field("", max_length=300)
     """Reason for a missing answer, which counts as wrong."""
     usage: Usage = Usage()

@@ -18,8 +18,8 @@ from combee_schemas.base import (
 )
 from combee_schemas.marks import Name, Text, ThroughOutcomes
 
-MOST_ID, MOST_USED, MOST_CALLER = 80, 200, 200
-EntryId = Annotated[Name, StringConstraints(min_length=1, max_length=MOST_ID)]
+MAX_ID, MAX_USED, MAX_CALLER = 80, 200, 200
+EntryId = Annotated[Name, StringConstraints(min_length=1, max_length=MAX_ID)]
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -36,12 +36,12 @@ class Outcome(Message):
     playbook: PlaybookName
     shown: Shown | None = None
     """The version and line that the run was shown."""
-    bullet_ids: tuple[Name, ...] = Field((), max_length=MOST_USED)
+    bullet_ids: tuple[Name, ...] = Field((), max_length=MAX_USED)
     """The entries that the agent reports to have used."""
     score: Score = Field(default_factory=dict)
     success: bool | None = None
     """Without success and score the run counts as unscored until another outcome says more."""
-    caller: Annotated[Text, StringConstraints(max_length=MOST_CALLER)] = ""
+    caller: Annotated[Text, StringConstraints(max_length=MAX_CALLER)] = ""
     """Caller of the run, such as a user or an agent."""
     source: Source | None = None
     created_at_ms: int = 0

@@ -9,10 +9,10 @@ from combee_schemas.records import Headers, Outgoing, Record, header
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 SCOPE = "combee"
 """Instrumentation scope of Combee's own spans: agents' spans are learned from, these are not."""
-MOST_STATE_BYTES = 512
+MAX_STATE_BYTES = 512
 """Minimum size that W3C requires everybody to carry; a longer state is left out, as W3C allows."""
 VERSION_00 = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-STATE = re.compile(rf"[\x20-\x7e]{{0,{MOST_STATE_BYTES}}}")
+STATE = re.compile(rf"[\x20-\x7e]{{0,{MAX_STATE_BYTES}}}")
 
 
 @dataclass(frozen=True, slots=True)

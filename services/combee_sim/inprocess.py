@@ -59,14 +59,14 @@ class SimulatedModel:
             raise DrainingError("the simulated model takes no further call")
         self.calls += 1
         request = as_request(prompt)
-        said = respond(request, self.seed, self._knowledge, law=self._law, modes=self._modes)
+        answer = respond(request, self.seed, self._knowledge, law=self._law, modes=self._modes)
         usage = Usage(
             calls=1,
-            tokens_in=said.tokens_in,
-            cached_tokens=min(self._cached(request), said.tokens_in),
-            tokens_out=said.tokens_out,
+            tokens_in=answer.tokens_in,
+            cached_tokens=min(self._cached(request), answer.tokens_in),
+            tokens_out=answer.tokens_out,
         )
-        return Reply(body=said.reply, usage=usage, request=request_hash((), request))
+        return Reply(body=answer.reply, usage=usage, request=request_hash((), request))
 
     def _cached(self, request: dict[str, Any]) -> int:
         if self._cache is None:

@@ -15,7 +15,7 @@ USUAL: Mapping[str, float] = {
     "contradictions": 0.2,
 }
 """A mode's default rate."""
-MOST_INVENTED = 100.0
+MAX_INVENTED = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def parse_modes(given: Iterable[str]) -> Modes:
             rate = float(number) if equals else USUAL[name]
         except ValueError:
             raise ValueError(f"mode {text!r}: expected {name}=RATE") from None
-        most = MOST_INVENTED if name == "invented" else 1.0
+        most = MAX_INVENTED if name == "invented" else 1.0
         if not 0.0 <= rate <= most:
             raise ValueError(f"mode {text!r}: the rate must be from 0 to {most:g}")
         rates[name] = rate

@@ -14,7 +14,7 @@ from typing import Any
 
 from combee_schemas.model import CHARS_PER_TOKEN
 
-LEAST_TOKENS = 1_024
+MIN_TOKENS = 1_024
 STEP_TOKENS = 128
 IDLE_S = 300.0
 """Seconds without use after which a prefix is forgotten; OpenAI states 5 to 10 minutes."""
@@ -32,7 +32,7 @@ class PrefixCache:
         """Return the number of a request's leading tokens that were cached before ``now_s``."""
         blocks = list(takewhile(lambda block: self._is_known(block, now_s), _blocks(request)))
         tokens = len(blocks) * STEP_TOKENS
-        return tokens if tokens >= LEAST_TOKENS else 0
+        return tokens if tokens >= MIN_TOKENS else 0
 
     def answered(self, request: Mapping[str, Any], now_s: float) -> None:
         """Cache the prefixes of a request answered at ``now_s``."""

@@ -118,7 +118,7 @@ async def test_what_waits_and_nobody_works_on_is_named(
     assert found["batches"].startswith("fail")
     assert found["dead letters"].startswith("warn 1 in all, 1 open of the last day; the last: cannot be read")
     assert "abcdefgh12345" not in str(found)
-    assert "COMBEE_SECRET_PASSWORD is no setting" in found["settings"]
+    assert "COMBEE_SECRET_PASSWORD is not a setting" in found["settings"]
     assert "not-printed-either" not in str(found)
 
 

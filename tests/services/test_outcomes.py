@@ -106,7 +106,7 @@ async def test_without_what_was_said_before_a_restart_the_late_outcome_would_fin
     """The protection switched off: a fold that begins at the committed offset with the statistics alone."""
     deployment = await folded(await said(Outcome(run_id="t", playbook=NAME, shown=Shown(version=4))))
     fold = Fold(statistics(deployment.log).values())
-    fold.take(1, Outcome(run_id="t", playbook=NAME, success=True))
+    fold.add(1, Outcome(run_id="t", playbook=NAME, success=True))
     (found,) = fold.changed(0)
     assert found.unplaced == 1
 
@@ -153,7 +153,7 @@ async def test_an_outcome_alone_asks_no_model() -> None:
 async def test_invented_playbooks_and_branches_take_bounded_room_and_push_out_none_that_has_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fold, "MOST_LINES", 80, raising=False)
+    monkeypatch.setattr(fold, "MAX_LINES", 80, raising=False)
     invented = [
         *(
             outcome(0).model_copy(

@@ -24,7 +24,7 @@ from random import Random
 
 from combee.core.gate.betting import Bets
 from combee.core.gate.canary import HASHES, in_share
-from combee.core.gate.canary_fold import MOST_CALLERS, Canary
+from combee.core.gate.canary_fold import MAX_CALLERS, Canary
 from combee.core.gate.canary_verdict import canary_report
 from combee_experiments.canary.report import (
     ALPHA,
@@ -125,7 +125,7 @@ def measure(setup: Setup, cell: Cell) -> Numbers:  # noqa: ARG001 - no model is 
 def _quantiles(name: str, decided: Sequence[int], n: int) -> dict[str, float]:
     """Return the mean of what was decided, and by when 80 % of all were (the most there is: not)."""
     place = n * 80 // 100
-    by = decided[place] if place < len(decided) else MOST_CALLERS
+    by = decided[place] if place < len(decided) else MAX_CALLERS
     return {f"{name}_mean": sum(decided) / max(1, len(decided)), f"{name}_80": by}
 
 
@@ -199,7 +199,7 @@ def _by_run(setting: Setting, runs: Iterator[Run]) -> Decided:
     bets, terms, enough = Bets(), _terms(setting), log(1 / ALPHA)
     for seen, (caller, score) in enumerate(runs, 1):
         is_candidate = in_share(caller, terms)
-        bets.take(score or 0.0, is_candidate=is_candidate, share=setting.share, margin=MARGIN)
+        bets.bet(score or 0.0, is_candidate=is_candidate, share=setting.share, margin=MARGIN)
         if max(bets.acceptance, bets.rejection) >= enough:
             kind = "accepted" if bets.acceptance >= enough else "worse"
             return Decided(kind=kind, candidate=0, callers=0, runs=seen)
@@ -226,7 +226,7 @@ def _by_fixed_test(setting: Setting, runs: Iterator[Run]) -> Decided:
         side = in_share(caller, terms)
         counts[side] += 1
         right[side] += score or 0.0
-        if seen >= MOST_CALLERS:
+        if seen >= MAX_CALLERS:
             break
         if seen % LOOK or min(counts) < 2:  # noqa: PLR2004 - a variance takes two
             continue

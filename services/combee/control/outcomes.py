@@ -131,8 +131,8 @@ class OutcomeFolder:
                 outcome = self._provenance.outcome(record, again=True)
                 if await self._home(outcome) != number:
                     continue
-                fold.take(record.offset, outcome)
-                tried.take(record.offset, outcome, is_proven=_is_proven(outcome))
+                fold.add(record.offset, outcome)
+                tried.add(record.offset, outcome, is_proven=_is_proven(outcome))
         return _Partition(transactor=transactor, fold=fold, canaries=tried)
 
     async def _home(self, outcome: Outcome) -> int:
@@ -174,8 +174,8 @@ class OutcomeFolder:
                     )
                 )
                 continue
-            partition.fold.take(record.offset, outcome)
-            partition.canaries.take(record.offset, outcome, is_proven=_is_proven(outcome))
+            partition.fold.add(record.offset, outcome)
+            partition.canaries.add(record.offset, outcome, is_proven=_is_proven(outcome))
         now_ms = self._clock.now_ms()
         changed, tried = list(partition.fold.changed(now_ms)), list(partition.canaries.changed(now_ms))
         verdicts = self._verdicts(partition, [canary.playbook for canary in tried])

@@ -32,7 +32,7 @@ class HedgedModel:
             after_s = self._hedging.after_s(priority)
             if after_s is not None and not self._watches:
                 await asyncio.wait(calls, timeout=after_s)
-                if not calls[0].done() and self._hedging.take(self._clock.monotonic()):
+                if not calls[0].done() and self._hedging.spend(self._clock.monotonic()):
                     calls.append(asyncio.create_task(self._model.ask(prompt, priority=priority)))
             await _until_answered(calls)
             answered = any(map(_is_answered, calls))

@@ -12,7 +12,7 @@ from combee.adapters.ports import Clock
 from combee.core.names.tenants import Tenants, tenant_of
 from combee.core.playbook import spend
 from combee.core.playbook.apply import misfit
-from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy
+from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy
 from combee.process.settings.methods import configured_method
 from combee.process.worker.views import Playbooks
 from combee.shuffle.partition import PartitionState
@@ -55,7 +55,7 @@ class SpendGate:
             batch_size=batch_size(playbook),
             now_ms=self._clock.now_ms(),
             others=[
-                OtherLine(
+                LineSpend(
                     spend=self._playbooks.latest(line).spend,
                     in_flight=state.manifests.count_in_flight(line),
                     batch_size=batch_size(line),

@@ -46,9 +46,9 @@ def key(text: str) -> str:
     return text_of(convention.sentence() if convention else plain(text))
 
 
-def text_of(said: str) -> str:
+def text_of(text: str) -> str:
     """Return a text without case, spacing and punctuation."""
-    return " ".join(_IGNORED.sub(" ", said).casefold().split())
+    return " ".join(_IGNORED.sub(" ", text).casefold().split())
 
 
 @lru_cache(maxsize=20_000)

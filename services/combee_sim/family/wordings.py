@@ -26,11 +26,11 @@ class Template:
     def pattern(self) -> re.Pattern[str]:
         """A pattern of lessons in this wording; the last field is greedy, the others are not."""
         first, *rest = _FIELD.split(self.text.rstrip("."))
-        said = [
+        parts = [
             f"(?P<{name}>.+?){re.escape(after)}" for name, after in zip(rest[::2], rest[1::2], strict=True)
         ]
         # A field ends at the first occurrence of the following text; no other end is tried.
-        fields = [*(f"(?>{field})" for field in said[:-1]), *said[-1:]]
+        fields = [*(f"(?>{field})" for field in parts[:-1]), *parts[-1:]]
         end = r"\.?" if self.text.endswith(".") else ""
         return re.compile(re.escape(first) + "".join(fields) + end, re.IGNORECASE | re.DOTALL)
 
@@ -46,7 +46,7 @@ class Phrase:
 
     ways: Sequence[str]
 
-    def said(self, text: str, way: int) -> str:
+    def in_way(self, text: str, way: int) -> str:
         """Return ``text``, if it is one of the phrasings, in another one; other texts unchanged."""
         for known in self.ways:
             if match := _pattern(known).fullmatch(text.strip()):
@@ -60,14 +60,14 @@ class Phrase:
 def _pattern(way: str) -> re.Pattern[str]:
     parts = re.split(r"\{(\d)\}", way)
     named: set[str] = set()
-    said = []
+    pieces = []
     for n, part in enumerate(parts):
         if n % 2 == 0:
-            said.append(re.escape(part))
+            pieces.append(re.escape(part))
         else:
-            said.append(f"(?P=p{part})" if part in named else f"(?P<p{part}>.{{1,100}}?)")
+            pieces.append(f"(?P=p{part})" if part in named else f"(?P<p{part}>.{{1,100}}?)")
             named.add(part)
-    return re.compile("".join(said), re.IGNORECASE)
+    return re.compile("".join(pieces), re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)
@@ -98,7 +98,7 @@ class Kind:
 
     def _said(self, name: str, text: str, way: int) -> str:
         for phrase in self.phrases.get(name, ()):
-            if (other := phrase.said(text, way)) != text:
+            if (other := phrase.in_way(text, way)) != text:
                 return other
         return text
 

@@ -30,12 +30,12 @@ def answer(reading: Reading, knowledge: Knowledge) -> dict[str, Any]:
 
 def judge(reading: Reading) -> dict[str, Any]:
     """Return the judge's reply: an answer is right if it equals the right one, except for white space and case."""
-    said = {
+    fields = {
         name: " ".join(str(text).split()).casefold()
         for part in reading.objects
         for name, text in part.items()
     }
-    is_right = said.get("given_answer", "") == said.get("right_answer")
+    is_right = fields.get("given_answer", "") == fields.get("right_answer")
     return {"reasoning": "The answers are the same." if is_right else "They differ.", "is_right": is_right}
 
 

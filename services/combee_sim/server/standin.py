@@ -81,7 +81,7 @@ class SimOptions:
 class Call:
     """One call as decided on arrival."""
 
-    said: Simulated
+    answer: Simulated
     request: Mapping[str, Any] = field(repr=False)
     cached_tokens: int
     """Part of the input tokens that a server's prompt cache would report."""
@@ -115,16 +115,16 @@ class StandIn:
     def begin(self, body: Mapping[str, Any]) -> Call:
         """Decide what happens to a call; every call begun must be ended."""
         options = self.options
-        said = respond(body, options.seed, options.knowledge, law=options.law, modes=options.modes)
-        seen = self._seen.count(said.prompt_hash)
-        chance = draw("latency", self.options.seed, said.prompt_hash, seen)
+        answer = respond(body, options.seed, options.knowledge, law=options.law, modes=options.modes)
+        seen = self._seen.count(answer.prompt_hash)
+        chance = draw("latency", self.options.seed, answer.prompt_hash, seen)
         self._in_flight += 1
         self._most_in_flight = max(self._most_in_flight, self._in_flight)
         return Call(
-            said=said,
+            answer=answer,
             request=body,
-            cached_tokens=min(self._cache.cached_tokens(body, self._clock.monotonic()), said.tokens_in),
-            fate=self._fate(said, seen),
+            cached_tokens=min(self._cache.cached_tokens(body, self._clock.monotonic()), answer.tokens_in),
+            fate=self._fate(answer, seen),
             delay_s=self.options.latency.seconds(chance),
             started_ms=self._clock.now_ms(),
         )
@@ -139,33 +139,33 @@ class StandIn:
         self._texts_embedded += texts
         self._tokens_in += tokens
 
-    def _fate(self, said: Simulated, times_seen: int) -> Outcome:
+    def _fate(self, answer: Simulated, times_seen: int) -> Outcome:
         if self.is_down:
             return "down"
-        if self.options.context_tokens is not None and said.tokens_in > self.options.context_tokens:
+        if self.options.context_tokens is not None and answer.tokens_in > self.options.context_tokens:
             return "too_long"
-        return self.faults.hit(self.options.seed, said.prompt_hash, times_seen) or "ok"
+        return self.faults.hit(self.options.seed, answer.prompt_hash, times_seen) or "ok"
 
     def end(self, call: Call, outcome: Outcome) -> None:
         """Count and log a call that was answered, or never will be."""
-        said = call.said
-        tokens_out = said.tokens_out if outcome == "ok" else 0
+        answer = call.answer
+        tokens_out = answer.tokens_out if outcome == "ok" else 0
         if outcome == "ok":
             self._cache.answered(call.request, self._clock.monotonic())
         self._in_flight -= 1
-        self._calls[said.role] += 1
+        self._calls[answer.role] += 1
         self._outcomes[outcome] += 1
-        self._tokens_in += said.tokens_in
+        self._tokens_in += answer.tokens_in
         self._tokens_cached += call.cached_tokens
         self._tokens_out += tokens_out
         self._log.write(
             start_ms=call.started_ms,
             end_ms=self._clock.now_ms(),
-            role=said.role,
-            tokens_in=said.tokens_in,
+            role=answer.role,
+            tokens_in=answer.tokens_in,
             cached_tokens=call.cached_tokens,
             tokens_out=tokens_out,
-            prompt_hash=said.prompt_hash,
+            prompt_hash=answer.prompt_hash,
             outcome=outcome,
             simulated=True,
         )

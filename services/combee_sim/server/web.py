@@ -101,7 +101,7 @@ class Web:
                 return _reply(HTTPStatus.SERVICE_UNAVAILABLE, error("the model is down", "server_error"))
         created_s = call.started_ms // 1000
         whole = completion(
-            call.said,
+            call.answer,
             outcome,
             cached_tokens=call.cached_tokens,
             created_s=created_s,

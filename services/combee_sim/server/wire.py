@@ -15,10 +15,10 @@ _PIECE, _PIECES = 16, 500
 
 
 def completion(
-    said: Simulated, fate: Outcome, *, cached_tokens: int, created_s: int, huge_bytes: int
+    answer: Simulated, fate: Outcome, *, cached_tokens: int, created_s: int, huge_bytes: int
 ) -> dict[str, Any]:
     """Return a chat completion, damaged according to ``fate``."""
-    content, finish = said.content, "stop"
+    content, finish = answer.content, "stop"
     match fate:
         case "truncated":
             content, finish = content[: len(content) // 2], "length"
@@ -29,22 +29,22 @@ def completion(
         case "empty":
             content = ""
     usage = {
-        "prompt_tokens": said.tokens_in,
-        "completion_tokens": said.tokens_out,
-        "total_tokens": said.tokens_in + said.tokens_out,
+        "prompt_tokens": answer.tokens_in,
+        "completion_tokens": answer.tokens_out,
+        "total_tokens": answer.tokens_in + answer.tokens_out,
         "prompt_tokens_details": {"cached_tokens": cached_tokens},
     }
     message: dict[str, Any] = {"role": "assistant", "content": content}
-    if said.tool_call is not None and fate == "ok":
-        function = {"name": said.tool_call.name, "arguments": said.tool_call.arguments}
-        call_id = f"call-{said.prompt_hash[:16]}"
+    if answer.tool_call is not None and fate == "ok":
+        function = {"name": answer.tool_call.name, "arguments": answer.tool_call.arguments}
+        call_id = f"call-{answer.prompt_hash[:16]}"
         message |= {
             "content": None,
             "tool_calls": [{"id": call_id, "type": "function", "function": function}],
         }
         finish = "tool_calls"
     return {
-        "id": f"simulated-{said.prompt_hash}",
+        "id": f"simulated-{answer.prompt_hash}",
         "object": "chat.completion",
         "created": created_s,
         "model": MODEL,
@@ -81,8 +81,8 @@ def _pieces(text: str) -> Iterator[str]:
     return (text[at : at + size] for at in range(0, len(text), size))
 
 
-def _event(said: bytes) -> bytes:
-    return b"data: " + said + b"\n\n"
+def _event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
 
 
 def models() -> dict[str, Any]:

@@ -176,7 +176,7 @@ def test_what_a_resource_says_is_kept_once_for_all_its_spans() -> None:
 
 
 async def test_spans_beyond_those_that_a_trace_may_have_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "MOST_SPANS", 3)
+    monkeypatch.setattr(gathering, "MAX_SPANS", 3)
     async with asked(log := MemoryLog(SystemClock())) as gateway:
         calls = [span(f"{at:016x}", AGENT_ID, "chat") for at in range(1, 6)]
         partial = (await send(gateway, CALL, *calls)).json()["partialSuccess"]

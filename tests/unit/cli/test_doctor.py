@@ -204,7 +204,7 @@ def test_environment_and_file_are_looked_through(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("COMBEE_BASE_URL", "http://127.0.0.1:1/v1")
     told = " ".join(f"{check.says} {check.remedy}" for check in settings_checks())
     assert "COMBEE_MODLE" in told
-    assert "batch_sizes is no setting" in told
+    assert "batch_sizes is not a setting" in told
     assert "did you mean batch_size?" in told
     assert "api_key" in told
     assert "COMBEE_BASE_URL" not in told

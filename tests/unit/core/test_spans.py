@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from combee.core.spans.gathering import MOST_SPANS, Gathering, SpanRun
+from combee.core.spans.gathering import MAX_SPANS, Gathering, SpanRun
 from combee.core.spans.reading import playbook_named, trace_from, trajectory_of
 from combee.core.spans.span import EVALUATION, OPERATION, Event, Span
 
@@ -140,14 +140,14 @@ def test_an_agent_that_another_process_calls_is_a_run_of_its_own_and_knows_what_
 
 def test_a_trace_takes_in_so_many_spans_and_then_those_that_complete_it() -> None:
     gathered = gathering(most_bytes=10**9)
-    spans = [span(number, 1, "chat") for number in range(2, MOST_SPANS + 12)]
+    spans = [span(number, 1, "chat") for number in range(2, MAX_SPANS + 12)]
     fitting = gathered.fitting("shop", spans)
-    assert len(fitting) == MOST_SPANS
+    assert len(fitting) == MAX_SPANS
     gathered.add("shop", fitting, 0)
     assert gathered.fitting("shop", spans[-10:]) == []
     assert gathered.fitting("shop", spans[:5]) == spans[:5], "repeats take no room"
     assert gathered.fitting("shop", [span(1)]) == [span(1)]
-    assert len(gathered.fitting("thief", spans)) == MOST_SPANS
+    assert len(gathered.fitting("thief", spans)) == MAX_SPANS
 
 
 SHAPES: Mapping[str, Callable[[int], list[Span]]] = {

@@ -29,7 +29,7 @@ EXAMPLES: Mapping[str, tuple[str, Sequence[str]]] = {
     "combee.core.evaluation.scoring: question.target": ("search", []),
     # Compiled at import, and found there.
     "combee.core.text.similarity.wording: british": ("sub", []),
-    "combee_sim.family.wordings: ''.join(said)": (
+    "combee_sim.family.wordings: ''.join(pieces)": (
         "fullmatch",
         [
             wordings._pattern(way).pattern

@@ -1,6 +1,6 @@
 from combee_schemas.records import Outgoing
 from combee_schemas.trace_context import (
-    MOST_STATE_BYTES,
+    MAX_STATE_BYTES,
     TraceContext,
     parent_of_all,
     trace_context,
@@ -40,7 +40,7 @@ def test_what_is_no_context_of_version_00_is_none(parent: bytes | None) -> None:
     assert trace_context((("traceparent", parent),)) is None
 
 
-@each_row("state", [b"a=" + b"b" * MOST_STATE_BYTES, b"a=\xff", b"a\nb", None])
+@each_row("state", [b"a=" + b"b" * MAX_STATE_BYTES, b"a=\xff", b"a\nb", None])
 def test_a_state_that_is_too_long_or_no_text_is_left_out(state: bytes | None) -> None:
     headers = (("traceparent", PARENT.encode()), ("tracestate", state))
     assert trace_context(headers) == TraceContext(PARENT)

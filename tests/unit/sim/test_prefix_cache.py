@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from combee_sim.prefix_cache import BLOCKS_KEPT, IDLE_S, LEAST_TOKENS, STEP_TOKENS, PrefixCache
+from combee_sim.prefix_cache import BLOCKS_KEPT, IDLE_S, MIN_TOKENS, STEP_TOKENS, PrefixCache
 
 SHARED = "".join(f"Rule {n}: weigh before packing. " for n in range(600))
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "operations", "schema": {"type": "object"}}}
@@ -48,7 +48,7 @@ def test_another_schema_spoils_the_prefix_since_it_stands_first(cache: PrefixCac
 
 def test_a_short_prefix_is_not_cached() -> None:
     cache = PrefixCache()
-    system = SHARED[: 4 * (LEAST_TOKENS - 2 * STEP_TOKENS)]
+    system = SHARED[: 4 * (MIN_TOKENS - 2 * STEP_TOKENS)]
     cache.answered(request("a", system=system), 1.0)
 
     assert cache.cached_tokens(request("b", system=system), 2.0) == 0

@@ -16,7 +16,7 @@ from combee.core.formats.files import FORMATS, Format, is_name
 from combee.core.names.identity import similar_name
 from combee.log.history import all_labels, names, newest_playbook
 from combee.process.settings.loading import load_settings
-from combee_schemas.base import MOST_NAME, playbook_of
+from combee_schemas.base import MAX_PLAYBOOK_NAME, playbook_of
 from combee_schemas.playbook import LATEST
 
 LOOK_UP_S = 3.0
@@ -37,8 +37,8 @@ def checked_line(value: str) -> str:
     """Return the name of a playbook or of a branch, or refuse it as wrong usage."""
     if not is_name(value, line=True):
         raise ConfigurationError(
-            f"{value!r} is no playbook name: letters, digits and . _ - / (at most {MOST_NAME}, each part between"
-            f" slashes begins with a letter or digit), for a branch then @ and its name; how about"
+            f"{value!r} is no playbook name: letters, digits and . _ - / (at most {MAX_PLAYBOOK_NAME}, each part"
+            f" between slashes begins with a letter or digit), for a branch then @ and its name; how about"
             f" {similar_name(value)!r}?"
         )
     return value

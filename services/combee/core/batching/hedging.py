@@ -21,7 +21,7 @@ RECENT = 100
 """Maximum number of durations remembered per level."""
 SHARE = 0.1
 """Maximum share of calls that may be hedged."""
-MOST_SAVED = 3.0
+MAX_SAVED = 3.0
 """Maximum number of hedges saved up in quiet times."""
 
 
@@ -38,7 +38,7 @@ class Hedging:
 
     def begin(self, level: int, now: float) -> int:
         """Note a call; return its number."""
-        self._saved = min(MOST_SAVED, self._saved + SHARE)
+        self._saved = min(MAX_SAVED, self._saved + SHARE)
         number = next(self._numbers)
         self._under_way[number] = level, now
         return number
@@ -59,7 +59,7 @@ class Hedging:
         median = self._quantile(level, 0.5)
         return None if quantile is None or median is None else max(quantile, UNUSUAL * median)
 
-    def take(self, now: float) -> bool:
+    def spend(self, now: float) -> bool:
         """Return whether a slow call may be repeated now; if so, the budget is charged."""
         slow = [*self._were_slow, *(self._is_slow(level, now - at) for level, at in self._under_way.values())]
         if self._saved < 1 or 2 * sum(slow) >= len(slow):

@@ -11,7 +11,7 @@ from combee.core.batching import shuffle, tree
 from combee.core.batching.canonical import canonical
 from combee.core.batching.shape import Shape, plan_shape
 from combee.core.names import identity
-from combee_schemas.base import MOST_SCORES, NOTHING_SPENT, Usage
+from combee_schemas.base import MAX_SCORES, NOTHING_SPENT, Usage
 from combee_schemas.batch import Batch, Cluster, Member
 from combee_schemas.plan import Branch, CloseReason, Outcomes, Plan, PlanSettings
 from combee_schemas.reflection import Reflection
@@ -262,7 +262,7 @@ def _run_bytes(member: Member) -> int:
 def outcomes(members: Sequence[Member]) -> Outcomes:
     """Return the results of the members' runs: the mean of each score, and the number of successes."""
     named = Counter(name for member in members for name in member.score)
-    common = sorted(named, key=lambda name: (-named[name], name))[:MOST_SCORES]
+    common = sorted(named, key=lambda name: (-named[name], name))[:MAX_SCORES]
     return Outcomes(
         scores={name: fmean(m.score[name] for m in members if name in m.score) for name in sorted(common)},
         successes=sum(member.success is True for member in members),

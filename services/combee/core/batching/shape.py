@@ -135,8 +135,8 @@ def _over(
 def _least(count: int, copies: int, limit: Limit) -> int:
     """Return the average number of groups needed: with room for all, and for the largest next to usual ones."""
     total, largest = sum(limit.sizes), max(limit.sizes)
-    beside = max(0, limit.most - largest) * count // total
-    return max(-(-copies * total // limit.most), -(-count * copies // (1 + beside)))
+    usual = max(0, limit.most - largest) * count // total
+    return max(-(-copies * total // limit.most), -(-count * copies // (1 + usual)))
 
 
 def _why_levels(

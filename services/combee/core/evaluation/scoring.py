@@ -14,7 +14,7 @@ ScorerName = Literal["ace", "exact", "regex", "judge"]
 """ace: the rules of ACE's data, other questions as numbers or text; exact: the same text; regex: the right answer is
 a pattern; judge: a model decides."""
 SCORERS: tuple[ScorerName, ...] = get_args(ScorerName)
-MOST_SEARCHED = 2_000
+MAX_SEARCHED = 2_000
 """Maximum characters of an answer that a pattern searches: a bad pattern takes long on a long text."""
 
 JUDGE = f"""You are the judge of an exam. You get a question, the right answer and the answer that was given. Say
@@ -82,5 +82,5 @@ def read_judgement(body: Mapping[str, Any]) -> Points:
     """
     is_right = body.get("is_right")
     if not isinstance(is_right, bool):
-        raise ValueError("the judge's reply says neither true nor false")  # noqa: TRY004 - a model's text
+        raise ValueError("the judge's reply is neither true nor false")  # noqa: TRY004 - a model's text
     return Points(right=int(is_right))

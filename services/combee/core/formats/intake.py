@@ -24,7 +24,7 @@ SAMPLE_NAMES = ("context", "question", "target")
 MAX_TRACE_BYTES = 400 * 1024
 MAX_NAME = 80
 """Maximum number of characters compared in a field name."""
-MOST_LISTED = 20
+MAX_LISTED = 20
 SHAPES = (
     'a trace {"task", "trajectory"|"output", "answer", "feedback"?, "target"?},'
     ' an ACE sample {"context", "question"?, "target"}, a reflection {"key_insight", …}'
@@ -96,8 +96,8 @@ def ignored_text(ignored: Mapping[str, Unknown]) -> str:
     names = [
         f"{name} (did you mean {field.near}?)" if field.near else name for name, field in ignored.items()
     ]
-    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
-    return f"fields that were ignored: {', '.join(names[:MOST_LISTED])}{more}"
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return f"fields that were ignored: {', '.join(names[:MAX_LISTED])}{more}"
 
 
 def _part(annotation: Any) -> type[BaseModel] | None:

@@ -109,8 +109,8 @@ def _marks(file: bytes, name: str) -> tuple[re.Match[bytes], re.Match[bytes]] | 
         )
     if at[1] != at[0] + 1:
         raise ValueError(
-            f"between the marks of {name} ({lines}) stands another playbook's mark: move it out, for all between them"
-            " is replaced"
+            f"another playbook's mark is between the marks of {name} ({lines}): move it out, because everything"
+            " between them is replaced"
         )
     return marks[at[0]], marks[at[1]]
 

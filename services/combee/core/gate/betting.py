@@ -47,7 +47,7 @@ class Bets:
         """The variance of a score."""
         return (0.25 + self.squares) / (self.n + 1)
 
-    def take(self, score: float, *, is_candidate: bool, share: float, margin: float) -> None:
+    def bet(self, score: float, *, is_candidate: bool, share: float, margin: float) -> None:
         """Bet on one caller's effect."""
         centre = self.centre
         bet = margin / (self.variance / (share * (1 - share)) + margin**2)

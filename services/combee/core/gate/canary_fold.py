@@ -14,7 +14,7 @@ from combee.core.gate.canary import caller_at, in_share, version_for
 from combee_schemas.canary import CanaryArm, CanaryCapital, CanaryStatistics, CanaryTerms
 from combee_schemas.outcome import Outcome
 
-MOST_CALLERS = 20_000
+MAX_CALLERS = 20_000
 """Maximum callers per canary, so that its statistics fit a record; others are turned away in both arms."""
 
 
@@ -70,7 +70,7 @@ class Canary:
         """Count a new run; ``score``: None while it is unscored."""
         arm, is_counted = self._arm(caller), caller in self.counted
         if not is_counted and caller not in self.waiting:
-            if len(self.waiting) + len(self.counted) >= MOST_CALLERS:
+            if len(self.waiting) + len(self.counted) >= MAX_CALLERS:
                 self.turned_away += 1
                 return
             self.waiting[caller] = WaitingCaller()
@@ -102,7 +102,7 @@ class Canary:
         arm.total += score
         arm.shares += known.unscored_share
         arm.share_squares += known.unscored_share**2
-        self.bets.take(score, is_candidate=arm is self.candidate, share=terms.share, margin=terms.margin)
+        self.bets.bet(score, is_candidate=arm is self.candidate, share=terms.share, margin=terms.margin)
 
     def _arm(self, caller: int) -> Arm:
         return self.candidate if in_share(caller, self.terms) else self.control
@@ -175,7 +175,7 @@ class CanaryFold:
         """Runs with the offset of their last outcome, oldest first."""
         self._changed: set[str] = set()
 
-    def take(self, offset: int, outcome: Outcome, *, is_proven: bool) -> None:
+    def add(self, offset: int, outcome: Outcome, *, is_proven: bool) -> None:
         """Fold in the outcome at an offset; without a proven source its result is ignored."""
         while self._runs and next(iter(self._runs.values()))[0] < offset - self._horizon:
             self._runs.popitem(last=False)

@@ -9,7 +9,7 @@ from combee.core.gate.canary_fold import Arm, Canary
 from combee_schemas.base import Value
 from combee_schemas.gate import Verdict
 
-MOST_UNEQUAL = 0.5
+MAX_UNEQUAL = 0.5
 """Maximum difference of the arms' unscored shares, as a share of the margin."""
 ERRORS = 2.0
 """Standard errors within which a difference of the unscored shares is chance."""
@@ -167,7 +167,7 @@ def _imbalances(canary: Canary) -> Iterator[str]:
     """Yield differences between the arms that the test assumes do not exist."""
     terms, n, counted = canary.terms, canary.bets.n, canary.candidate.counted
     (ours, our_error), (theirs, their_error) = (_unscored(canary, side) for side in (True, False))
-    if abs(ours - theirs) > max(MOST_UNEQUAL * terms.margin, ERRORS * sqrt(our_error**2 + their_error**2)):
+    if abs(ours - theirs) > max(MAX_UNEQUAL * terms.margin, ERRORS * sqrt(our_error**2 + their_error**2)):
         yield f"equal shares of unscored runs: {ours:.1%} of the candidate's, {theirs:.1%} of control's"
     if abs(counted - n * terms.share) > MISMATCH_ERRORS * sqrt(n * terms.share * (1 - terms.share)):
         yield f"scores of {terms.share:.0%} of the callers from the candidate's: {counted} of {n}"

@@ -30,13 +30,13 @@ class Gate:
         return self.production.gate
 
     @property
-    def said(self) -> dict[Judge, Verdict]:
+    def verdicts(self) -> dict[Judge, Verdict]:
         """The judges' verdicts on the candidate to date."""
         return {verdict.judge: verdict for verdict in self.candidate.verdicts} if self.candidate else {}
 
     def waits_for(self, judge: Judge) -> bool:
         """Return whether a judge has not judged the candidate yet."""
-        return self.candidate is not None and judge in self.judges and judge not in self.said
+        return self.candidate is not None and judge in self.judges and judge not in self.verdicts
 
 
 def gate_of(labels: Mapping[str, Label]) -> Gate | None:
@@ -120,8 +120,8 @@ def with_candidate(gate: Gate, newest: Playbook, production: Playbook, *, now_ms
 def content(version: Playbook) -> tuple[object, ...]:
     """Return the part of a version that agents read."""
     entries = shown(version).entries
-    said = tuple((entry.id, entry.section, entry.content) for entry in entries)
-    return version.holds, said, section_order(version.sections, entries)
+    texts = tuple((entry.id, entry.section, entry.content) for entry in entries)
+    return version.holds, texts, section_order(version.sections, entries)
 
 
 # ---- judging
@@ -133,7 +133,7 @@ def judged(gate: Gate, verdict: Verdict) -> Gate | None:
     It counts if it compares the candidate with today's production version, and is its judge's first. A person may
     always reject, even after approving.
     """
-    candidate, before = gate.candidate, gate.said.get(verdict.judge)
+    candidate, before = gate.candidate, gate.verdicts.get(verdict.judge)
     if candidate is None:
         return None
     is_about_it = (verdict.candidate, verdict.production) == (candidate.version, gate.production.version)
@@ -163,10 +163,10 @@ def not_judged(gate: Gate, verdict: Verdict) -> str:
 
 def conclusion(gate: Gate) -> Conclusion | None:
     """Return the conclusion: one rejection closes, all judges together open; None: not yet."""
-    said = gate.said
-    if any(not verdict.accepts for verdict in said.values()):
+    verdicts = gate.verdicts
+    if any(not verdict.accepts for verdict in verdicts.values()):
         return "rejected"
-    return "accepted" if gate.candidate and said.keys() >= set(gate.judges) else None
+    return "accepted" if gate.candidate and verdicts.keys() >= set(gate.judges) else None
 
 
 def decided(

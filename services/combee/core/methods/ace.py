@@ -31,9 +31,9 @@ REBASES = True
 TAKES_SETTINGS = True
 MAX_FIELD_CHARS = 8_000
 """Maximum characters of each text field: a reflection's five texts stay well below the record's cap."""
-MOST_TAGS = 20
+MAX_TAGS = 20
 """Maximum number of bullet tags passed to the curator per reflection."""
-MOST_HARMFUL = 20
+MAX_HARMFUL = 20
 """Maximum number of mostly harmful entries named to the curator."""
 TOUCHED = 3
 """Number of entries affected by a proposal that names none: the nearest may not be the one with its content."""
@@ -257,7 +257,7 @@ def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator
     tagged = (tag for tag in reflection.bullet_tags if tag.id in entries)
     tags = [f"{_counted(entries[tag.id])}, here {tag.tag}" for tag in tagged]
     if tags:
-        yield "tags", "; ".join(tags[:MOST_TAGS])
+        yield "tags", "; ".join(tags[:MAX_TAGS])
 
 
 def combine_prompt(
@@ -413,7 +413,7 @@ def _unsupported(base: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
 
 def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
     """Yield the entries proposed for removal; a small model only adds."""
-    ids = [ace_id(entry.id) for entry in playbook.entries if mostly_harmful(entry)][:MOST_HARMFUL]
+    ids = [ace_id(entry.id) for entry in playbook.entries if mostly_harmful(entry)][:MAX_HARMFUL]
     if ids and prompts == "full":
         listed = ", ".join(ids)
         yield f"Runs found these entries mostly harmful: {listed}. REMOVE or UPDATE each, unless an item needs it."

@@ -60,8 +60,8 @@ def templates_hash(
         pending = ENTRY.model_copy(update={"state": "proposed"})
         playbook = PLAYBOOK.model_copy(update={"entries": (ENTRY, pending)})
         written += (whole.aggregate_prompt(playbook, (REFLECTION,)),)
-    said = [_described(prompt) if prompt else None for prompt in written]
-    return sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    described = [_described(prompt) if prompt else None for prompt in written]
+    return sha256(json.dumps(described, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def _described(prompt: Prompt) -> list[object]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from combee.core.names.sources import UNPROVEN
-from combee_schemas.base import MOST_NAME, Message, Source
+from combee_schemas.base import MAX_PLAYBOOK_NAME, Message, Source
 from combee_schemas.digests import digest
 from combee_schemas.records import IDENTITY_HEADER, PROOF_HEADER, Headers, header
 from combee_schemas.reflection import Reflection
@@ -125,7 +125,7 @@ CIRCUMSTANCE: Mapping[str, bool | set[str]] = {
 def similar_name(text: str) -> str:
     """Return the valid playbook name that is most similar to a text."""
     parts = (re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-._") for part in text.split("/"))
-    return "/".join(filter(None, parts))[:MOST_NAME].rstrip("/") or "default"
+    return "/".join(filter(None, parts))[:MAX_PLAYBOOK_NAME].rstrip("/") or "default"
 
 
 def fingerprint(message: Message) -> str:

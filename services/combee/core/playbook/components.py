@@ -71,7 +71,7 @@ def _write(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int)
     )
     taken = sum(entry_tokens(other) for other in draft.entries.values() if other.id != entry.id)
     if entry_tokens(written) > max(budget_tokens - taken, entry_tokens(entry)):
-        size = f"{entry_tokens(written)} tokens beside {taken} exceed the budget of {budget_tokens}"
+        size = f"{entry_tokens(written)} tokens in addition to {taken} exceed the budget of {budget_tokens}"
         draft.note("dropped", entry.id, f"{operation.kind}: {size}")
         return
     is_new = entry.id not in draft.entries

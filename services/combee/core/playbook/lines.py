@@ -82,11 +82,13 @@ def as_seen_on(base: Playbook, reflection: Reflection) -> Reflection:
     shown = reflection.shown
     if ((shown.line if shown else "") or reflection.playbook) == base.name:
         return reflection
-    said = dict(zip(shown.entry_ids, shown.digests, strict=False)) if shown else {}
+    digests = dict(zip(shown.entry_ids, shown.digests, strict=False)) if shown else {}
     same = {
-        entry.id for entry in base.entries if entry.id in said and said[entry.id] == content_digest(entry)
+        entry.id
+        for entry in base.entries
+        if entry.id in digests and digests[entry.id] == content_digest(entry)
     }
-    kept = tuple(entry_id for entry_id in said if entry_id in same)
+    kept = tuple(entry_id for entry_id in digests if entry_id in same)
     return reflection.model_copy(
         update={
             "bullet_tags": tuple(tag for tag in reflection.bullet_tags if tag.id in same),

@@ -14,13 +14,13 @@ from combee_schemas.scan import Echo, Known, NodeResult, Seen
 How = Literal["change", "repeat", "claim"]
 """Origin of an entry's evidence: a change of the entry, a repeat recognised by code, or a claim or echo."""
 RECENT_KEPT = 20
-MOST_LOST = 0.5
+MAX_LOST = 0.5
 """Lost share above which a warning is raised."""
 RISEN_BY = 0.2
 """Excess over the median of earlier shares that also raises a warning."""
 RISING_FROM = 3
 """Minimum number of earlier shares to judge a rise."""
-LEAST_LOST = 5
+MIN_LOST = 5
 """Minimum number of lost reflections for a warning: at a rate of one half, five of five are lost once in 32 by
 chance."""
 NO_EFFECT = frozenset({"dropped", "superseded"})
@@ -131,13 +131,13 @@ def recent_shares(current: Playbook, kept: Sequence[float], levels: Sequence[Lev
 def is_losing(playbook: Playbook) -> bool:
     """Return whether the last batch lost too much, or much more than earlier ones.
 
-    A share of few reflections means little, so at least `LEAST_LOST` must be lost. Directly preceding batches that
+    A share of few reflections means little, so at least `MIN_LOST` must be lost. Directly preceding batches that
     also lost too much are added, so that playbooks with small batches are judged as well.
     """
     *before, newest = playbook.lost_recent or (0.0,)
     rose = len(before) >= RISING_FROM and newest > median(before) + RISEN_BY
-    too = sum(1 for _ in takewhile(lambda share: share > MOST_LOST, reversed(before)))
-    return (newest > MOST_LOST or rose) and playbook.lost_count + too >= LEAST_LOST
+    too = sum(1 for _ in takewhile(lambda share: share > MAX_LOST, reversed(before)))
+    return (newest > MAX_LOST or rose) and playbook.lost_count + too >= MIN_LOST
 
 
 def percent(share: float | None) -> str:

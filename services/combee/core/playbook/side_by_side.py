@@ -6,7 +6,7 @@ from typing import Any
 
 from combee.core.names.tenants import Tenants, tenant_of
 from combee.core.playbook.retention import in_playbook
-from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy, pause, today
+from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy, pause, today
 from combee_schemas.base import NOTHING_SPENT, Usage, playbook_of
 from combee_schemas.plan import Branch
 from combee_schemas.playbook import Playbook, Spend
@@ -67,7 +67,7 @@ def _value(value: Any) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-Lines = Mapping[str, OtherLine]
+Lines = Mapping[str, LineSpend]
 """Spend and batches in flight of one playbook's lines, ended branches included: they share one cap."""
 
 
@@ -75,7 +75,7 @@ Lines = Mapping[str, OtherLine]
 class Today:
     """A line's spend today, its limit, and why its next batch waits."""
 
-    own: OtherLine
+    own: LineSpend
     spend: Spend
     together: Spend | None
     """``tokens`` and ``cost`` of all lines under the cap; None: it is the only line."""

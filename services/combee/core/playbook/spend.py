@@ -122,7 +122,7 @@ def at_once(spend: Spend, policy: SpendPolicy, limit: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherLine:
+class LineSpend:
     """Spend and batches in flight of another line under the same cap."""
 
     spend: Spend
@@ -137,7 +137,7 @@ def pause(
     in_flight: int,
     batch_size: int,
     now_ms: int,
-    others: Sequence[OtherLine] = (),
+    others: Sequence[LineSpend] = (),
 ) -> Pause | None:
     """Return why the next batch must wait for the next day; None if it may start.
 

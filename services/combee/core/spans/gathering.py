@@ -10,9 +10,9 @@ from combee_schemas.trace_context import TRACEPARENT, TraceContext, trace_contex
 
 Owner = TypeVar("Owner", bound=Hashable)
 
-MOST_SPANS = 10_000
+MAX_SPANS = 10_000
 """Maximum number of waiting spans per trace."""
-MOST_ABOVE = 100
+MAX_ABOVE = 100
 """Maximum number of enclosing spans examined per agent: each agent has its own way up."""
 
 
@@ -52,9 +52,7 @@ class Group(Generic[Owner]):
         tops = sorted((span for span in self.spans if span.parent_id not in known), key=_began)
         roots = sorted((agent for top in tops for agent in _agents(top, below)), key=_began)
         if roots:
-            return [
-                self._run(root, (*_above(root, known), *self.above)[:MOST_ABOVE], below) for root in roots
-            ]
+            return [self._run(root, (*_above(root, known), *self.above)[:MAX_ABOVE], below) for root in roots]
         if not any(span.is_telling for span in self.spans):
             return []
         first = tops[0] if tops else self.spans[0]
@@ -106,7 +104,7 @@ def _above(root: Span, known: Mapping[str, Span]) -> tuple[Span, ...]:
     """Return the enclosing spans, the nearest first, with a limit that ends a circle of parents."""
     above: list[Span] = []
     span = known.get(root.parent_id)
-    while span is not None and len(above) < MOST_ABOVE:
+    while span is not None and len(above) < MAX_ABOVE:
         above.append(span)
         span = known.get(span.parent_id)
     return tuple(above)
@@ -145,7 +143,7 @@ class Gathering(Generic[Owner]):
             waiting = self._traces.get((owner, span.trace_id), _NOTHING).spans
             added = new[span.trace_id]
             is_new = span.span_id not in waiting and span.span_id not in added
-            if is_new and len(waiting) + len(added) >= MOST_SPANS * (2 if span.is_entry else 1):
+            if is_new and len(waiting) + len(added) >= MAX_SPANS * (2 if span.is_entry else 1):
                 continue
             if is_new:
                 added.add(span.span_id)

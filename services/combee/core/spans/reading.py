@@ -17,7 +17,7 @@ from combee.core.spans.gathering import SpanRun
 from combee.core.spans.span import CALLS, EVALUATION, FEEDBACK, PLAYBOOK, SUCCESS, TOOL, Event, Span
 from combee.core.text.condensing import Step
 from combee.core.text.redact import redacted
-from combee_schemas.base import MOST_SCORES
+from combee_schemas.base import MAX_SCORES
 from combee_schemas.trace import Trace
 
 DETAILS = "gen_ai.client.inference.operation.details"
@@ -213,11 +213,11 @@ def _evaluations(run: SpanRun) -> tuple[dict[str, float], list[str]]:
         attributes = event.attributes
         name = str(attributes.get("gen_ai.evaluation.name") or "score")[:LONGEST_SCORE_NAME]
         value = _score(attributes.get("gen_ai.evaluation.score.value"))
-        if value is not None and (name in scores or len(scores) < MOST_SCORES):
+        if value is not None and (name in scores or len(scores) < MAX_SCORES):
             scores[name] = value
-        said = [attributes.get(f"gen_ai.evaluation.{part}") for part in ("score.label", "explanation")]
-        if any(said):
-            words.append(f"{name}: {', '.join(str(part) for part in said if part)}"[:most_chars])
+        details = [attributes.get(f"gen_ai.evaluation.{part}") for part in ("score.label", "explanation")]
+        if any(details):
+            words.append(f"{name}: {', '.join(str(part) for part in details if part)}"[:most_chars])
     return scores, words
 
 
@@ -227,7 +227,7 @@ def _judgements(run: SpanRun) -> Iterator[tuple[Event, int | None]]:
     yield from ((event, None) for event in inside if event.name == EVALUATION)
     around = islice((event for span in run.above for event in span.events), AROUND_EVENTS)
     judging = (event for event in around if event.name == EVALUATION)
-    yield from ((event, AROUND_CHARS) for event in islice(judging, MOST_SCORES))
+    yield from ((event, AROUND_CHARS) for event in islice(judging, MAX_SCORES))
 
 
 def _score(value: Any) -> float | None:

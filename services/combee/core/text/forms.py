@@ -51,8 +51,8 @@ _CHAT_TOKEN = re.compile(
       | \n(?:(?<=\A\n)|[^\S\n]*\n)[^\S\n]*(?i:Human|Assistant)(?=:)  # Claude, in text completions""",
     re.VERBOSE,
 )
-MOST_MARKS = 30
-"""Maximum combining characters in a row (UAX #15, Stream-Safe Text Format): ordering more takes quadratic time."""
+MAX_MARKS = 30
+"""Maximum combining characters in a row, as in UAX #15's Stream-Safe Text Format: ordering more is quadratic."""
 _MARKS_BY_NORMALISING = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")
 """Characters that are combining once they are decomposed."""
 ZWNJ, ZWJ = "\u200c", "\u200d"
@@ -71,7 +71,7 @@ _VIRAMA = 9
 
 
 def comparable(text: str, *, cased: bool = False) -> str:
-    """Return a form equal for all spellings of a text: form, case, spacing and invisible characters vanish.
+    """Return a form equal for all spellings of a text, regardless of case, spacing and invisible characters.
 
     ``cased`` keeps what can change a word or number: case, and raised, lowered or fractional digits. 10² is then
     10^2, not 102.
@@ -94,12 +94,12 @@ def _folded(text: str, *, cased: bool) -> str:
 
 
 def _with_few_marks(text: str) -> str:
-    """Return a text without the combining characters that follow ``MOST_MARKS`` others."""
+    """Return a text without the combining characters that follow ``MAX_MARKS`` others."""
     kept: list[str] = []
     marks = 0
     for char in text:
         marks = marks + 1 if unicodedata.combining(char) or char in _MARKS_BY_NORMALISING else 0
-        if marks <= MOST_MARKS:
+        if marks <= MAX_MARKS:
             kept.append(char)
     return "".join(kept)
 
@@ -110,19 +110,19 @@ def comparable_spans(needle: str, text: str) -> Iterator[tuple[int, int]]:
     starts: list[int] = []
     """Place in ``text`` of each character of the comparable text."""
     ends: list[int] = []
-    said = ""
+    folded_text = ""
     for start, end in pairwise((*_starts(text), len(text))):
         part = text[start:end]
         folded = _folded(part, cased=False)
         if part.isspace() or folded.isspace():
-            folded = "" if not said or said.endswith(" ") else " "
-        said += folded
+            folded = "" if not folded_text or folded_text.endswith(" ") else " "
+        folded_text += folded
         starts += [start] * len(folded)
         ends += [end] * len(folded)
-    at = said.find(wanted) if wanted else -1
+    at = folded_text.find(wanted) if wanted else -1
     while at >= 0:
         yield starts[at], ends[at + len(wanted) - 1]
-        at = said.find(wanted, at + len(wanted))
+        at = folded_text.find(wanted, at + len(wanted))
 
 
 def _starts(text: str) -> Iterator[int]:

@@ -16,7 +16,7 @@ EXCERPT_BYTES = 400
 ROOM = 100
 """Bytes reserved for the note about the removed part."""
 
-LEAST_BYTES = 1_000
+MIN_BYTES = 1_000
 """Minimum bytes of a prompt's input: nothing can be learned from less."""
 
 
@@ -84,9 +84,9 @@ def shorter_reflection(
     reflection: Reflection, entries: Sequence[Entry]
 ) -> Iterator[tuple[Reflection, Sequence[Entry]]]:
     """Yield ever shorter inputs of a curator's prompt about one reflection, see `shorter`."""
-    said = {name: getattr(reflection, name) for name in LESSON_FIELDS}
-    beside = {f"side_info {name}": text for name, text in reflection.side_info.items()}
-    for texts, left in shorter(said | beside, entries):
+    lesson_texts = {name: getattr(reflection, name) for name in LESSON_FIELDS}
+    side_texts = {f"side_info {name}": text for name, text in reflection.side_info.items()}
+    for texts, left in shorter(lesson_texts | side_texts, entries):
         side_info = {name: texts[f"side_info {name}"] for name in reflection.side_info}
         lesson = {name: texts[name] for name in LESSON_FIELDS}
         yield reflection.model_copy(update={**lesson, "side_info": side_info}), left
@@ -102,7 +102,7 @@ def shorter(
     """
     weights = {entry.id: size(entry.content) for entry in entries}
     room = sum(map(size, texts.values())) + sum(weights.values())
-    while (room := room // 2) >= LEAST_BYTES:
+    while (room := room // 2) >= MIN_BYTES:
         cut_texts = cut_all(texts, max(room - sum(weights.values()), room // 2))
         left = room - sum(map(size, cut_texts.values()))
         fitting = set()

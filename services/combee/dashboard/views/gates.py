@@ -31,7 +31,7 @@ def waiting_rows(gates: Mapping[str, Gate]) -> list[Row]:
             "candidate": report.candidate,
             "production": report.production or "none yet",
             "since": moment(report.since_ms),
-            "said": ", ".join(f"{judge} {said(verdict)}" for judge, verdict in gate.said.items()) or "–",
+            "said": ", ".join(f"{judge} {said(verdict)}" for judge, verdict in gate.verdicts.items()) or "–",
             "others": ", ".join(judge for judge in report.waits_for if judge != "approve") or "–",
         }
         for report, gate, name in waiting

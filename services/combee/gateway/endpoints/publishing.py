@@ -26,7 +26,7 @@ from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Usage, playbook_of
 from combee_schemas.codec import CodecError, encode
-from combee_schemas.outcome import MOST_CALLER, Outcome
+from combee_schemas.outcome import MAX_CALLER, Outcome
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import AnyTopic, Published, outgoing
 from combee_schemas.trace import Trace
@@ -185,7 +185,7 @@ class Publishing:
         if not message.created_at_ms:
             known["created_at_ms"] = self._context.clock.now_ms()
         if isinstance(message, Outcome) and not message.caller and caller.has_key:
-            known["caller"] = caller.name[:MOST_CALLER]
+            known["caller"] = caller.name[:MAX_CALLER]
         return message.model_copy(update=known)
 
     def _with_digests(self, message: Published) -> Published:

@@ -24,7 +24,7 @@ from combee.gateway.values import LabelName, Page, Versions, as_row, listed
 from combee.log.commands.playbook import Candidate
 from combee_schemas.base import LineName
 from combee_schemas.digests import digest
-from combee_schemas.outcome import MOST_CALLER
+from combee_schemas.outcome import MAX_CALLER
 from combee_schemas.playbook import Playbook
 
 JSON, TEXT, MARKDOWN = "application/json", "text/plain", "text/markdown"
@@ -131,7 +131,7 @@ class Reading:
         form: Annotated[Format, Query(alias="format")] = "json",
         state: State = "active",
         counters: Counters = None,
-        whose: Annotated[str, Query(alias="caller", max_length=MOST_CALLER, description=CALLER)] = "",
+        whose: Annotated[str, Query(alias="caller", max_length=MAX_CALLER, description=CALLER)] = "",
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         """Return one version of a playbook, by default the one that agents read; 304 if the client has its ETag.

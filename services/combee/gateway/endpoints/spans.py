@@ -17,7 +17,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from combee.adapters.ports import TransientError
 from combee.core.formats.files import is_name
-from combee.core.spans.gathering import MOST_SPANS, Gathering, Group, SpanRun
+from combee.core.spans.gathering import MAX_SPANS, Gathering, Group, SpanRun
 from combee.core.spans.reading import playbook_named, trace_from
 from combee.core.spans.span import Span
 from combee.gateway.access.access import allowed
@@ -32,7 +32,7 @@ PATH = "/v1/otlp/v1/traces"
 """Path of the endpoint; exporters are given the part before ``/v1/traces``, which they add."""
 MEDIA = ("application/x-protobuf", "application/json")
 TURN_S = 1.0
-TOO_MANY = f"a trace may have at most {MOST_SPANS} spans that wait for the rest"
+TOO_MANY = f"a trace may have at most {MAX_SPANS} spans that wait for the rest"
 NO_PLAYBOOK = (
     "no span at or around the agent's has the attribute combee.playbook, and COMBEE_OTLP_PLAYBOOK is not set"
 )

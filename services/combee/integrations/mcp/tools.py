@@ -17,7 +17,7 @@ from combee.integrations.mcp.deployment import Deployment
 from combee.sdk import PlaybookView, Redactor
 from combee.sdk.redaction import redacted
 from combee_schemas.base import LineName, Shown, branch_in, named_score, playbook_of
-from combee_schemas.outcome import MOST_USED, Outcome
+from combee_schemas.outcome import MAX_USED, Outcome
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.topics import Published
@@ -72,7 +72,7 @@ class PublishReflection(Arguments):
     root_cause_analysis: str = Field("", description="Why it went wrong.")
     correct_approach: str = Field("", description="What to do instead.")
     bullet_tags: tuple[BulletTag, ...] = Field(
-        (), max_length=MOST_USED, description="Which entries helped or harmed, by their ids."
+        (), max_length=MAX_USED, description="Which entries helped or harmed, by their ids."
     )
     version: VersionRead
 
@@ -86,7 +86,7 @@ class ReportOutcome(Arguments):
     score: float | None = Field(None, ge=-1e15, le=1e15, description="How well it went; higher is better.")
     version: VersionRead
     used_entries: tuple[str, ...] = Field(
-        (), max_length=MOST_USED, description="Ids of the entries that you used."
+        (), max_length=MAX_USED, description="Ids of the entries that you used."
     )
 
 

@@ -40,7 +40,7 @@ def found_runs(files: Iterable[Path], selector: Selector) -> Runs:
         identities = Identities()
         with ArchiveReader(file) as archive:
             for record in archive.records():
-                runs.take(record, selector, identities)
+                runs.read(record, selector, identities)
     return runs
 
 
@@ -86,7 +86,7 @@ def _prepare(rewriter: Rewriter, source: Path) -> None:
     with ArchiveReader(source) as archive:
         for record in archive.records():
             if (topic := BY_NAME[record.topic]) in TELLING and (message := read(topic, record)):
-                rewriter.lessons.take(message)
+                rewriter.lessons.add(message)
                 if isinstance(message, Batch):
                     rewriter.prepare(message)
     rewriter.lessons.settle()

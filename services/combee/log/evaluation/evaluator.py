@@ -13,7 +13,7 @@ from combee.log.evaluation.answering import Answerer
 from combee.log.history import whole
 from combee_schemas import topics
 from combee_schemas.base import DAY_MS, Usage
-from combee_schemas.evaluation import MOST_ANSWER, Evaluation
+from combee_schemas.evaluation import MAX_ANSWER, Evaluation
 from combee_schemas.playbook import Playbook, Spend
 
 MAX_TROUBLE = 300
@@ -137,7 +137,7 @@ class Evaluator:
             answered_by=self._answerer.name[:300],
             right=answered.points.right,
             places=answered.points.places,
-            answer=answered.answer[:MOST_ANSWER],
+            answer=answered.answer[:MAX_ANSWER],
             trouble=answered.trouble[:MAX_TROUBLE],
             usage=answered.usage,
             cost=cost,

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Any
 
 from combee.adapters.ports import PoisonError
-from combee.core.evaluation.scoring import MOST_SEARCHED
+from combee.core.evaluation.scoring import MAX_SEARCHED
 
 PATTERN_S = 10.0
 """Maximum seconds to search for a pattern: an exponential one would take years."""
@@ -65,7 +65,7 @@ async def is_found(pattern: str, text: str) -> bool:
     )
     try:
         async with asyncio.timeout(PATTERN_S):
-            await search.communicate(json.dumps([pattern, text[:MOST_SEARCHED]]).encode())
+            await search.communicate(json.dumps([pattern, text[:MAX_SEARCHED]]).encode())
     except TimeoutError as error:
         raise PoisonError(
             f"the pattern {pattern[:80]!r} took longer than {PATTERN_S:g} s to search for: simplify it"

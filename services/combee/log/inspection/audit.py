@@ -147,7 +147,7 @@ async def _read(log: Log, before: Checkpoint, on_progress: OnProgress) -> _Read:
     takes: tuple[tuple[AnyTopic, Take], ...] = (
         (
             topics.DECISIONS,
-            _each(topics.DECISIONS, lambda r, decision: ledger.decisions.take(_place(r), decision)),
+            _each(topics.DECISIONS, lambda r, decision: ledger.decisions.add(_place(r), decision)),
         ),
         (topics.DEAD_LETTERS, _dead_letters(ledger)),
         (topics.BATCHES, _each(topics.BATCHES, lambda r, batch: ledger.batch(r.partition, r.offset, batch))),

@@ -14,7 +14,7 @@ from combee.core.playbook.side_by_side import (
     learned,
     today_of,
 )
-from combee.core.playbook.spend import UNCAPPED, OtherLine, SpendPolicy
+from combee.core.playbook.spend import UNCAPPED, LineSpend, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee.log.history import History, newest_snapshots, whole
 from combee.log.inspection.batches import newest_batches
@@ -121,10 +121,10 @@ async def lines_today(
         await batch_sizes(log),
     )
     tenants = Tenants.of(limits, snapshots.values())
-    sharing: dict[str, dict[str, OtherLine]] = {}
+    sharing: dict[str, dict[str, LineSpend]] = {}
     for name in snapshots.keys() | newest.keys():
         playbook, size = snapshots.get(name) or empty(name), decided.get(name)
-        sharing.setdefault(playbook_of(name), {})[name] = OtherLine(
+        sharing.setdefault(playbook_of(name), {})[name] = LineSpend(
             spend=playbook.spend,
             in_flight=max(0, newest.get(name, 0) - playbook.batch_sequence),
             batch_size=batch_size_of(playbook, size.batch_size if size else None, batch_size),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from combee.core.batching.hedging import LEARNED_FROM, MOST_SAVED, SHARE, Hedging
+from combee.core.batching.hedging import LEARNED_FROM, MAX_SAVED, SHARE, Hedging
 from combee.core.batching.plan import Base, deal_batch, plan_batch, plan_hash
 from combee.core.batching.stragglers import (
     LATE,
@@ -197,29 +197,29 @@ def test_at_most_every_tenth_call_is_made_again() -> None:
     hedging, made = Hedging(), 0
     for _ in range(1_000):
         number = hedging.begin(0, 0.0)
-        made += hedging.take(0.5)
+        made += hedging.spend(0.5)
         hedging.end(number, 1.0, answered=True)
     assert 90 <= made <= SHARE * 1_000
 
 
 def test_quiet_times_save_up_little() -> None:
     hedging = busy({0: [1.0] * 1_000})
-    assert sum(hedging.take(1.0) for _ in range(100)) == MOST_SAVED
+    assert sum(hedging.spend(1.0) for _ in range(100)) == MAX_SAVED
 
 
 def test_no_call_is_made_again_while_most_of_them_are_slow() -> None:
     hedging = busy({0: [1.0] * 100})
     slow = [hedging.begin(0, 100.0) for _ in range(10)]
-    assert not hedging.take(102.0)
+    assert not hedging.spend(102.0)
     for number in slow:
         hedging.end(number, 110.0, answered=True)
-    assert not hedging.take(110.0)  # what has just ended tells it too
+    assert not hedging.spend(110.0)  # what has just ended tells it too
 
 
 def test_one_slow_call_among_many_is_made_again() -> None:
     hedging = busy({0: [1.0] * 100})
     hedging.begin(0, 100.0)
-    assert hedging.take(102.0)
+    assert hedging.spend(102.0)
 
 
 def test_what_failed_teaches_nothing() -> None:

@@ -13,7 +13,7 @@ SHARE, MARGIN, ALPHA = 0.25, 0.05, 0.05
 def fed(scores: list[tuple[float, bool]], *, share: float = SHARE, margin: float = MARGIN) -> Bets:
     bets = Bets()
     for score, is_candidate in scores:
-        bets.take(score, is_candidate=is_candidate, share=share, margin=margin)
+        bets.bet(score, is_candidate=is_candidate, share=share, margin=margin)
     return bets
 
 
@@ -41,7 +41,7 @@ def test_a_bet_never_loses_more_than_half_of_the_capital() -> None:
             for _ in range(300):
                 before = bets.acceptance, bets.rejection
                 score = rng.choice([0.0, 1.0])
-                bets.take(score, is_candidate=rng.random() < 0.5, share=share, margin=margin)
+                bets.bet(score, is_candidate=rng.random() < 0.5, share=share, margin=margin)
                 assert bets.acceptance - before[0] >= log(0.5) - 1e-9
                 assert bets.rejection - before[1] >= log(0.5) - 1e-9
 
@@ -53,7 +53,7 @@ def won(effect: float, seed: int, *, callers: int = 3_000, share: float = 0.5) -
     for _ in range(callers):
         is_candidate = rng.random() < share
         score = float(rng.random() < 0.8 + effect * is_candidate)
-        bets.take(score, is_candidate=is_candidate, share=share, margin=MARGIN)
+        bets.bet(score, is_candidate=is_candidate, share=share, margin=MARGIN)
         accepted, rejected = accepted or bets.acceptance >= enough, rejected or bets.rejection >= enough
     return accepted, rejected
 

@@ -38,7 +38,7 @@ def outcome(
 def folded(*outcomes: Outcome, terms: CanaryTerms = TERMS, is_proven: bool = True, **options: Any) -> Canary:
     fold = CanaryFold(lambda _: terms, **options)
     for offset, each in enumerate(outcomes):
-        fold.take(offset, each, is_proven=is_proven)
+        fold.add(offset, each, is_proven=is_proven)
     found = fold.get(NAME)
     assert found is not None
     return found
@@ -87,8 +87,8 @@ def test_without_proof_an_outcome_is_counted_as_unproven_and_as_nothing_else() -
 def test_a_forged_word_before_the_proven_one_does_not_hold() -> None:
     (caller,) = callers_of(2, 1)
     fold = CanaryFold(lambda _: TERMS)
-    fold.take(0, outcome(caller, "r", success=True), is_proven=False)
-    fold.take(1, outcome(caller, "r", success=False), is_proven=True)
+    fold.add(0, outcome(caller, "r", success=True), is_proven=False)
+    fold.add(1, outcome(caller, "r", success=False), is_proven=True)
     found = fold.get(NAME)
     assert found is not None
     assert (found.candidate.counted, found.candidate.mean) == (1, 0.0)
@@ -143,7 +143,7 @@ def test_wherever_reading_begins_again_the_same_is_known() -> None:
         before = folded(*outcomes[:start])
         fold = CanaryFold(lambda _: TERMS, [statistics(before)], start=start)
         for offset, each in enumerate(outcomes):
-            fold.take(offset, each, is_proven=True)
+            fold.add(offset, each, is_proven=True)
         found = fold.get(NAME)
         assert found is not None
         assert statistics(found) == whole, f"begun at {start}"
@@ -159,7 +159,7 @@ def test_other_terms_begin_anew() -> None:
 def test_callers_beyond_the_bound_are_turned_away_whichever_arm_is_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(canary_fold, "MOST_CALLERS", 10)
+    monkeypatch.setattr(canary_fold, "MAX_CALLERS", 10)
     found = folded(*(outcome(f"agent-{at}", success=True) for at in range(30)))
     assert (found.bets.n, found.turned_away) == (10, 20)
     late = folded(
@@ -174,7 +174,7 @@ def test_the_largest_canary_fits_a_record() -> None:
     largest = statistics(folded()).model_copy(
         update={
             "waiting": tuple(
-                (whole - at, 1 << 20, 1 << 20, 0.1 + at) for at in range(canary_fold.MOST_CALLERS)
+                (whole - at, 1 << 20, 1 << 20, 0.1 + at) for at in range(canary_fold.MAX_CALLERS)
             )
         }
     )

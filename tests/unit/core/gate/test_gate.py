@@ -118,7 +118,7 @@ def test_a_gate_that_is_turned_on_leaves_agents_what_they_read() -> None:
 def test_other_judges_judge_anew() -> None:
     gate = judged(new_gate("evaluate"), verdict(new_gate("evaluate"), "evaluate"))
     assert rules.with_judges(gate, ("evaluate",)) is gate
-    assert rules.with_judges(gate, ("approve",)).said == {}
+    assert rules.with_judges(gate, ("approve",)).verdicts == {}
 
 
 # ---- reading

@@ -20,8 +20,8 @@ from combee.core.playbook.effects import reflection_effects
 from combee.core.playbook.entries import apply_operations, finish
 from combee.core.playbook.operations import merge_seen
 from combee.core.playbook.retention import (
-    LEAST_LOST,
-    MOST_LOST,
+    MAX_LOST,
+    MIN_LOST,
     RECENT_KEPT,
     RISEN_BY,
     Landed,
@@ -300,13 +300,13 @@ def test_losing_little_or_little_more_than_before_is_no_warning(found: tuple[flo
     ("shares_lost", "count", "is_warning"),
     [
         ((1.0,), 1, False),
-        ((1.0,), LEAST_LOST - 1, False),
-        ((1.0,), LEAST_LOST, True),
+        ((1.0,), MIN_LOST - 1, False),
+        ((1.0,), MIN_LOST, True),
         ((0.1, 0.1, 0.1, 1.0), 1, False),
         ((0.1, 1.0, 1.0, 1.0, 1.0, 1.0), 1, True),
         ((1.0, 0.5, 1.0, 1.0, 1.0, 1.0), 1, False),
-        ((0.0, 0.0, 0.0, 0.4), LEAST_LOST - 1, False),
-        ((0.0, 0.0, 0.0, 0.4), LEAST_LOST, True),
+        ((0.0, 0.0, 0.0, 0.4), MIN_LOST - 1, False),
+        ((0.0, 0.0, 0.0, 0.4), MIN_LOST, True),
     ],
 )
 def test_a_few_lost_reflections_are_no_warning_before_more_batches_lose_theirs(
@@ -315,7 +315,7 @@ def test_a_few_lost_reflections_are_no_warning_before_more_batches_lose_theirs(
     assert is_losing(losses(*shares_lost, count=count)) is is_warning
 
 
-@given(st.floats(0, MOST_LOST), st.integers(0, 30))
+@given(st.floats(0, MAX_LOST), st.integers(0, 30))
 def test_what_stays_as_it_was_is_never_a_warning(share: float, count: int) -> None:
     assert not is_losing(losses(*[share] * count))
     assert RISEN_BY > 0

@@ -14,7 +14,7 @@ from combee.core.playbook.side_by_side import (
     learned,
     today_of,
 )
-from combee.core.playbook.spend import UNCAPPED, OtherLine, Pause, SpendPolicy
+from combee.core.playbook.spend import UNCAPPED, LineSpend, Pause, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.plan import Branch, BranchSettings, Plan, PlanSettings
@@ -84,13 +84,13 @@ def test_a_branchs_own_batch_size_goes_before_the_controllers() -> None:
     assert batch_size_of(empty(NAME), None, 40) == 40
 
 
-def line(tokens: int, in_flight: int = 0, **spend: int) -> OtherLine:
-    return OtherLine(
+def line(tokens: int, in_flight: int = 0, **spend: int) -> LineSpend:
+    return LineSpend(
         spend=Spend(day=3, tokens=tokens, tokens_each=1.0, **spend), in_flight=in_flight, batch_size=5
     )
 
 
-def pause_of(lines: Mapping[str, OtherLine], policy: SpendPolicy) -> Pause | None:
+def pause_of(lines: Mapping[str, LineSpend], policy: SpendPolicy) -> Pause | None:
     return today_of(LINE, lines, policy, Tenants({}), 3 * DAY_MS).paused
 
 

@@ -16,7 +16,7 @@ from combee.core.playbook.executing import after_command
 from combee.core.playbook.spend import (
     MOST,
     UNCAPPED,
-    OtherLine,
+    LineSpend,
     SpendPolicy,
     after_batch,
     at_once,
@@ -55,7 +55,7 @@ def paused(spend: Spend, policy: SpendPolicy = CAP, *, in_flight: int = 0, size:
 
 def test_a_playbook_and_its_branches_have_one_cap() -> None:
     def beside(tokens: int, *, in_flight: int = 0, day: int = DAY) -> bool:
-        other = OtherLine(spend=spent(tokens, each=20.0, day=day), in_flight=in_flight, batch_size=10)
+        other = LineSpend(spend=spent(tokens, each=20.0, day=day), in_flight=in_flight, batch_size=10)
         found = pause(spent(400), CAP, in_flight=0, batch_size=10, now_ms=NOON_MS, others=[other])
         return found is not None
 

@@ -14,7 +14,7 @@ from combee.core.playbook.executing import after_command
 from combee.core.playbook.operations import normalise, read_operations
 from combee.core.playbook.sections import section_key
 from combee.core.text.flags import flags
-from combee.core.text.forms import MOST_MARKS, clean, clean_line, comparable, comparable_spans
+from combee.core.text.forms import MAX_MARKS, clean, clean_line, comparable, comparable_spans
 from combee.core.text.similarity.lessons import same_lesson
 from combee.sdk.view import PlaybookView
 from combee_schemas.command import Command
@@ -321,5 +321,5 @@ def test_words_that_are_revoked_and_sections_are_known_however_they_are_spelt() 
 def test_of_combining_characters_in_a_row_thirty_are_left(marks: str) -> None:
     """More take quadratic time to order: a lesson of 240 kB took 15 s."""
     for form in (clean, comparable):
-        assert len(form("a" + marks * 100_000)) <= 1 + 4 * MOST_MARKS
+        assert len(form("a" + marks * 100_000)) <= 1 + 4 * MAX_MARKS
     assert clean("é" + "e\u0301\u0327") == "é" + "ȩ\u0301"

@@ -21,7 +21,7 @@ from combee_schemas.archive import (
     FRAME,
     HEADER,
     MAGIC,
-    MOST_FRAME_BYTES,
+    MAX_FRAME_BYTES,
     RECORD,
     TOTALS,
     ArchiveError,
@@ -230,7 +230,7 @@ HOSTILE = {
     "a second header": packed(HEAD, HEAD, totals(0, 0)),
     "an unknown kind": packed(HEAD, FRAME.pack(b"?", 0), totals(0, 0)),
     "a huge frame": packed(HEAD, FRAME.pack(RECORD, 2**32 - 1)),
-    "a frame just too large": packed(HEAD, FRAME.pack(RECORD, MOST_FRAME_BYTES + 1)),
+    "a frame just too large": packed(HEAD, FRAME.pack(RECORD, MAX_FRAME_BYTES + 1)),
     "a topic twice": packed(frame(HEADER, encode(TWO.model_copy(update={"topics": TWO.topics[:1] * 2})))),
     "a record twice": packed(HEAD, put(some()), put(some()), totals(2, 0)),
     "records out of order": packed(HEAD, put(some(offset=1)), put(some()), totals(2, 0)),
@@ -264,7 +264,7 @@ def test_a_file_that_unpacks_to_much_more_takes_no_memory(tmp_path: Path) -> Non
 
 def test_a_record_that_no_reader_would_take_is_not_written() -> None:
     with pytest.raises(ArchiveError, match="cannot be archived"):
-        frame(RECORD, b"x" * (MOST_FRAME_BYTES + 1))
+        frame(RECORD, b"x" * (MAX_FRAME_BYTES + 1))
 
 
 def test_no_file_at_all_is_told_plainly(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import ConfigurationError, PoisonError, TransientError
 from combee.assembly.answerers import evaluation_model
 from combee.core.evaluation.questions import Question
-from combee.core.evaluation.scoring import MOST_SEARCHED, ScorerName
+from combee.core.evaluation.scoring import MAX_SEARCHED, ScorerName
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee.log.evaluation import isolated
@@ -206,7 +206,7 @@ async def test_of_questions_that_are_the_same_one_is_paid_for() -> None:
     [
         (r"^\d+ days?$", "14 days", 1),
         (r"^\d+ days?$", "two weeks", 0),
-        ("14 days", "x" * MOST_SEARCHED + "14 days", 0),
+        ("14 days", "x" * MAX_SEARCHED + "14 days", 0),
     ],
     ids=["found", "missing", "only in the beginning of an answer"],
 )

@@ -13,7 +13,7 @@ from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Outgoing, Record
 from combee.core.batching.plan import Base, plan_fork
 from combee.core.log.live.picture import BATCHES_KEPT, Picture
-from combee.core.log.live.playbooks import MOST_WITHOUT_VERSION
+from combee.core.log.live.playbooks import MAX_WITHOUT_VERSION
 from combee.core.log.live.values import LiveBatch, LivePlaybook, Snapshot
 from combee.core.log.live.windows import Rate, Windows
 from combee.core.names import identity
@@ -175,16 +175,16 @@ def test_letters_take_processor_time_in_proportion_to_their_number() -> None:
 
 def test_lines_without_a_version_are_bounded_and_the_newest_stay() -> None:
     seen = picture(VERSION)
-    for number in range(MOST_WITHOUT_VERSION + 100):
+    for number in range(MAX_WITHOUT_VERSION + 100):
         seen.arrived(f"invented-{number}", number, 100)
         seen.arrived("waits", number, 100)
-    assert seen.snapshot(0).playbooks_total == MOST_WITHOUT_VERSION + 1
+    assert seen.snapshot(0).playbooks_total == MAX_WITHOUT_VERSION + 1
     assert seen.windows.count("invented-0") == 0
-    assert seen.windows.count("waits") == MOST_WITHOUT_VERSION + 100
+    assert seen.windows.count("waits") == MAX_WITHOUT_VERSION + 100
     seen.take(VERSION.model_copy(update={"name": "waits"}), 2_000)
-    for number in range(MOST_WITHOUT_VERSION + 1):
+    for number in range(MAX_WITHOUT_VERSION + 1):
         seen.arrived(f"other-{number}", number, 100)
-    assert seen.snapshot(0).playbooks_total == MOST_WITHOUT_VERSION + 2
+    assert seen.snapshot(0).playbooks_total == MAX_WITHOUT_VERSION + 2
     assert seen.windows.count("waits")
 
 

@@ -12,7 +12,7 @@ from combee.core.batching.sizing.keep_up import (
     step,
 )
 from combee.core.batching.sizing.plateau import (
-    MOST_UNFILLED,
+    MAX_UNFILLED,
     PowerLaw,
     fitted,
     missing,
@@ -77,7 +77,7 @@ def _profile(state: BatchSize, seen: Iteration, policy: SizingPolicy) -> BatchSi
     state = state.model_copy(update={"observations": observations, "unfilled": state.unfilled + is_missed})
     left = missing(state)
     is_enough = policy.kind == "keep-up" and measured_keeps_up(state, policy, below=min(left, default=0))
-    if not left or state.unfilled >= MOST_UNFILLED or is_enough:
+    if not left or state.unfilled >= MAX_UNFILLED or is_enough:
         return _settle(state, policy)
     return _candidate(state, left[0], reasons.profiling)
 

@@ -11,7 +11,7 @@ HEADROOM = 1.5
 """Target throughput as a multiple of the arrival rate: arrivals may grow by half without a new size."""
 DRAIN = 5
 """Number of iterations within which a backlog should be gone."""
-FEW = 2
+TOLERATED_BATCHES = 2
 """Number of waiting batches that do not yet count as a backlog."""
 SLACK = 2.0
 """The size shrinks only if the pipeline could manage this multiple of the needed rate."""
@@ -71,7 +71,7 @@ def measured_keeps_up(state: BatchSize, policy: SizingPolicy, *, below: int) -> 
         return False
     return any(
         policy.in_flight * observation.batch_size / observation.delay_s >= HEADROOM * state.arrivals_per_s
-        and state.waiting <= FEW * observation.batch_size
+        and state.waiting <= TOLERATED_BATCHES * observation.batch_size
         for observation in state.observations
         if observation.batch_size < below
     )
@@ -79,7 +79,7 @@ def measured_keeps_up(state: BatchSize, policy: SizingPolicy, *, below: int) -> 
 
 def demand(pipeline: Pipeline, arrivals_per_s: float, *, waiting: int, size: int) -> Demand:
     """Return the demand on a pipeline with ``waiting`` reflections left behind by a batch of ``size``."""
-    backlog = max(0, waiting - FEW * size)
+    backlog = max(0, waiting - TOLERATED_BATCHES * size)
     drain_s = DRAIN * pipeline.slowness * pipeline.fit.delay_s(size)
     return Demand(arrivals_per_s=arrivals_per_s, drain_per_s=backlog / drain_s)
 

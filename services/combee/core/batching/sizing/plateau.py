@@ -72,7 +72,7 @@ def plateau(fit: PowerLaw | None, *, smallest: int, most: int) -> int:
     return min(most, round(smallest * math.pow(1 / TAU_SHARE, 1 / (1 + fit.alpha))))
 
 
-MOST_UNFILLED = 3
+MAX_UNFILLED = 3
 """Maximum number of consecutive unfair measurements before a candidate, and all larger ones, are given up."""
 MEMORY = 0.9
 """Weight of the known slowness against a new delay."""

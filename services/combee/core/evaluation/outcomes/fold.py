@@ -14,9 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from combee_schemas.base import LineName, playbook_of
 from combee_schemas.outcome import (
-    MOST_CALLER,
-    MOST_ID,
-    MOST_USED,
+    MAX_CALLER,
+    MAX_ID,
+    MAX_USED,
     EntryOutcomes,
     Figures,
     Measure,
@@ -28,12 +28,12 @@ from combee_schemas.trace import Trace
 
 HORIZON = 10_000
 """Maximum distance in records between two outcomes of one run; a later one counts as another run's."""
-MOST_VERSIONS, MOST_ENTRIES, MOST_MEASURES = 200, 500, 10
+MAX_VERSIONS, MAX_ENTRIES, MAX_MEASURES = 200, 500, 10
 """Maximum numbers kept per line."""
 VERSION_BYTES, ENTRY_BYTES = 300 << 10, 560 << 10
 """Maximum bytes kept per line, so that its statistics fit a record even with long names."""
-MOST_SHOWN = 500
-MOST_LINES = 10_000
+MAX_SHOWN = 500
+MAX_LINES = 10_000
 """Maximum lines per partition. Beyond it an eighth is dropped, fewest runs first: anybody can invent names."""
 
 _LINE: TypeAdapter[str] = TypeAdapter(LineName)
@@ -76,8 +76,8 @@ def place_of(outcome: Outcome) -> tuple[str, int] | None:
 
 
 def _ids(ids: Iterable[str]) -> tuple[str, ...]:
-    usable = dict.fromkeys(entry_id for entry_id in ids if 0 < len(entry_id) <= MOST_ID)
-    return tuple(usable)[:MOST_SHOWN]
+    usable = dict.fromkeys(entry_id for entry_id in ids if 0 < len(entry_id) <= MAX_ID)
+    return tuple(usable)[:MAX_SHOWN]
 
 
 def says_outcome(trace: Trace) -> bool:
@@ -93,10 +93,10 @@ def outcome_of(trace: Trace) -> Outcome:
         playbook=trace.playbook,
         # The fold needs no digests, and only the first entries of very many.
         shown=shown.model_copy(update={"digests": (), "entry_ids": _ids(shown.entry_ids)}) if shown else None,
-        bullet_ids=_ids(trace.bullet_ids)[:MOST_USED],
+        bullet_ids=_ids(trace.bullet_ids)[:MAX_USED],
         score=trace.score,
         success=trace.success,
-        caller=trace.agent[:MOST_CALLER],
+        caller=trace.agent[:MAX_CALLER],
         source=trace.source,
         created_at_ms=trace.created_at_ms,
     )
@@ -124,7 +124,7 @@ def _with_scores(measures: Iterable[Measure], scores: Mapping[str, float]) -> tu
     known = {measure.name: measure for measure in measures}
     for name, score in scores.items():
         measure = known.get(name)
-        if measure is None and len(known) < MOST_MEASURES:
+        if measure is None and len(known) < MAX_MEASURES:
             known[name] = Measure(name=name, n=1, mean=score)
         elif measure is not None:
             n = measure.n + 1
@@ -140,7 +140,7 @@ def merged(first: Figures, second: Figures) -> Figures:
     for added in second.scores:
         known = measures.get(added.name)
         if known is None:
-            if len(measures) < MOST_MEASURES:
+            if len(measures) < MAX_MEASURES:
                 measures[added.name] = added
             continue
         n, apart = known.n + added.n, added.mean - known.mean
@@ -176,11 +176,11 @@ class _Kept(Generic[K, V]):
 
     def put(self, key: K, outcomes: V) -> None:
         """Store the outcomes of a key."""
-        self.take(key)
+        self.pop(key)
         self.by_key[key] = outcomes
         self.bytes += _bytes(outcomes)
 
-    def take(self, key: K) -> V | None:
+    def pop(self, key: K) -> V | None:
         """Remove and return the outcomes of a key."""
         known = self.by_key.pop(key, None)
         self.bytes -= _bytes(known) if known else 0
@@ -219,8 +219,8 @@ class _Line:
 
     def count(self, version: int, before: Run | None, after: Run, at_ms: int) -> None:
         """Count a run that was shown a version, or its new state."""
-        known = self.versions.take(version)
-        if known is None and len(self.versions.by_key) == MOST_VERSIONS:
+        known = self.versions.pop(version)
+        if known is None and len(self.versions.by_key) == MAX_VERSIONS:
             oldest = min(self.versions.by_key)
             if version < oldest:
                 self.earlier = with_run(self.earlier, before, after)
@@ -234,7 +234,7 @@ class _Line:
 
     def _merge(self, oldest: int) -> None:
         """Merge a version into the earlier ones."""
-        merges = self.versions.take(oldest)
+        merges = self.versions.pop(oldest)
         self.earlier = merged(self.earlier, merges.figures) if merges else self.earlier
 
     def count_entries(self, shown: Iterable[str], before: Run | None, after: Run) -> None:
@@ -248,8 +248,8 @@ class _Line:
             self.entries.put(
                 entry_id, entry.model_copy(update={"used": with_run(entry.used, counted, after)})
             )
-        while len(self.entries.by_key) > MOST_ENTRIES or self.entries.bytes > ENTRY_BYTES:
-            self.entries.take(next(iter(self.entries.by_key)))
+        while len(self.entries.by_key) > MAX_ENTRIES or self.entries.bytes > ENTRY_BYTES:
+            self.entries.pop(next(iter(self.entries.by_key)))
 
     def _entry(self, entry_id: str) -> EntryOutcomes:
         return self.entries.by_key.get(entry_id) or EntryOutcomes(entry_id=entry_id)
@@ -295,7 +295,7 @@ class Fold:
         self._changed: set[str] = set()
         self._gone: set[str] = set()
 
-    def take(self, offset: int, outcome: Outcome) -> None:
+    def add(self, offset: int, outcome: Outcome) -> None:
         """Fold in the outcome at an offset, unless the statistics already count it."""
         self._forget(offset - self._horizon)
         key = (outcome.playbook, outcome.run_id)
@@ -308,7 +308,7 @@ class Fold:
         self._note(outcome.playbook, offset)
         if after != before:
             self._count(outcome, before, after, offset)
-        if len(self._lines) > MOST_LINES:
+        if len(self._lines) > MAX_LINES:
             self._shed(offset)
 
     def changed(self, now_ms: int) -> Iterator[OutcomeStatistics]:
@@ -326,7 +326,7 @@ class Fold:
     def _shed(self, offset: int) -> None:
         """Drop lines with few runs, except those with an outcome at this offset: it may be the first of many."""
         old = (line for line in self._lines.values() if line.through != offset)
-        for line in sorted(old, key=lambda line: line.weight)[: MOST_LINES // 8]:
+        for line in sorted(old, key=lambda line: line.weight)[: MAX_LINES // 8]:
             del self._lines[line.name]
             self._through.pop(line.name, None)
             self._gone.add(line.name)

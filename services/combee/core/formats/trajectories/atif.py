@@ -38,12 +38,12 @@ def _read(document: Mapping[str, Any]) -> Trajectory:
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         raise LineError("an ATIF trajectory needs steps, each an object")
     own = [step for step in steps if not step.get("is_copied_context")]
-    said = [text_of(step.get("message")) for step in own if step.get("source") == "agent"]
+    texts = [text_of(step.get("message")) for step in own if step.get("source") == "agent"]
     agent = document.get("agent") or {}
     return Trajectory(
         task=next((text_of(step.get("message")) for step in own if step.get("source") == "user"), ""),
         steps=tuple(part for step in own for part in _steps(step)),
-        answer=next((text for text in reversed(said) if text), ""),
+        answer=next((text for text in reversed(texts) if text), ""),
         agent=" ".join(str(agent[name]) for name in ("name", "version") if agent.get(name)),
         metadata={"gen_ai.request.model": str(agent["model_name"])} if agent.get("model_name") else {},
     )
@@ -54,8 +54,8 @@ def _steps(step: Mapping[str, Any]) -> Iterator[Step]:
     calls = [
         call_text(call.get("function_name"), call.get("arguments")) for call in step.get("tool_calls") or ()
     ]
-    said = [step.get("reasoning_content"), text_of(step.get("message")), *calls]
-    if text := "\n".join(str(part) for part in said if part):
+    texts = [step.get("reasoning_content"), text_of(step.get("message")), *calls]
+    if text := "\n".join(str(part) for part in texts if part):
         yield Step(who, text)
     for result in (step.get("observation") or {}).get("results") or ():
         extra = result.get("extra") or {}

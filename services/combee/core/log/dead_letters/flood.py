@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 UNUSABLE = ""
 """Name under which unusable records count."""
-LEAST_FAILURES = 5
+MIN_FAILURES = 5
 """Minimum number of failed replies that prove something: one reply can cost many reflections."""
 
 
@@ -38,7 +38,7 @@ class Tally:
 
     def is_flood(self, limit: int) -> bool:
         """Return whether the dead letters exceed the limit per minute."""
-        return self.bad >= limit and self.failures >= min(limit, LEAST_FAILURES)
+        return self.bad >= limit and self.failures >= min(limit, MIN_FAILURES)
 
 
 NOTHING = Tally()

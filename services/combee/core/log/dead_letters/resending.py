@@ -10,7 +10,7 @@ from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial, Planned, Update
 
-MOST_ATTEMPTS = 9999
+MAX_ATTEMPTS = 9999
 RESENT = frozenset(topic.name for topic in topics.TOPICS if topic.is_open)
 PLANNED: Mapping[str, type[Group] | type[Partial] | type[Update]] = {
     topic.name: topic.message for topic in (*topics.SCAN, topics.UPDATES)
@@ -30,19 +30,19 @@ def refusal(letter: DeadLetter, published: Mapping[str, int]) -> str | None:
     """
     name = letter.origin_topic
     if name == topics.COMMANDS.name:
-        return "a command belongs to its moment and is not sent again: give it anew"
+        return "a command is never sent again: issue a new one"
     if name not in RESENT | PLANNED.keys():
-        return f"nothing is sent to {name} again: no service takes records there from anybody else"
+        return f"records of {name} are never sent again: its readers accept records from services only"
     if letter.value is None:
         return "there are no bytes to send again (a tombstone, or a record that could not be unpacked)"
-    if letter.attempts > MOST_ATTEMPTS:
+    if letter.attempts > MAX_ATTEMPTS:
         return f"it has failed {letter.attempts} times: publish it under a new id"
     record = planned_in(letter)
     plan = record.plan if record else None
     if plan is not None and plan.sequence <= published.get(plan.playbook, 0):
         return (
-            f"batch {plan.sequence} of {plan.playbook} has its version already: what it had to go without has dead"
-            " letters of its own under 'reflections'"
+            f"batch {plan.sequence} of {plan.playbook} has its version already; the reflections missing in it have"
+            " dead letters of their own under 'reflections'"
         )
     return None
 

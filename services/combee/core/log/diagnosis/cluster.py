@@ -133,7 +133,7 @@ def judge_longest_transaction(longest_s: float) -> Check:
     return Check(
         name="transactions",
         verdict="warn",
-        says=f"{says}, and as long an agent that hangs in one holds learning up",
+        says=f"{says}; a hanging agent can hold up learning that long",
         remedy=f"set transaction.max.timeout.ms={LONGEST_S * 1000:.0f} on every broker",
     )
 
@@ -146,8 +146,8 @@ def judge_clock(skew_ms: float, within_ms: float) -> Check:
     if certain_ms < WARN_SKEW_MS:
         return Check(name="clock", verdict="ok", says=says)
     remedy = (
-        "set both clocks (NTP): Kafka keeps records by their time, and refuses those more than an hour ahead"
-        " of it; no decision of Combee rests on it, but every time it shows does"
+        "set both clocks (NTP): Kafka expires records by their time, and refuses records more than an hour"
+        " ahead of its clock; no decision of Combee depends on the clock, but all displayed times do"
     )
     verdict = Check(name="clock", verdict="warn", says=says, remedy=remedy)
     return (

@@ -66,14 +66,14 @@ def waited_for(
     stage = next((stage for stage in STAGES if left[stage]), "applied")
     roles = STAGES[stage]
     absent = [nobody(role) for role in roles if not members[role]]
-    said = [
+    complaining = [
         f"{name}: {line}"
         for name, lines in complaints.items()
         if name.partition("-")[0] in roles
         for line in lines
     ]
     asked = f" and {model}" if ASKING & set(roles) else ""
-    why = "; ".join(absent or said) or f"{' and '.join(roles)}{asked} are at work, or slow"
+    why = "; ".join(absent or complaining) or f"{' and '.join(roles)}{asked} are at work, or slow"
     return f"waiting for {left[stage]} to be {stage}: {why}"
 
 

@@ -33,7 +33,10 @@ def judge_settings(unknown: Mapping[str, str | None], in_file: Sequence[str]) ->
         )
         checks.append(
             Check(
-                name="settings", verdict="warn", says=f"{name} is no setting: nobody reads it", remedy=meant
+                name="settings",
+                verdict="warn",
+                says=f"{name} is not a setting and has no effect",
+                remedy=meant,
             )
         )
     if in_file:

@@ -42,7 +42,7 @@ class Lessons:
     _heads: set[str] = field(default_factory=set)
     """Beginnings of contents, and the digests by which rejections know them."""
 
-    def take(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
         """Read a version, an update or a manifest."""
         match message:
             case Playbook():
@@ -85,9 +85,9 @@ class Lessons:
         """
         if self._under_way:
             raise ErasureError(
-                f"{len(self._under_way)} batches that have no version yet hold what is to be erased: run the services"
-                " without agents until 'combee status' shows none, and stop them; an archive that was taken in such a"
-                " moment cannot be rewritten"
+                f"{len(self._under_way)} batches without a version contain runs to be erased: run the services"
+                " without agents until 'combee status' shows none, and stop them; an archive with such batches cannot"
+                " be rewritten"
             )
         for line, entry in self._doubtful:
             if self._is_named(entry) or self._is_taught(line, entry):

@@ -64,7 +64,7 @@ class Rewriter:
 
     def prepare(self, batch: Batch) -> None:
         """Read a manifest: records with its hash, and its reflections, may precede it."""
-        self.identities.take(batch)
+        self.identities.add(batch)
         raw = encode(batch)
         if self._is_touched(raw):
             after = self._batch(self._scrubbed(batch))

@@ -33,7 +33,7 @@ class Identities:
     _own_ids: dict[tuple[str, int], str] = field(default_factory=dict)
     """Per playbook and place, ids of members whose record alone does not determine the id."""
 
-    def take(self, batch: Batch) -> None:
+    def add(self, batch: Batch) -> None:
         """Read a manifest."""
         playbook = playbook_of(batch.plan.playbook)
         for member in (*batch.members, *batch.dropped):
@@ -71,13 +71,13 @@ class Runs:
         """Return whether one of these ids belongs to an erased run."""
         return not self.of(line).isdisjoint(ids)
 
-    def take(self, record: Record, selector: Selector, identities: Identities) -> None:
+    def read(self, record: Record, selector: Selector, identities: Identities) -> None:
         """Add the run of an archived record if the selector means it; manifests come before reflections."""
         if record.topic not in TELLING:
             return
         message = identities.identified(record, read(topics.BY_NAME[record.topic], record))
         if isinstance(message, Batch):
-            identities.take(message)
+            identities.add(message)
             self._take_members(message, selector)
         value = record.value
         if isinstance(message, DeadLetter):
@@ -85,9 +85,9 @@ class Runs:
             value, message = message.value, identified_in(message, RUN_OF.get(message.origin_topic))
         if isinstance(message, Published):
             named = selector.subjects.named_in_bytes(value)
-            self._take(message, selector, record.timestamp_ms, named=named)
+            self._read(message, selector, record.timestamp_ms, named=named)
 
-    def _take(self, message: Published, selector: Selector, at_ms: int, *, named: bool) -> None:
+    def _read(self, message: Published, selector: Selector, at_ms: int, *, named: bool) -> None:
         if not (named or selector.means(message, at_ms)):
             return
         self.add(message.playbook, *message.run_ids)

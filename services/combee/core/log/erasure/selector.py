@@ -18,14 +18,14 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Published
 from combee_schemas.trace import RUN_FIELDS, Trace
 
-LEAST_CHARS = 3
+MIN_CHARS = 3
 """Minimum length of a subject: a shorter one occurs in half of all texts."""
 CUT_AT = frozenset({300, 1_000, 2_000, *range(7_998, 8_001)})
 """Lengths at which texts are cut: details of changes, excerpts of tasks, answers, contents of entries. Contents may
 also lose a space or a joiner at their end."""
-LEAST_CUT = 3
+MIN_CUT = 3
 """Minimum number of a subject's characters before a cut that count as the subject."""
-MOST_NESTED = 3
+MAX_NESTED = 3
 """Maximum nesting of formats that is decoded, such as JSON in HTML in an e-mail."""
 _ESCAPE = re.compile(
     r"""\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4} | \\u[0-9a-fA-F]{4} | \\[nrtbf"'\\/]  # JSON
@@ -62,8 +62,8 @@ def _readings(text: str) -> Iterator[str]:
     """Yield a text, and its readings with escapes of embedded formats decoded."""
     yield text
     readings = [text]
-    for _ in range(MOST_NESTED):
-        readings = list(dict.fromkeys(read for said in readings for read in _read(said) if read != said))
+    for _ in range(MAX_NESTED):
+        readings = list(dict.fromkeys(read for known in readings for read in _read(known) if read != known))
         yield from readings
 
 
@@ -86,21 +86,21 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _meaning(said: str) -> str:
-    if said[0] == "&":
-        return html.unescape(said)
-    if said[1] in "0123x":
+def _meaning(escape: str) -> str:
+    if escape[0] == "&":
+        return html.unescape(escape)
+    if escape[1] in "0123x":
         return _text_of(
-            bytes(int(byte[1:], 16) if byte[0] == "x" else int(byte, 8) for byte in said[1:].split("\\"))
+            bytes(int(byte[1:], 16) if byte[0] == "x" else int(byte, 8) for byte in escape[1:].split("\\"))
         )
-    if said[1] == "'":
+    if escape[1] == "'":
         return "'"
     try:
-        if said[1] == "U" or said[2:3] == "{":
-            return chr(int(said[2:].strip("{}"), 16))
-        return str(json.loads(f'"{said}"'))
+        if escape[1] == "U" or escape[2:3] == "{":
+            return chr(int(escape[2:].strip("{}"), 16))
+        return str(json.loads(f'"{escape}"'))
     except (ValueError, OverflowError):
-        return said
+        return escape
 
 
 def _text_of(raw: bytes) -> str:
@@ -116,9 +116,9 @@ def _name(subject: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
 
     Between words the pattern allows signs, and spaces where the subject has some.
     """
-    said = comparable(subject)
-    said = said.strip("".join(char for char in said if not _is_of_word(char)))
-    runs = [(is_word, "".join(run)) for is_word, run in groupby(said, _is_of_word)]
+    name = comparable(subject)
+    name = name.strip("".join(char for char in name if not _is_of_word(char)))
+    runs = [(is_word, "".join(run)) for is_word, run in groupby(name, _is_of_word)]
     pattern = "".join(
         re.escape(run) if is_word else r"([\W_]+)" if " " in run else r"((?:[^\w\s]|_)+)"
         for is_word, run in runs
@@ -153,10 +153,10 @@ class Subjects:
         ValueError
             If one is too short to name anybody.
         """
-        if any(len(comparable(text)) < LEAST_CHARS for text in self.given):
-            raise ValueError(f"a subject has at least {LEAST_CHARS} characters")
+        if any(len(comparable(text)) < MIN_CHARS for text in self.given):
+            raise ValueError(f"a subject has at least {MIN_CHARS} characters")
         spellings = (comparable(spelling) for text in self.given for spelling in _spellings(text))
-        needles = (spelling for spelling in spellings if len(spelling) >= LEAST_CHARS)
+        needles = (spelling for spelling in spellings if len(spelling) >= MIN_CHARS)
         longest_first = sorted(dict.fromkeys(needles), key=len, reverse=True)
         object.__setattr__(self, "needles", tuple(longest_first))
         object.__setattr__(self, "_names", tuple(name for name in map(_name, self.given) if len(name[0]) > 1))
@@ -174,7 +174,7 @@ class Subjects:
         return len(text) in CUT_AT and any(
             readings[0].endswith(needle[:length])
             for needle in self.needles
-            for length in range(LEAST_CUT, len(needle))
+            for length in range(MIN_CUT, len(needle))
         )
 
     def _has_words(self, text: str, reading: str) -> bool:
@@ -182,9 +182,9 @@ class Subjects:
         likely = [pattern for words, pattern in self._names if all(word in reading for word in words)]
         if not likely:
             return False
-        said = comparable(_BLANK.sub(" ", text))
+        text = comparable(_BLANK.sub(" ", text))
         return any(
-            all(map(_is_joint, match.groups())) for pattern in likely for match in pattern.finditer(said)
+            all(map(_is_joint, match.groups())) for pattern in likely for match in pattern.finditer(text)
         )
 
     def named_in_bytes(self, raw: bytes | None) -> bool:
@@ -238,5 +238,5 @@ class Marker:
 
     def __call__(self, text: str) -> str:
         """Return the placeholder of a text."""
-        said = comparable(text).encode(errors="replace")
-        return f"erased-{blake2b(said, key=self.secret, digest_size=6).hexdigest()}"
+        normal = comparable(text).encode(errors="replace")
+        return f"erased-{blake2b(normal, key=self.secret, digest_size=6).hexdigest()}"

@@ -117,7 +117,7 @@ class Ledger:
                 letter = letter.model_copy(
                     update={"record_id": identity_of(letter.record_id, owner_in(letter))}
                 )
-            dead_letters.take(letter, at)
+            dead_letters.add(letter, at)
 
     def resolution(self, resolution: Resolution, at: Place = NO_PLACE) -> None:
         """Add a decision about a dead letter."""
@@ -125,13 +125,13 @@ class Ledger:
         if dead_letters is not None:
             dead_letters.resolve(resolution, at)
 
-    def _dead_letters_of(self, said: DeadLetter | Resolution, at: Place) -> DeadLetters | None:
-        if said.origin_topic not in {REFLECTIONS, TRACES}:
+    def _dead_letters_of(self, letter: DeadLetter | Resolution, at: Place) -> DeadLetters | None:
+        if letter.origin_topic not in {REFLECTIONS, TRACES}:
             return None
         if self.carried.is_new(LETTERS, at):
             by = f"{LETTERS}[{at[0]}]@{at[1]}"
-            self.carried.refer(said.origin_topic, (said.origin_partition, said.origin_offset), by)
-        return self.dead_letters if said.origin_topic == REFLECTIONS else self.traces.dead_letters
+            self.carried.refer(letter.origin_topic, (letter.origin_partition, letter.origin_offset), by)
+        return self.dead_letters if letter.origin_topic == REFLECTIONS else self.traces.dead_letters
 
     def batch(self, partition: int, offset: int, batch: Batch) -> None:
         """Add a manifest."""
@@ -140,7 +140,7 @@ class Ledger:
             return
         for member in batch.members:
             self.carried.refer(REFLECTIONS, (partition, member.offset), f"{BATCHES}[{partition}]@{offset}")
-        self.batches.take(partition, offset, batch)
+        self.batches.add(partition, offset, batch)
         first = self.horizon.first_retained.get(REFLECTIONS, {}).get(partition, 0)
         retained = {member.reflection_id for member in batch.members if member.offset >= first}
         # These reflections were in an earlier batch, on a branch possibly in one before the fork.
@@ -154,7 +154,7 @@ class Ledger:
 
     def update(self, partition: int, offset: int, update: Update) -> None:
         """Add an update."""
-        self.updates.take(partition, offset, update)
+        self.updates.add(partition, offset, update)
 
     def reflection(
         self,
@@ -179,7 +179,7 @@ class Ledger:
         ids = frozenset((reflection_id, *known))
         self._meet(REFLECTIONS, REFLECTION, place, playbook, ids)
         self.read.append(Read(place=place, playbook=playbook, ids=ids, key=(playbook, first)))
-        self.contents.take(place, (playbook, first), content)
+        self.contents.add(place, (playbook, first), content)
         for line in (playbook, *self.batches.branches(playbook, first, offset, self.versions.ended)):
             self._unseen.get(line, set()).discard(reflection_id)
             self._account(place, line, self._known_as(line, reflection_id, known))
@@ -228,7 +228,7 @@ class Ledger:
         unproven = derived_ids(name, trace_id) if owner else ()
         self._meet(TRACES, TRACE, place, name, (own_id,))
         self._meet(TRACES, REFLECTION, place, name, (*derived, *unproven))
-        self.traces.take(place, (name, own_id), fingerprint(trace), derived, unproven)
+        self.traces.add(place, (name, own_id), fingerprint(trace), derived, unproven)
 
     def _is_batched(self, playbook: str, reflection_id: str) -> bool:
         return self.batches.last_batch(playbook, reflection_id) != NOWHERE
@@ -245,7 +245,7 @@ class Ledger:
         )
         self._meet(COMMANDS, COMMAND, (partition, offset), key[0], (command.command_id,))
         self.asked.append(((partition, offset), key))
-        self.commands.take((partition, offset), key, fingerprint(command))
+        self.commands.add((partition, offset), key, fingerprint(command))
 
     def erasure(self, erasure: Erasure) -> None:
         """Add the record of an erasure."""

@@ -85,7 +85,7 @@ class Batches:
         for member in batch.members:
             self._join("", batch, member)
 
-    def take(self, partition: int, offset: int, batch: Batch) -> None:
+    def add(self, partition: int, offset: int, batch: Batch) -> None:
         """Add and judge one manifest."""
         where = f"batches[{partition}]@{offset}"
         self._first.setdefault(batch.plan.playbook, batch.plan.sequence if partition in self.cut else 1)
@@ -172,9 +172,7 @@ class Batches:
         if member.attempt and self.proof is not None and not self.proof(key, member.attempt):
             name, sequence = batch.plan.playbook, batch.plan.sequence
             text = f"{where}: {name}: {member.reflection_id} is in batch {sequence} as attempt"
-            self.findings.add(
-                "attempt", f"{text} {member.attempt}, and no dead letter tells of the one before"
-            )
+            self.findings.add("attempt", f"{text} {member.attempt}, without a dead letter of the one before")
             self.doubles.add(key)
 
     def _identity(self, where: str, batch: Batch) -> None:

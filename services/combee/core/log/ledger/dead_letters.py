@@ -29,7 +29,7 @@ class DeadLetters:
     _letters: dict[Place, list[Place]] = field(default_factory=dict)
     """Per record, places of its dead letters and decisions in their own topic."""
 
-    def take(self, letter: DeadLetter, at: Place) -> None:
+    def add(self, letter: DeadLetter, at: Place) -> None:
         """Add a dead letter of the topic; ``at``: the letter's own place."""
         place = (letter.origin_partition, letter.origin_offset)
         self._all.add(place)

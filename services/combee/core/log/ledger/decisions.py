@@ -32,7 +32,7 @@ class Decisions:
         """Return the playbooks with decisions."""
         return set(self._known)
 
-    def take(self, where: str, decision: Decision) -> None:
+    def add(self, where: str, decision: Decision) -> None:
         """Add a record of ``decisions``."""
         name, known = decision.playbook, self._known.setdefault(decision.playbook, [])
         last = known[-1] if known else None

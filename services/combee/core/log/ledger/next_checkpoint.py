@@ -146,9 +146,9 @@ def _reopen(ledger: Ledger, pending: _Open, batches: set[tuple[str, int]], trace
     }
     pending.add(reflections, places | unread.get(reflections, set()))
     pending.add(traced, trace_places | unread.get(traced, set()))
-    said = ledger.dead_letters.letters(places | unread.get(reflections, set()), named)
-    said |= ledger.traces.dead_letters.letters(trace_places | unread.get(traced, set()), traces)
-    pending.add(letters, said)
+    letter_places = ledger.dead_letters.letters(places | unread.get(reflections, set()), named)
+    letter_places |= ledger.traces.dead_letters.letters(trace_places | unread.get(traced, set()), traces)
+    pending.add(letters, letter_places)
     pending.add(topics.BATCHES.name, (ledger.batches.places[batch] for batch in batches))
     effective = ledger.updates.effective
     pending.add(topics.UPDATES.name, (effective[batch] for batch in batches if batch in effective))

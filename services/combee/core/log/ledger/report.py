@@ -68,7 +68,7 @@ class Calls(Value):
             "skipped": self.skips,
             "split": self.splits,
             "asked again": self.re_asks,
-            "beside slow ones": self.hedges,
+            "repeats of slow ones": self.hedges,
             "left out, estimated": self.left_out,
         }
         reasons = ", ".join(f"{count} {name}" for name, count in why.items() if count)

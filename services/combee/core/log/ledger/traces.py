@@ -23,7 +23,7 @@ class Contents:
     conflicting: set[Key] = field(default_factory=set)
     _first: dict[Key, tuple[Place, str]] = field(default_factory=dict)
 
-    def take(self, place: Place, key: Key, content: str) -> None:
+    def add(self, place: Place, key: Key, content: str) -> None:
         """Add a record; ``content`` is its fingerprint, empty if unknown."""
         known, first = self._first.setdefault(key, (place, content))
         if known == place:
@@ -52,7 +52,7 @@ class Traces:
     _waiting: set[Key] = field(default_factory=set)
     """Traces with a record that reflect has not passed."""
 
-    def take(
+    def add(
         self, place: Place, key: Key, content: str, derived: Sequence[str], unproven: Sequence[str]
     ) -> None:
         """Add an acknowledged trace; the key is playbook and identity.
@@ -60,7 +60,7 @@ class Traces:
         ``derived`` are its reflection's ids, ``unproven`` its ids if the trace's proof turns out invalid.
         """
         self._derived[key] = derived, unproven
-        self.contents.take(place, key, content)
+        self.contents.add(place, key, content)
         self.dead_letters.identify(place, key)
         self.places.append((place, key))
         self._last[key] = place

@@ -22,7 +22,7 @@ class Updates:
     spent: dict[tuple[str, int], tuple[int, Usage]] = field(default_factory=dict)
     """(playbook, sequence) → planned calls, and usage."""
 
-    def take(self, partition: int, offset: int, update: Update) -> None:
+    def add(self, partition: int, offset: int, update: Update) -> None:
         """Add and judge one update; a batch's later updates, and those on a foreign partition, have no effect."""
         name, sequence = update.plan.playbook, update.plan.sequence
         if (name, sequence) not in self.batches.sizes or (name, sequence) in self.effective:
@@ -75,4 +75,4 @@ class Updates:
             )
         children = plan.widths[-2] if len(plan.widths) > 1 else 0
         if len(set(left_out)) < len(left_out) or any(not 0 <= index < children for index in left_out):
-            self.findings.add("left out", f"{where} left out nodes that there are not: {left_out[:5]}")
+            self.findings.add("left out", f"{where} left out nodes that do not exist: {left_out[:5]}")

@@ -10,7 +10,7 @@ from combee.core.names.tenants import Tenants
 from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import in_playbook, last_shares
 from combee.core.playbook.side_by_side import batch_size_of, place, today_of
-from combee.core.playbook.spend import OtherLine, SpendPolicy
+from combee.core.playbook.spend import LineSpend, SpendPolicy
 from combee.core.playbook.version_row import version_row
 from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
@@ -18,7 +18,7 @@ from combee_schemas.playbook import Playbook, Spend
 
 KEPT = 200
 """Maximum number of versions and decisions kept per playbook."""
-MOST_WITHOUT_VERSION = 2_000
+MAX_WITHOUT_VERSION = 2_000
 """Maximum number of lines without a version, last changed first: anybody can invent a name."""
 
 
@@ -58,7 +58,7 @@ class PlaybookSummaries:
             return None
         self._without_version[name] = None
         self._without_version.move_to_end(name)
-        if len(self._without_version) <= MOST_WITHOUT_VERSION:
+        if len(self._without_version) <= MAX_WITHOUT_VERSION:
             return None
         oldest = next(iter(self._without_version))
         self.forget(oldest)
@@ -139,7 +139,7 @@ class PlaybookSummaries:
     def _shown(self, row: _Row, windows: Windows, in_flight: Mapping[str, int], now_ms: int) -> LivePlaybook:
         name = row.newest.name
         lines = {
-            line: OtherLine(spend=spend, in_flight=in_flight.get(line, 0), batch_size=self.batch_size(line))
+            line: LineSpend(spend=spend, in_flight=in_flight.get(line, 0), batch_size=self.batch_size(line))
             for line, spend in ({name: Spend()} | self._spent.get(playbook_of(name), {})).items()
         }
         day = today_of(name, lines, self._spending, self._tenants, now_ms)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from combee_schemas.base import playbook_of
 
-MOST_AHEAD = 10_000
+MAX_AHEAD = 10_000
 """Maximum number of unread offsets known per playbook; more means that the broker is away."""
 
 
@@ -58,7 +58,7 @@ class Windows:
             waiting = self._waiting.get(line)
             read = next(reversed(waiting)) if waiting else -1
             ahead = self._ahead.setdefault(line, Times())
-            if offset > max(read, self._through.get(line, -1)) and len(ahead) < MOST_AHEAD:
+            if offset > max(read, self._through.get(line, -1)) and len(ahead) < MAX_AHEAD:
                 ahead[offset] = at_ms
 
     def arrived(self, playbook: str, offset: int, at_ms: int) -> None:

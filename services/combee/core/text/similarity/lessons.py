@@ -44,12 +44,12 @@ def _said_at_length(text: str) -> Wording:
     return wording.__wrapped__(text)
 
 
-def _agree(said: Wording, other: Wording) -> bool:
-    if said.words == other.words:
+def _agree(own: Wording, other: Wording) -> bool:
+    if own.words == other.words:
         return True
-    if len(said.words) != len(other.words):
+    if len(own.words) != len(other.words):
         return False
-    differ = [pair for pair in zip(said.words, other.words, strict=True) if pair[0] != pair[1]]
+    differ = [pair for pair in zip(own.words, other.words, strict=True) if pair[0] != pair[1]]
     return len(differ) == 1 and _misspelt(*differ[0])
 
 
@@ -107,51 +107,51 @@ class Index:
     def put(self, entry_id: str, content: str) -> None:
         """Set an entry's content."""
         self.drop(entry_id)
-        said = self._wordings[entry_id] = wording(content)
-        self._group(self._saying, said.text)[entry_id] = None
-        self._group(self._about, said.subject)[entry_id] = None
-        self._group(self._alike, _frame(said))[said.text] = None
+        own = self._wordings[entry_id] = wording(content)
+        self._group(self._saying, own.text)[entry_id] = None
+        self._group(self._about, own.subject)[entry_id] = None
+        self._group(self._alike, _frame(own))[own.text] = None
 
     def drop(self, entry_id: str) -> None:
         """Forget an entry."""
-        said = self._wordings.pop(entry_id, None)
-        if said is None:
+        own = self._wordings.pop(entry_id, None)
+        if own is None:
             return
-        del self._group(self._about, said.subject)[entry_id]
-        del self._group(self._saying, said.text)[entry_id]
+        del self._group(self._about, own.subject)[entry_id]
+        del self._group(self._saying, own.text)[entry_id]
 
     def forget(self, content: str) -> None:
         """Forget a content that no entry has any more."""
-        said = wording(content)
-        if self._saying.get(said.text) == {}:
-            del self._saying[said.text]
-            del self._group(self._alike, _frame(said))[said.text]
+        own = wording(content)
+        if self._saying.get(own.text) == {}:
+            del self._saying[own.text]
+            del self._group(self._alike, _frame(own))[own.text]
 
     def saying(self, content: str) -> tuple[str, ...]:
         """Return the entries with the same lesson as ``content``, in order of insertion."""
-        said = wording(content)
-        exact = self._saying.get(said.text)
+        own = wording(content)
+        exact = self._saying.get(own.text)
         if exact:
             return tuple(exact)
-        alike = self._alike.get(_frame(said), {})
-        near = process.extract(said.text, alike.keys(), scorer=OSA.distance, score_cutoff=1, limit=None)
+        alike = self._alike.get(_frame(own), {})
+        near = process.extract(own.text, alike.keys(), scorer=OSA.distance, score_cutoff=1, limit=None)
         return tuple(
             entry_id
             for text, _, _ in near
             for entry_id in self._saying[text]
-            if _agree(said, self._wordings[entry_id])
+            if _agree(own, self._wordings[entry_id])
         )
 
     def at_odds_with(self, entry_id: str) -> Iterator[str]:
         """Yield the entries that differ from one only in figures or in a negation."""
-        said = self._wordings[entry_id]
-        if said.subject:
-            others = self._about[said.subject]
-            yield from (other for other in others if self._wordings[other].text != said.text)
+        own = self._wordings[entry_id]
+        if own.subject:
+            others = self._about[own.subject]
+            yield from (other for other in others if self._wordings[other].text != own.text)
 
 
-def _frame(said: Wording) -> tuple[int, tuple[str, ...]]:
-    return len(said.words), said.figures
+def _frame(own: Wording) -> tuple[int, tuple[str, ...]]:
+    return len(own.words), own.figures
 
 
 def _indexed(playbook: Playbook) -> Index:

@@ -64,9 +64,9 @@ class Overlap:
 
     def contained(self, text: str, entry_id: str) -> float:
         """Return the share of the lighter of the two, a text or an entry, that the other contains: 0 … 1."""
-        said, known = said_words(text), self._words[entry_id]
-        lighter = min(self._weights.of(said), self._weights.of(known))
-        return self._weights.of(said & known) / lighter if lighter else 0.0
+        own, known = said_words(text), self._words[entry_id]
+        lighter = min(self._weights.of(own), self._weights.of(known))
+        return self._weights.of(own & known) / lighter if lighter else 0.0
 
     def shared(self, entry_id: str, other_id: str) -> float:
         """Return the share of two entries' words that both contain: 0 … 1."""
@@ -87,8 +87,8 @@ class Overlap:
 def contradicts(text: str, content: str) -> bool:
     """Return whether a text has a content's words with another number or negation, in any order."""
     words = _plain(_words(content))
-    said = _plain(_words(text) if len(text) <= SHORT else _words_of_long(text))
-    if len(words & said) < REARRANGED * len(words):
+    own = _plain(_words(text) if len(text) <= SHORT else _words_of_long(text))
+    if len(words & own) < REARRANGED * len(words):
         return False
     sentences = [
         sentence

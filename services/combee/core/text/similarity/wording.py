@@ -79,10 +79,10 @@ class Wording:
 def wording(content: str) -> Wording:
     """Return the wording of a content."""
     text = _plain_text(content.casefold() if content.isupper() else content)
-    said = list(chain.from_iterable(map(_said, _sentences(text))))
-    while said[-1:] == ["."]:
-        said.pop()
-    words = tuple(said) or (comparable(content, cased=True),)
+    tokens = list(chain.from_iterable(map(_said, _sentences(text))))
+    while tokens[-1:] == ["."]:
+        tokens.pop()
+    words = tuple(tokens) or (comparable(content, cased=True),)
     figures = tuple([word for word in words if not is_plain(word)])
     numbers = set(filter(_is_number, figures))
     about = [word for word in words if word not in _NEGATIONS and word not in numbers]

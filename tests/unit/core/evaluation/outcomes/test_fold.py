@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from combee.core.evaluation.outcomes.fold import MOST_ENTRIES, MOST_MEASURES, MOST_VERSIONS, Fold, merged
+from combee.core.evaluation.outcomes.fold import MAX_ENTRIES, MAX_MEASURES, MAX_VERSIONS, Fold, merged
 from combee_schemas.base import Shown
 from combee_schemas.codec import encode
 from combee_schemas.outcome import Figures, Outcome, OutcomeStatistics
@@ -26,7 +26,7 @@ def outcome(
 def folded(*outcomes: Outcome, **options: Any) -> dict[str, OutcomeStatistics]:
     fold = Fold(**options)
     for offset, each in enumerate(outcomes):
-        fold.take(offset, each)
+        fold.add(offset, each)
     return {statistics.line: statistics for statistics in fold.changed(0)}
 
 
@@ -116,7 +116,7 @@ def test_what_the_statistics_know_is_not_counted_again_wherever_reading_begins()
     for start in range(0, 200, 9):
         fold = Fold(folded(*said[:start]).values())
         for offset, each in enumerate(said):  # from the beginning: as if the group had been reset
-            fold.take(offset, each)
+            fold.add(offset, each)
         assert {line.line: line for line in fold.changed(0)} == whole
 
 
@@ -131,9 +131,9 @@ def test_a_run_is_forgotten_after_the_horizon() -> None:
 def test_versions_beyond_the_newest_are_kept_together() -> None:
     many = [outcome(f"r{version}", version, success=True, score={"x": version}) for version in range(1, 301)]
     found = folded(*many, outcome("late", 2, success=False))[NAME]
-    assert [each.version for each in found.versions] == list(range(301 - MOST_VERSIONS, 301))
-    assert (found.earlier.successes, found.earlier.failures) == (300 - MOST_VERSIONS, 1)
-    assert found.earlier.scores[0].mean == pytest.approx(fmean(range(1, 301 - MOST_VERSIONS)))
+    assert [each.version for each in found.versions] == list(range(301 - MAX_VERSIONS, 301))
+    assert (found.earlier.successes, found.earlier.failures) == (300 - MAX_VERSIONS, 1)
+    assert found.earlier.scores[0].mean == pytest.approx(fmean(range(1, 301 - MAX_VERSIONS)))
 
 
 def test_figures_of_two_parts_are_those_of_the_whole() -> None:
@@ -145,18 +145,16 @@ def test_figures_of_two_parts_are_those_of_the_whole() -> None:
 
 def test_statistics_fit_a_record_whatever_comes() -> None:
     fold = Fold()
-    for at in range(3 * MOST_ENTRIES):
+    for at in range(3 * MAX_ENTRIES):
         ids = (f"{at:080d}",)
         score = {f"{at % 30:040d}"[:40]: float(at) / 7, **{f"{name:040d}": 1 / 3 + at for name in range(9)}}
         said = outcome(f"r{at}", at, shown=ids, bullet_ids=ids, score=score, success=True)
-        fold.take(at, said)
-        fold.take(
-            3 * MOST_ENTRIES + at, said.model_copy(update={"run_id": f"s{at}", "score": {f"z{at}": 0.1}})
-        )
+        fold.add(at, said)
+        fold.add(3 * MAX_ENTRIES + at, said.model_copy(update={"run_id": f"s{at}", "score": {f"z{at}": 0.1}}))
     (statistics,) = fold.changed(0)
-    assert len(statistics.versions) == MOST_VERSIONS
-    assert len(statistics.entries) == MOST_ENTRIES
-    assert max(len(entry.used.scores) for entry in statistics.entries) <= MOST_MEASURES
+    assert len(statistics.versions) == MAX_VERSIONS
+    assert len(statistics.entries) == MAX_ENTRIES
+    assert max(len(entry.used.scores) for entry in statistics.entries) <= MAX_MEASURES
     assert len(encode(statistics)) < OutcomeStatistics.max_bytes
 
 
@@ -165,19 +163,19 @@ BEE = "\N{HONEYBEE}"  # four bytes
 
 def test_statistics_fit_a_record_whatever_characters_names_are_written_in() -> None:
     fold = Fold()
-    names = [BEE * 38 + f"{at:02}" for at in range(MOST_MEASURES)]
-    for at in range(MOST_VERSIONS + 10):
-        ids = tuple(BEE * 74 + f"{(200 * at + n) % MOST_ENTRIES:06}" for n in range(200))
-        fold.take(at, outcome(f"r{at}", at, bullet_ids=ids, score=dict.fromkeys(names, 0.123456)))
+    names = [BEE * 38 + f"{at:02}" for at in range(MAX_MEASURES)]
+    for at in range(MAX_VERSIONS + 10):
+        ids = tuple(BEE * 74 + f"{(200 * at + n) % MAX_ENTRIES:06}" for n in range(200))
+        fold.add(at, outcome(f"r{at}", at, bullet_ids=ids, score=dict.fromkeys(names, 0.123456)))
     (statistics,) = fold.changed(0)
     assert OutcomeStatistics.max_bytes // 2 < len(encode(statistics)) <= OutcomeStatistics.max_bytes
-    (newest,) = (each for each in statistics.versions if each.version == MOST_VERSIONS + 9)
+    (newest,) = (each for each in statistics.versions if each.version == MAX_VERSIONS + 9)
     assert newest.figures.runs == 1
     assert statistics.entries[-1].entry_id == ids[-1]
     assert (
-        sum(each.figures.runs for each in statistics.versions) + statistics.earlier.runs == MOST_VERSIONS + 10
+        sum(each.figures.runs for each in statistics.versions) + statistics.earlier.runs == MAX_VERSIONS + 10
     )
     interrupted = Fold([statistics])
     for each in (fold, interrupted):
-        each.take(1_000, outcome("last", 1_000, bullet_ids=ids, score={"other": 1.0}))
+        each.add(1_000, outcome("last", 1_000, bullet_ids=ids, score={"other": 1.0}))
     assert list(fold.changed(0)) == list(interrupted.changed(0))

@@ -37,7 +37,7 @@ def version(*entries: Entry, number: int = 1, name: str = NAME, **fields: object
 def lessons(*versions: Playbook, erased: tuple[str, ...] = ()) -> Lessons:
     made = Lessons(Selector(subjects=Subjects((SUBJECT,))), Runs({NAME: set(erased)}))
     for each in versions:
-        made.take(each)
+        made.add(each)
     made.settle()
     return made
 
@@ -214,7 +214,7 @@ def test_a_batch_that_nobody_could_read_goes_and_its_letter_whoever_is_forgotten
 def test_the_name_of_a_branch_cannot_be_forgotten() -> None:
     made = Lessons(Selector(subjects=Subjects(("jane",))), Runs())
     with pytest.raises(ErasureError, match="the name of a branch"):
-        made.take(version(name=f"{NAME}@jane"))
+        made.add(version(name=f"{NAME}@jane"))
 
 
 def test_a_subject_that_is_a_word_of_the_format_is_refused() -> None:
@@ -277,7 +277,7 @@ def test_a_canary_keeps_no_hash_of_the_subject_and_all_others() -> None:
         waiting=((caller_at(by_outcome), 2, 0, 0.0),),
     )
     made = lessons()
-    made.runs.take(record_of(topics.OUTCOMES, outcome), made.selector, Identities())
+    made.runs.read(record_of(topics.OUTCOMES, outcome), made.selector, Identities())
 
     record = left(made, topics.CANARY_STATISTICS, statistics)
     assert record is not None

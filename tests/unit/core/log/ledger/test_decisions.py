@@ -24,7 +24,7 @@ def judged(decisions: list[Decision], label: Label, before: Ledger | None = None
     ledger = Ledger(beginnings={}, committed={}, checkpoint=known)
     ledger.decisions.label("labels[0]@9", label)
     for offset, decision in enumerate(decisions):
-        ledger.decisions.take(f"decisions[0]@{offset}", decision)
+        ledger.decisions.add(f"decisions[0]@{offset}", decision)
     return ledger
 
 
