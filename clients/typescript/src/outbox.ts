@@ -180,10 +180,10 @@ export class Outbox {
       }
       const problem = (await response.text()).slice(0, 300);
       if (REFUSED.has(response.status)) return await this.postEach(kind, bodies, problem);
-      this.connection.warnOnce("away", `nothing can be sent for now, it is kept and tried again: ${response.status} ${problem}`);
+      this.connection.warnOnce("away", `sending fails for now, messages are kept and sent later: ${response.status} ${problem}`);
       return Math.max(retryAfterMs(response), this.backoff.nextMs());
     } catch (error) {
-      this.connection.warnOnce("away", `nothing can be sent for now, it is kept and tried again: ${reasonOf(error)}`);
+      this.connection.warnOnce("away", `sending fails for now, messages are kept and sent later: ${reasonOf(error)}`);
       return this.backoff.nextMs();
     }
   }

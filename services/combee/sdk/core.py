@@ -179,7 +179,7 @@ class ClientCore:
     # ---- reading
 
     def read(self, ref: PlaybookRef, timeout_s: float = WAIT_S) -> PlaybookView:
-        """Return a playbook from memory; only what is not known yet is waited for, ``timeout_s`` (s) at most."""
+        """Return a playbook from memory; wait at most ``timeout_s`` (s) for an unknown one."""
         known = self._known(ref)
         if known is not None:
             return known

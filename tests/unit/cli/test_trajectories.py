@@ -77,7 +77,7 @@ def test_what_is_personal_is_taken_out_and_counted(
 
     assert trace.task.endswith("Fix them for [email].")
     assert "example.com" not in trace.trajectory
-    assert "taken out before sending: 2 email" in capsys.readouterr().err
+    assert "redacted before sending: 2 email" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("folder", "name"), [(SAMPLES / "codex", "cursor"), (Path(__file__), "codex")])

@@ -48,7 +48,7 @@ def read_folder(
         remark(f"{others} of {len(marks)} files are no runs")
     if redact.counts:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(redact.counts.items()))
-        remark(f"taken out before sending: {counts}")
+        remark(f"redacted before sending: {counts}")
     return list(traces.values()), rejected
 
 

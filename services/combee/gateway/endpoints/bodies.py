@@ -11,7 +11,7 @@ from combee_schemas.gate import MAX_REJECTED, Reason
 
 MOST_TEXT = 800_000
 Number = Annotated[int, Field(ge=1, le=2**31), BeforeValidator(whole)]
-Beside = Annotated[int, Field(ge=0, le=2**31), BeforeValidator(whole)]
+ComparedVersion = Annotated[int, Field(ge=0, le=2**31), BeforeValidator(whole)]
 """0: none."""
 
 Own = Annotated[bool | int | str, BeforeValidator(whole)]
@@ -39,7 +39,7 @@ class Judgement(CommandBody):
 
     version: Number | None = None
     """The candidate that was reviewed, None for any."""
-    production: Beside | None = None
+    production: ComparedVersion | None = None
     """The version that it was compared with, 0 if there was none, None for any that agents read."""
     reason: Reason = ""
 
