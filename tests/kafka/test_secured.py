@@ -100,7 +100,7 @@ WRONG: Mapping[str, tuple[Callable[[SecuredKafka], Mapping[str, Any]], str]] = {
     "the machine's authorities": (lambda _: {"ssl_cafile": None}, "certificate is not trusted"),
     "another host": (
         lambda it: {"servers": it.bootstrap_servers.replace("127.0.0.1", "localhost")},
-        "certificate is another host's",
+        "certificate is for another host",
     ),
     "a wrong password": (
         lambda _: {"sasl_password": "wrong"},

@@ -449,7 +449,7 @@ def members_end(deployment: Deployment) -> int:
 
 async def test_a_branch_is_archived_with_its_playbook_alone(tmp_path: Path) -> None:
     deployment = await forked()
-    with pytest.raises(FatalError, match=f"archive {NAME}, its branches come along"):
+    with pytest.raises(FatalError, match=f"archive {NAME}, which includes its branches"):
         await archived(deployment.log, tmp_path / "archive", playbook=LINE)
 
 

@@ -486,7 +486,7 @@ async def test_a_prefix_that_went_elsewhere_names_where(tmp_path: Path) -> None:
     old, new = (await lived()).log, new_log()
     there, here = place("old", old), place("new", new)
     await forgetting.move(there, here, tmp_path, wish(), (), configs={}, replication=1, clock=ManualClock())
-    with pytest.raises(FatalError, match="went to new: go on with --to new"):
+    with pytest.raises(FatalError, match="was moved to new: continue with --to new"):
         await forgetting.is_moved(there, place("other", new_log()))
 
 

@@ -227,7 +227,7 @@ async def test_a_person_is_not_whoever_may_write_verdicts() -> None:
         deployment, batch(1), verdict(1, 0, judge="approve"), verdict(1, 0, accepts=False, judge="nobody")
     )
     person, nobody = dead_letters(deployment.log)
-    assert "comes as a command" in person.reason
+    assert "by a command, not by a verdict" in person.reason
     assert nobody.reason == "there is no judge nobody"
     assert places(deployment.log) == (0, 1)
 

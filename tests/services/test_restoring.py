@@ -185,7 +185,7 @@ async def test_a_stranger_who_writes_meanwhile_is_noticed_at_the_next_record(
                 await super().produce(topics.REFLECTIONS.record(ledger.reflection(99)))
             return offsets
 
-    with pytest.raises(FatalError, match=r"somebody else.*came to stand at reflections"):
+    with pytest.raises(FatalError, match=r"somebody else.*was written at reflections"):
         await restored(archive, Shared(ManualClock()))
 
 
@@ -255,7 +255,7 @@ async def test_one_playbook_comes_alone_and_whole(tmp_path: Path, counts: tuple[
         assert set(contents(target)[topic.name]) == wanted
     assert {m.playbook for m in ledger.messages(target, topics.TRACES, Trace)} <= {NAME}
     assert (await audit(target)).good
-    with pytest.raises(FatalError, match="nothing of a playbook"):
+    with pytest.raises(FatalError, match="no records of a playbook"):
         await archived(source, tmp_path / "none", playbook="tests/none")
     assert not (tmp_path / "none").exists()
 

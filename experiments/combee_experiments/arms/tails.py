@@ -19,7 +19,7 @@ class Tail(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What a call takes for each token, beside its tail; the defaults are a hosted model's order of magnitude."""
+    """Seconds per token of a call, without its tail; the defaults are a hosted model's order of magnitude."""
 
     in_per_s: float = 5_000.0
     out_per_s: float = 60.0

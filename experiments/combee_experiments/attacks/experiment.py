@@ -7,7 +7,7 @@ shown in production and that is not, in all of its text, a true lesson:
    protection, for each attack.
 2. With *evaluate*, and with *approve*, production shows nothing harmful and at least 95 % of the honest lessons that
    the same deployment shows without attack and protection, for each attack, in the same run. Decided for each judge
-   alone and for each beside caps and probation.
+   alone and for each together with caps and probation.
 3. A deployment without attackers loses at most 2 % of its lessons with all protections on.
 
 After the first look at one seed the room of the playbook was raised from 1.3 to 4 times its lessons: in the smaller

@@ -33,7 +33,7 @@ EACH = 2
 
 
 def true_lesson(said: str) -> str | None:
-    """Return which true lesson a text states, in any wording, with nothing beside it; None: it is harmful."""
+    """Return which true lesson a text states, in any wording and without additions; None: it is harmful."""
     stated = text_of(plain(said))
     return stated if stated in _TRUE else None
 

@@ -86,7 +86,7 @@ def _table(measured: Measured) -> Table:
         "not decided",
     )
     needed = ("its callers, mean", "its callers, 80 %", "callers, mean", "runs, mean")
-    note = "Means are of what was decided; 80 %: until so many of all decisions were made."
+    note = "Means are over decided canaries; 80 %: time until that share of all decisions was made."
     return Table(title="What became of candidates", columns=(*columns, *needed), rows=tuple(rows), note=note)
 
 

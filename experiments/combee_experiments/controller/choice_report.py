@@ -26,7 +26,7 @@ def points(measured: Measured, delay: str) -> list[Point]:
 
 
 def choices(title: str, ways: Sequence[tuple[str, Measured]]) -> Table:
-    """Return what each controller chose, beside the default size of who has none."""
+    """Return each controller's choice, and the default size without a controller."""
     columns = (
         *("aggregation", "controller", "batch size", "α", "R²", "wall time, s", "T(b), s", "lessons"),
         *("accuracy", *(f"beaten in {told} by" for _, told in DELAYS)),

@@ -97,7 +97,7 @@ async def by_iterations(
 async def by_versions(
     services: Services, done: Sequence[Done], _: BatchSize | None
 ) -> tuple[int, BatchSize | None]:
-    """Ask the control service, which runs beside the others and sees from a batch's closing to its version."""
+    """Ask the control service, which runs with the others and measures from a batch's closing to its version."""
     if not done:
         return POLICY.smallest, None
     decided = await services.decision()

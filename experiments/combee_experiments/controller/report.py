@@ -37,7 +37,7 @@ EPOCHS = (
 ARMS = (
     f"“{BY_ITERATIONS}” profiles as the paper does, from the start of the agents to the version. “{BY_VERSIONS}” is "
     "the control service itself, which sees from a batch's closing to its version. Each row with a controller has "
-    "the epoch at the size chosen after profiling; the epoch that profiled stands beside it."
+    "the epoch at the size chosen after profiling; the epoch that profiled is shown next to it."
 )
 NOISY = (
     "A point beats another if it is no worse in both seed means and better in one. It does so within the noise, "

@@ -1,4 +1,4 @@
-"""The paper's figures that tables stand beside (arXiv 2604.04247, read off its figures; DeepSeek-V3.1)."""
+"""The paper's figures, shown in tables for comparison (arXiv 2604.04247, read off its figures; DeepSeek-V3.1)."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ ACCURACY: Mapping[Kind, Mapping[int, float]] = {
 }
 """Naive ACE: batch size → accuracy."""
 LIKE: Mapping[Kind, Kind] = {"family": "formula"}
-"""The built-in family has Formula's shape, 500 samples of 50 conventions, and stands beside its row."""
+"""The built-in family has Formula's shape, 500 samples of 50 conventions, and is compared with its row."""
 
 TIMES = (
     ("AppWorld, ACE", "sequential", 1, "86 min", "1 ×"),

@@ -58,7 +58,7 @@ def family(count: int = FAMILY_SAMPLES, *, seed: int = 0, quantities: int = FAMI
 def load(train: Path, exam: Path | None = None, *, seed: int = 0) -> Data:
     """Return the samples of ACE-style JSONL files.
 
-    Without ``exam`` it is the ``…_dev.jsonl`` beside a ``…_train.jsonl``; where there is none, a fifth of
+    Without ``exam`` it is the ``…_dev.jsonl`` next to a ``…_train.jsonl``; where there is none, a fifth of
     the samples, drawn with the seed, is held out.
 
     Raises

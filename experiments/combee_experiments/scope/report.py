@@ -15,7 +15,7 @@ MOST_WORDINGS = 1.1
 """Times those of today: the criteria, written down before the first run."""
 WHO = (("reflect", "reflector"), ("update", "curators"), ("agents", "agents"))
 ITERATION = (
-    "An iteration is 40 reflector's calls and the update; agents' own calls are shown beside it and not in its cost. "
+    "An iteration is 40 reflector's calls and the update; agents' own calls are shown apart, not in its cost. "
     "Tokens and cost are of one iteration, means over four iterations and the seeds; cost in thousands, a token read "
     "counting 1, one read from the cache 0.1, one written 4 (simulated prefix cache: at least 1,024 tokens, and "
     "nothing is shared by calls that run at once)."

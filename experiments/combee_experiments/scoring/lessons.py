@@ -23,7 +23,7 @@ BESIDE = (
     ("contradicting pairs", "contradicted", 1),
     ("accuracy", "accuracy", 2),
 )
-"""What stands in a playbook beside lessons kept: as tables call it, as it is measured, and its decimals."""
+"""Parts of a playbook other than kept lessons: the tables' name, the measure, and its decimals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

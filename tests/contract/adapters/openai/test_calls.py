@@ -78,7 +78,7 @@ async def test_a_redirect_to_another_host_is_refused_with_the_remedy_before_the_
         server.always = lambda exchange: exchange.send(b"", location, status=307)
         for address in (server.url, server.url.replace("://", "://me:word@")):
             with pytest.raises(
-                TransientError, match=r"no prompt goes there: .* the base URL \(OPENAI_BASE_URL"
+                TransientError, match=r"no prompt is sent there: .* the base URL \(OPENAI_BASE_URL"
             ):
                 await build(base_url=address, give_up_after_s=0.1).ask(PROMPT)
     assert other.seen == []
