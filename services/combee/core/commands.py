@@ -288,8 +288,8 @@ def import_(
 ) -> Command | None:
     """Replace the content by a text's, or start a playbook; ``form`` is what the text was read as.
 
-    Whoever imports entries stands behind them, but those that are only proposed; without ``by_hand`` nobody does more
-    than the text says.
+    A person who imports entries stands behind them, except behind proposed ones. Without ``by_hand`` the text alone
+    says which entries a person stands behind.
 
     The id names content and base version: the same text sent twice has one effect, while going back to an earlier
     content is a new import. What remains of a deleted playbook says nothing, and is another base.

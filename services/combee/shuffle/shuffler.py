@@ -76,7 +76,7 @@ HOLDS_BACK = ("source", "tenant", "spend")
 DELIVERED_BYTES = 512 << 10
 """Of delivered records kept for the next turn, per partition; the rest is read from the log."""
 RECORD_BYTES = 200
-"""About what a record takes beside its bytes."""
+"""Approximate memory of a record in addition to its bytes."""
 TAKEN_AT_ONCE = 100
 """Records between two chances for everything else on the event loop."""
 READ_AT_ONCE = 5_000

@@ -24,7 +24,7 @@ MOST_IN_CLUSTER = 8
 HARMFUL_FROM = 3
 """Runs that found an entry harmful, before it is proposed for removal."""
 HARMFUL_TIMES = 2
-"""So many times more than found it helpful."""
+"""An entry is mostly harmful if this many times more runs found it harmful than helpful."""
 RARE = 12
 """Pairs are looked for among entries that share a word which at most so many have, or a twentieth of all."""
 

@@ -22,7 +22,7 @@ from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
 PROPOSED_SHARE = 4
-"""Proposed entries may have this part of the token budget, beside it."""
+"""Proposed entries may use this part of the token budget, in addition to it: 1 / PROPOSED_SHARE."""
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
@@ -55,14 +55,14 @@ def evictions(
 ) -> tuple[str, ...]:
     """Return whom to evict so that the rest fits; ``before`` are the entries of the version before.
 
-    Headers count, but those of ``sections``, the playbook's own. Whoever begins a section brings its header.
+    Headers count, but those of ``sections``, the playbook's own. The entry that begins a section brings its header.
 
     First goes what the fewest sources support; of that the lowest balance of counters, then least evidence, then
     oldest. A source's new entries make room among its own first. What a person stands behind goes last, and only
     where such entries alone exceed the budget.
 
-    What is only proposed has a share of its own beside the budget: agents do not read it, and a full playbook would
-    never learn anything new if it had to make room for it at once. Of what is proposed, what looks like an
+    Proposed entries have a share of their own in addition to the budget: agents do not read them, and a full playbook
+    would learn nothing new if it had to make room for them at once. Of what is proposed, what looks like an
     instruction goes first: only a person can let agents see it. Then the source that has most of the room makes some.
     """
     was_shown = [entry for entry in (entries if before is None else before) if is_active(entry)]
@@ -129,7 +129,7 @@ def _next(queue: deque[Entry], out: Container[str]) -> Entry:
 
 
 def _supporters(entry: Entry) -> tuple[str, ...]:
-    """Return the sources that support an entry; beside a proven one, those that prove nothing add none."""
+    """Return the sources that support an entry; if one is proven, unproven ones add none."""
     return tuple(source for source in entry.sources if source != UNPROVEN) or (UNPROVEN,)
 
 
@@ -178,7 +178,7 @@ def _is_welcome(entry: Entry) -> bool:
 
 
 def _use(entry: Entry) -> tuple[int | str, ...]:
-    """Return how useful an entry is; evidence that is a guess is of no use."""
+    """Return how useful an entry is; evidence that is a guess does not count."""
     evidence = entry.evidence_count - entry.guessed_count if is_active(entry) else len(entry.support)
     return _is_welcome(entry), entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
 

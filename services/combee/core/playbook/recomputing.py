@@ -240,7 +240,7 @@ class Recomputation:
                 said == entry if after.origin == "batch" else _says_the_same(said, entry)
             )
             mine = self.entries.get(entry.id)
-            # Whoever keeps an entry stands behind the words that it has then.
+            # A person who keeps an entry stands behind the words that it has then.
             is_kept = said is not None and entry.by_hand and not said.by_hand
             if same and mine is not None and (mine.content == entry.content or not is_kept):
                 kept = {"by_hand": True, "updated_version": entry.updated_version}

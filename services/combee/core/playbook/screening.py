@@ -17,8 +17,8 @@ from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbo
 from combee_schemas.scan import Operation, OperationKind, Seen
 
 TO_CHANGE_BY_HAND = 3
-"""So many reflections, of as many sources, change or remove what a person stands behind; of a playbook's only source
-so many reflections do."""
+"""Reflections, from as many sources, that it takes to change or remove what a person stands behind. In a playbook
+with one source this number of reflections suffices."""
 TO_BE_ALONE = 3
 """Batches that one source alone has taught, before it counts as the only source of a playbook with such entries."""
 TO_MERGE = 2
@@ -48,7 +48,7 @@ class Screen:
     """Operations that may rest on one source alone; 0: any number."""
     flags: bool = False
     sources: int = 1
-    """So many must say the same before an entry is reworded, merged or removed."""
+    """Sources that must say the same before an entry is reworded, merged or removed."""
     several: bool = False
     """Whether the playbook has several sources, those of the batch included, or may have."""
     revoked: frozenset[str] = frozenset()
@@ -127,8 +127,8 @@ class Screen:
     ) -> tuple[Sequence[Operation], Sequence[Refused]]:
         """Return the operations as they count, and those that do not count as they are.
 
-        What must wait changes no entry that agents are shown: it is added beside it, and proposed. What too few say
-        of an entry that a person stands behind is added beside it, too. ``same`` says whether two contents are the
+        What must wait changes no entry that agents are shown: it is added next to it, and proposed. So is what too few
+        say of an entry that a person stands behind. ``same`` says whether two contents are the
         same lesson, ``related`` whether who says one speaks of the other: agents load this module with the SDK, and
         not what compares letters.
         """
@@ -328,7 +328,7 @@ def _looks_like(flags: Iterable[str]) -> str:
 
 
 def _added(operation: Operation, known: Mapping[str, Entry]) -> Operation:
-    """Return an operation on entries as one that adds what it says beside them."""
+    """Return an operation on entries as an addition of its text next to them."""
     sections = [known[entry_id].section for entry_id in operation.entry_ids if entry_id in known]
     section = sections[0] if sections else operation.section
     return operation.model_copy(update={"kind": OperationKind.ADD, "entry_ids": (), "section": section})

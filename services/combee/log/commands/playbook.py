@@ -163,8 +163,8 @@ class Commands:
     ) -> Decision:
         """Approve or reject the candidate of a gated playbook.
 
-        ``version``: the one that was looked at; ``production``: the one beside which it was. ``entry_ids`` or
-        ``sources``: what alone is rejected; the rest goes on as the next candidate.
+        ``version``: the version that a person looked at; ``production``: the version that it was compared with.
+        ``entry_ids`` or ``sources``: what alone is rejected; the rest goes on as the next candidate.
         """
         current, labels = await self._store.newest(name), await self._store.labels(name)
         command = decide.judge(
