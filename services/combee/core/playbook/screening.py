@@ -127,8 +127,8 @@ class Screen:
     ) -> tuple[Sequence[Operation], Sequence[Refused]]:
         """Return the operations as they count, and those that do not count as they are.
 
-        What must wait changes no entry that agents are shown: it is added next to it, and proposed. So is what too few
-        say of an entry that a person stands behind. ``same`` says whether two contents are the
+        What must wait changes no entry that agents are shown: it is added next to it, and proposed. So is what too
+        few say of an entry that a person stands behind. ``same`` says whether two contents are the
         same lesson, ``related`` whether who says one speaks of the other: agents load this module with the SDK, and
         not what compares letters.
         """
