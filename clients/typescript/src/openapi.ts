@@ -635,7 +635,7 @@ export interface components {
         };
         /**
          * Branch
-         * @description Where a line was forked, and how it learns.
+         * @description Origin and settings of a branch.
          */
         Branch: {
             /** Of */
@@ -649,7 +649,7 @@ export interface components {
         };
         /**
          * BranchSettings
-         * @description What a branch does in its own way; None: as its playbook does.
+         * @description Settings of a branch that differ from its playbook's; None: the same.
          */
         BranchSettings: {
             /** Batch Size */
@@ -671,7 +671,7 @@ export interface components {
         };
         /**
          * Calls
-         * @description Model calls of batches: ``planned`` nodes, calls that were made, and what makes the difference.
+         * @description Model calls of batches: ``planned`` nodes, calls made, and the reasons for the difference.
          */
         Calls: {
             /** Planned */
@@ -691,7 +691,7 @@ export interface components {
         };
         /**
          * CanaryReport
-         * @description How far a canary is.
+         * @description Progress of a canary.
          */
         CanaryReport: {
             /**
@@ -775,7 +775,7 @@ export interface components {
         };
         /**
          * Comparison
-         * @description Two versions of one playbook; entries that are alike in both are only counted.
+         * @description Comparison of two versions of one playbook; unchanged entries are only counted.
          */
         Comparison: {
             /** Name */
@@ -832,7 +832,7 @@ export interface components {
         };
         /**
          * Counted
-         * @description An entry that says the same, with other counts; the numbers are differences.
+         * @description An entry with the same content and other counts; the numbers are differences.
          */
         Counted: {
             /** Id */
@@ -858,7 +858,7 @@ export interface components {
         };
         /**
          * EntryReport
-         * @description How the runs went that used one entry; and how many were shown it.
+         * @description Results of the runs that used one entry, and the number of runs shown it.
          */
         EntryReport: {
             /** Entry Id */
@@ -869,7 +869,7 @@ export interface components {
         };
         /**
          * Erasure
-         * @description One run of ``combee forget``; key: its id, which is drawn by chance and says nothing of what was chosen.
+         * @description One run of ``combee forget``; key: its random id, which reveals nothing about the selection.
          */
         Erasure: {
             /** Erasure Id */
@@ -905,7 +905,7 @@ export interface components {
         };
         /**
          * Estimate
-         * @description A mean with its 95 % interval; without bounds where there is too little for one.
+         * @description A mean with its 95 % interval; bounds are missing if there is too little data.
          */
         Estimate: {
             /** Mean */
@@ -919,7 +919,7 @@ export interface components {
         };
         /**
          * FiguresReport
-         * @description How a number of runs went.
+         * @description Results of a number of runs.
          */
         FiguresReport: {
             /** Runs */
@@ -934,7 +934,7 @@ export interface components {
         };
         /**
          * Gone
-         * @description An entry that is no longer there; ``how`` is the kind of the change that took it, where that was looked up.
+         * @description An entry that left; ``how`` is the kind of the change that removed it, if known.
          */
         Gone: {
             /** Id */
@@ -948,7 +948,7 @@ export interface components {
         };
         /**
          * Horizon
-         * @description The first retained offset of each topic's partitions; what stood before is gone and was not judged.
+         * @description The first retained offset of each topic's partitions; earlier records have expired and were not judged.
          */
         Horizon: {
             /** First Retained */
@@ -959,7 +959,7 @@ export interface components {
             };
             /**
              * Note
-             * @description The same in words.
+             * @description The horizon in words.
              */
             readonly note: string;
         };
@@ -1026,9 +1026,10 @@ export interface components {
         };
         /**
          * LedgerReport
-         * @description ``reflections`` = ``applied`` + ``pending`` + ``dead_lettered`` + ``lost``; ``double`` is among applied.
+         * @description ``reflections`` = ``applied`` + ``pending`` + ``dead_lettered`` + ``lost``; ``double`` is part of applied.
          *
-         *     ``dropped`` is among dead-lettered: an operator let these go. ``duplicates`` are further records under those ids.
+         *     ``dropped`` is part of dead-lettered: an operator dropped these. ``duplicates`` are additional records of those
+         *     ids.
          */
         LedgerReport: {
             /** Reflections */
@@ -1088,9 +1089,9 @@ export interface components {
         };
         /**
          * LevelAudit
-         * @description What became of a batch's reflections at one level of its tree, or in the playbook: how many are what.
+         * @description Number of a batch's reflections per effect, at one level of its tree or in the playbook.
          *
-         *     Reflections that are dead letters are none of these.
+         *     Dead letters are not counted.
          */
         LevelAudit: {
             /**
@@ -1289,7 +1290,7 @@ export interface components {
         };
         /**
          * LivePlaybook
-         * @description One playbook: its window, its batch size and what became of it.
+         * @description One playbook: its window, its batch size and its versions.
          */
         LivePlaybook: {
             /** Name */
@@ -1469,7 +1470,7 @@ export interface components {
         };
         /**
          * Outcomes
-         * @description What the runs behind a batch came to, as their producers say: means of scores, counts of successes.
+         * @description Results of the runs behind a batch, as their producers report them: means of scores, counts of successes.
          */
         Outcomes: {
             /** Scores */
@@ -1489,7 +1490,7 @@ export interface components {
         };
         /**
          * OutcomesReport
-         * @description Does it help? The outcomes of a playbook, or of a branch.
+         * @description Outcomes of a playbook or a branch, which tell whether it helps.
          */
         OutcomesReport: {
             /** Name */
@@ -1694,7 +1695,7 @@ export interface components {
         };
         /**
          * Reworded
-         * @description An entry that says something else, or stands elsewhere.
+         * @description An entry with another content or section.
          */
         Reworded: {
             /** Id */
@@ -1720,7 +1721,7 @@ export interface components {
         };
         /**
          * Said
-         * @description An entry's place and words.
+         * @description An entry's section and content.
          */
         Said: {
             /** Id */
@@ -1756,7 +1757,7 @@ export interface components {
         };
         /**
          * Snapshot
-         * @description Everything at one moment.
+         * @description State of a deployment at one moment.
          */
         Snapshot: {
             /** Revision */
@@ -1836,7 +1837,7 @@ export interface components {
          * TraceCounts
          * @description ``acknowledged`` = ``reflected`` + ``pending`` + ``dead_lettered`` + ``duplicates`` + ``lost``.
          *
-         *     Of what is retained. ``duplicates`` are records under an id that their playbook had before.
+         *     Only retained records count. ``duplicates`` are records whose id their playbook already had.
          */
         TraceCounts: {
             /**
@@ -1872,9 +1873,9 @@ export interface components {
         };
         /**
          * Verdict
-         * @description What one judge says of a candidate; key: playbook. The first verdict of a judge on a candidate counts.
+         * @description One judge's verdict on a candidate; key: playbook. A judge's first verdict on a candidate counts.
          *
-         *     A person's comes as a command (``approve``, ``reject``): whoever may write verdicts is not a person by that.
+         *     A person's verdict is a command (``approve``, ``reject``); a record of this topic is never a person's.
          */
         Verdict: {
             /** Playbook */
@@ -1924,7 +1925,7 @@ export interface components {
         };
         /**
          * VersionReport
-         * @description How the runs went that were shown one version.
+         * @description Results of the runs that were shown one version.
          */
         VersionReport: {
             /** Runs */
@@ -2065,7 +2066,7 @@ export interface components {
         };
         /**
          * Adopted
-         * @description The version of a branch whose content a playbook took over.
+         * @description The version of a branch whose content a playbook adopted.
          */
         Adopted: {
             /** Line */
@@ -2079,7 +2080,7 @@ export interface components {
         };
         /**
          * AppliedBatch
-         * @description The batch that made a version, and what became of it.
+         * @description The batch that made a version, and its results.
          */
         AppliedBatch: {
             plan: components["schemas"]["Plan"];
@@ -2126,7 +2127,7 @@ export interface components {
         };
         /**
          * Asked
-         * @description A reflection that is to be asked about again: its place, and that of the manifest of its batch.
+         * @description A reflection to be asked about again: its offset, and that of its batch's manifest.
          */
         Asked: {
             /** Offset */
@@ -2136,7 +2137,7 @@ export interface components {
         };
         /**
          * Change
-         * @description One thing that this version did differently from the one before.
+         * @description One difference between this version and the one before.
          */
         Change: {
             /**
@@ -2238,10 +2239,10 @@ export interface components {
         };
         /**
          * Playbook
-         * @description A whole snapshot; key: playbook name (of a deleted one ``deleted_key``).
+         * @description A whole snapshot; key: playbook name (``deleted_key`` for a deleted playbook).
          *
-         *     Offsets are positions in this playbook's partition of the named topic; −1 means none yet.
-         *     A rollback copies ``entries`` and ``sections``, never the bookkeeping.
+         *     Offsets are positions in this playbook's partition of the named topic; −1 means none yet. A rollback copies
+         *     ``entries`` and ``sections``, never the bookkeeping.
          */
         Playbook: {
             /** Name */
@@ -2411,7 +2412,7 @@ export interface components {
         };
         /**
          * Rejected
-         * @description What a person rejected of a candidate: an entry, what it said, and the last reflections that taught it.
+         * @description A change of a candidate that a person rejected: the entry, its content, and the last reflections behind it.
          */
         Rejected: {
             /** Entry Id */
@@ -2429,7 +2430,7 @@ export interface components {
         };
         /**
          * Retired
-         * @description An entry that left the playbook: said again by agents who were still shown it, it does not come back.
+         * @description An entry that left the playbook: agents that were still shown it cannot bring it back by repeating it.
          */
         Retired: {
             /** Entry Id */
@@ -2439,7 +2440,7 @@ export interface components {
         };
         /**
          * Revocation
-         * @description Reflections that were taken back, by the rule that chose them.
+         * @description Revoked reflections, described by the rule that chose them.
          */
         Revocation: {
             /** Rule */
@@ -2457,7 +2458,7 @@ export interface components {
         };
         /**
          * Spend
-         * @description What a playbook's model calls cost on one day (UTC); a batch counts on the day of its version.
+         * @description Cost of a playbook's model calls on one day (UTC); a batch counts on the day of its version.
          */
         Spend: {
             /**
@@ -2498,7 +2499,7 @@ export interface components {
         };
         /**
          * TaughtBy
-         * @description A source, and in how many batches of this playbook it has taught.
+         * @description A source, and the number of this playbook's batches that it has taught.
          */
         TaughtBy: {
             /** Name */
@@ -2511,7 +2512,7 @@ export interface components {
         };
         /**
          * BulletTag
-         * @description How one playbook entry did in one run (ACE: bullet tag).
+         * @description Whether one playbook entry helped or harmed one run (ACE: bullet tag).
          */
         NewBulletTag: {
             /** Id */
@@ -2524,7 +2525,7 @@ export interface components {
         };
         /**
          * Outcome
-         * @description What is known of a run, now or later; key: playbook. What is said again of the same run counts once.
+         * @description What is known of a run, now or later; key: playbook. Repeats for the same run count once.
          */
         NewOutcome: {
             /** Run Id */
@@ -2562,7 +2563,7 @@ export interface components {
         };
         /**
          * Reflection
-         * @description One lesson's raw material; key: playbook. The id is chosen by its producer and belongs to the playbook.
+         * @description Raw material of one lesson; key: playbook. Its producer chooses the id, which is unique within the playbook.
          */
         NewReflection: {
             reflection_id?: string | null;
@@ -2664,7 +2665,7 @@ export interface components {
         };
         /**
          * Shown
-         * @description Which playbook version and entries an agent had before it when it ran.
+         * @description The playbook version and entries that an agent was shown when it ran.
          */
         NewShown: {
             /** Version */
@@ -2692,7 +2693,7 @@ export interface components {
         };
         /**
          * Source
-         * @description Who a trace, a reflection or an outcome comes from: a name that its producer declares.
+         * @description Origin of a trace, a reflection or an outcome: a name that its producer declares.
          */
         NewSource: {
             /** Name */
