@@ -1,7 +1,14 @@
 """The publish service: the only writer of playbooks; one version per update, in one transaction each.
 
-It polls a record and asks ``decide`` what becomes of it. While the decision rests on something that was not read, it
-reads that and asks again. Then it writes the decision and remembers it.
+The path of an update to its version:
+
+1. ``_take_one`` reads a record and asks ``decide/record.py`` what becomes of it. While the decision rests on
+   something unread, ``reading.py`` reads that, and ``decide`` is asked again (``_read_for``).
+2. The decision for an update is to skip it, to wait for its manifest or its predecessor (``_wait``), to refuse it, or
+   the next version (``core/playbook/versions.py:after_update``).
+3. ``decide/gate.py:completed`` adds what follows from any version: revocations, marks, candidates.
+4. ``_write`` writes version, snapshot, labels, dead letters and offsets in one transaction; then the partition
+   remembers it, and what waited for it is next.
 """
 
 import asyncio

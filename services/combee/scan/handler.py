@@ -1,4 +1,15 @@
-"""The scan service: it runs the nodes that are ready, gathers children, and writes results for the next level."""
+"""The scan service: it runs the nodes that are ready, gathers children, and writes results for the next level.
+
+The path of a group to the update of its batch:
+
+1. ``_leaf`` takes a group from ``scan.0``. It checks the manifest (``ManifestCache``), reads the version that the
+   batch is based on (``_base``), and asks the model (``Aggregator.group``).
+2. ``_emit`` writes the result: a partial on ``scan.N``, to the partition of its parent; of the root the update.
+3. ``_child`` takes a partial. It waits in ``Gathering``, with its record uncommitted, until its siblings have come.
+   The last one combines them (``Aggregator.combine``); ``_emit`` writes the result in the same way.
+
+Offsets are committed once a record's task has returned, so the log is the only memory.
+"""
 
 import asyncio
 from collections.abc import Callable

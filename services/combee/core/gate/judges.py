@@ -10,8 +10,8 @@ class JudgeKind:
     """The origin of a judge's verdicts."""
 
     opened_by: str = ""
-    """``MODULE:FUNCTION`` that opens it for the service ``evaluate``, as ``answerers:evaluation_judge`` does; empty:
-    its verdicts come another way."""
+    """``MODULE:FUNCTION`` of the asynchronous context manager that yields the judge to the service ``evaluate``;
+    empty: its verdicts come another way."""
 
 
 JUDGES: dict[Judge, JudgeKind] = {
@@ -22,4 +22,4 @@ JUDGES: dict[Judge, JudgeKind] = {
     # A person's commands.
     "approve": JudgeKind(),
 }
-"""Judges in the order in which they are listed."""
+"""Judges, in the order in which people see them."""

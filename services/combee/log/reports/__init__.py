@@ -1,1 +1,1 @@
-"""Reports that the command line, the gateway, the dashboard and ``top`` render alike; pure."""
+"""Reports as values and texts: the command line, the gateway, the dashboard and ``top`` only render them; pure."""
