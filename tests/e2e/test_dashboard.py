@@ -389,7 +389,7 @@ async def test_a_person_rejects_one_entry_and_then_a_source_of_what_is_left() ->
         await dialog.get_by_label("Key").fill(ADMIN, timeout=PATIENCE_MS)
         await page.keyboard.press("Enter")
         await expect(dialog).to_contain_text("Reject entries of version 2?", timeout=PATIENCE_MS)
-        await expect(dialog).to_contain_text("what is new goes, for good: misc-00003.")
+        await expect(dialog).to_contain_text("new ones are removed, for good: misc-00003.")
         await dialog.get_by_label("Reason").fill("fraud")
         await page.keyboard.press("Enter")
         await expect(page.locator(".outcome")).to_contain_text(
@@ -510,7 +510,7 @@ async def approve_by_keyboard(page: Page) -> None:
     await page.keyboard.type(ADMIN)
     await page.keyboard.press("Enter")
     await expect(dialog.get_by_label("Reason")).to_be_focused(timeout=PATIENCE_MS)
-    await expect(dialog).to_contain_text("Agents read version 1; against it: 1 added.")
+    await expect(dialog).to_contain_text("Agents read version 1; compared with it: 1 added.")
     await expect(dialog).to_contain_text("Agents read version 2 once evaluate accepts it, too.")
     await page.keyboard.press("Escape")
     await expect(dialog).to_be_hidden(timeout=PATIENCE_MS)
@@ -692,7 +692,7 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     assert context.playbooks.latest(PLAYBOOK).version == len(("one", "two", "three"))
     await page.get_by_role("button", name="Roll back").click()
     await dialog.get_by_role("button", name="Roll back").click()
-    await expect(outcome).to_have_text("Version 4 is there.", timeout=PATIENCE_MS)
+    await expect(outcome).to_have_text("Version 4 was made.", timeout=PATIENCE_MS)
     await edit(page, context)
     await export(page)
     kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
@@ -717,7 +717,7 @@ async def edit(page: Page, context: Context) -> None:
         await page.get_by_role("button", name="Save").click()
         if told is not None:
             await expect(told).to_be_visible(timeout=PATIENCE_MS)
-    await expect(page.locator(".outcome")).to_have_text("Version 5 is there.", timeout=PATIENCE_MS)
+    await expect(page.locator(".outcome")).to_have_text("Version 5 was made.", timeout=PATIENCE_MS)
     assert "a lesson of mine" in [one.content for one in context.playbooks.latest(PLAYBOOK).entries]
 
 

@@ -181,4 +181,4 @@ async def test_a_prefix_around_anothers_is_refused_too(
     )
     refused = await combee("topics", "create", data_dir=tmp_path, COMBEE_TOPIC_PREFIX=topic_prefix, **env)
     assert (inner.code, refused.code) == (0, 2)
-    assert f"{topic_prefix} and {topic_prefix}.b lie within one another" in refused.err
+    assert f"{topic_prefix} and {topic_prefix}.b overlap" in refused.err

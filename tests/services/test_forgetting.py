@@ -370,7 +370,7 @@ async def test_what_is_in_a_batch_under_way_is_not_forgotten_before_that_has_its
 ) -> None:
     old = recorded(ManualClock())
     asked = wish(Selector(rules=(Selection("id", "r-1"),), playbook=HALF_DONE, kind="trace"))
-    with pytest.raises(FatalError, match="no version yet"):
+    with pytest.raises(FatalError, match="batches without a version"):
         await forgotten(old, new_log(), tmp_path, asked)
     assert left_in(tmp_path) == []
     other = wish(Selector(rules=(Selection("id", "r-1"),), playbook=NAME, kind="trace"))

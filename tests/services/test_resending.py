@@ -232,7 +232,7 @@ async def test_without_the_proof_the_ledger_names_the_attempts_that_nothing_prov
     monkeypatch.setattr(Attempts, "attempt_of", believed)
     report = await judged(await applied_then_forged())
     assert report.double
-    assert any(one.startswith("attempt:") and "no dead letter" in one for one in report.violations)
+    assert any(one.startswith("attempt:") and "without a dead letter" in one for one in report.violations)
 
 
 @pytest.mark.parametrize(
@@ -376,9 +376,9 @@ def letter_of(topic: str, **fields: Any) -> DeadLetter:
 @pytest.mark.parametrize(
     ("letter", "says"),
     [
-        (letter_of("commands"), "give it anew"),
-        (letter_of("playbooks"), "no service takes"),
-        (letter_of("nowhere"), "no service takes"),
+        (letter_of("commands"), "issue a new one"),
+        (letter_of("playbooks"), "from services only"),
+        (letter_of("nowhere"), "from services only"),
         (letter_of("traces", value=None), "no bytes"),
         (letter_of("traces", attempts=10_000), "10000 times"),
     ],

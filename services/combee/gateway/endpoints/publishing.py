@@ -175,7 +175,7 @@ class Publishing:
         if message.lack:
             return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, message.lack)
         if not caller.may_touch(message.playbook):
-            return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {message.playbook}")
+            return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not include {message.playbook}")
         # A client's own usage figures would count against the playbook's cap.
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
 
