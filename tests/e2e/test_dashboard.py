@@ -540,7 +540,7 @@ async def reject_by_keyboard(page: Page, base: str) -> None:
     await page.keyboard.press("Enter")
     await expect(dialog.get_by_label("Reason")).to_be_focused(timeout=PATIENCE_MS)
     await page.keyboard.press("Enter")
-    await expect(dialog.get_by_role("alert")).to_contain_text("say why", timeout=PATIENCE_MS)
+    await expect(dialog.get_by_role("alert")).to_contain_text("give a reason", timeout=PATIENCE_MS)
     await page.keyboard.type("too brief")
     await page.keyboard.press("Enter")
     await expect(page.locator(".outcome")).to_have_text(

@@ -179,8 +179,9 @@ async def test_one_entry_makes_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_opens_a_judge_is_there() -> None:
-    opened = {judge for judge, kind in JUDGES.items() if kind.opened_by and resolve_name(kind.opened_by)}
-    assert opened == {"evaluate"}
+    opened = [kind.opened_by for kind in JUDGES.values() if kind.opened_by]
+    assert opened
+    assert all(callable(resolve_name(name)) for name in opened)
 
 
 async def test_a_judge_that_gets_no_answer_holds_up_no_other() -> None:

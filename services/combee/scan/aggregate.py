@@ -143,7 +143,7 @@ class Aggregator:
         return audited(result, 0, ops.rests(news) - answer.guessed, dropped)
 
     async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> tuple[Prompt, Reply]:
-        """Return the prompt about a group, the reflections in it, and the reply.
+        """Return the prompt about these reflections, and the reply.
 
         If one reflection alone is too long, it and the playbook in the prompt are cut until they fit.
         """

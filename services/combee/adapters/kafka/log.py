@@ -32,9 +32,8 @@ READ_COMMITTED = "read_committed"
 FOLLOW_WAIT_MS = 1_000
 """How long a broker may hold the fetch of a reader that follows a topic.
 
-Such a reader consumes records at once, so each fetch covers all partitions (see ``fetch_waits``): the broker answers
-as
-soon as it has a record, and an idle reader asks seldom. A longer time would delay the end of TLS connections."""
+Such a reader consumes records at once, so each fetch covers all partitions (see ``fetch_waits``). The broker answers
+as soon as it has a record, and an idle reader asks seldom. A longer time would delay the end of TLS connections."""
 READ_WAIT_MS = 50
 """How long a broker may hold the fetch after the last wanted record, which delays the end of a TLS connection."""
 FOLLOW_IDLE_MS = 60_000

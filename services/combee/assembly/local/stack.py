@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from combee.adapters.clock import SystemClock
@@ -24,22 +25,16 @@ MODEL_KEYS = (
     *("COMBEE_AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "COMBEE_AZURE_AD_TOKEN", "AZURE_OPENAI_AD_TOKEN"),
     "AZURE_CLIENT_SECRET",  # Azure's library gets a token with it
 )
-SECRETS = frozenset(
-    {
-        *MODEL_KEYS,
-        "COMBEE_EMBEDDING_API_KEY",
-        "COMBEE_EVAL_API_KEY",
-        "COMBEE_GATEWAY_KEYS",
-        "COMBEE_SOURCE_SECRET",
-    }
-)
-"""Keys in the environment; every service gets Kafka's password."""
 SECRETS_OF: Mapping[str, Sequence[str]] = {
     "reflect": MODEL_KEYS,
     "scan": MODEL_KEYS,
     "evaluate": (*MODEL_KEYS, "COMBEE_EVAL_API_KEY"),
     "gateway": ("COMBEE_GATEWAY_KEYS",),
 }
+SECRETS = frozenset(
+    {*chain.from_iterable(SECRETS_OF.values()), "COMBEE_EMBEDDING_API_KEY", "COMBEE_SOURCE_SECRET"}
+)
+"""Keys in the environment that a service gets only by ``SECRETS_OF``; every service gets Kafka's password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
