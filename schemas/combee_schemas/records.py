@@ -41,6 +41,10 @@ class TopicPartition:
     partition: int
 
 
+OBJECT_BYTES = 200
+"""Approximate memory of a record in addition to its key, value and headers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """A record that was read."""
@@ -63,6 +67,11 @@ class Record:
         """Size of key, value and headers in bytes."""
         headers = sum(len(name) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
+
+    @property
+    def memory(self) -> int:
+        """Approximate bytes of the record in memory; an empty record takes some, too."""
+        return OBJECT_BYTES + self.size
 
     @property
     def unread(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from combee.assembly.compose import FRONTS, JUDGES, ROLES
+from combee.assembly.compose import FRONTS, JUDGING, ROLES
 from support.kubernetes import CHART, ChartError, Document, fetch, problems, rendered
 
 pytestmark = pytest.mark.timeout(600)
@@ -88,7 +88,7 @@ def test_a_field_that_no_schema_knows_is_a_problem() -> None:
 @pytest.mark.parametrize("name", VALUES)
 def test_every_role_runs_once_and_has_a_budget(name: str) -> None:
     documents = rendered(values(name))
-    roles = {*ROLES, *(() if name == "small" else FRONTS), *(JUDGES if name == "scaled" else ())}
+    roles = {*ROLES, *(() if name == "small" else FRONTS), *(JUDGING if name == "scaled" else ())}
 
     assert of_kind(documents, *WORKLOADS).keys() == roles
     assert of_kind(documents, "PodDisruptionBudget").keys() == roles

@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 import pytest
 
-from combee.assembly.compose import JUDGES
+from combee.assembly.compose import JUDGING
 from support.compose import GATEWAY, KEY, Deployment, deployment
 from support.shown import ROOT
 from support.waiting import wait_until
@@ -38,7 +38,7 @@ def running(built: Deployment) -> Iterator[Deployment]:
     own = ("--user", "0", "-v", f"{built.folder}:/given", "--entrypoint", "chown", built.env["COMBEE_IMAGE"])
     built.docker("run", "--rm", *own, "10001", "/given/sources.toml")
     with deployment(
-        built.folder, built.env, "deploy/simulated.yml", settings=SETTINGS, profiles=tuple(JUDGES)
+        built.folder, built.env, "deploy/simulated.yml", settings=SETTINGS, profiles=tuple(JUDGING)
     ) as project:
         yield project
 
@@ -70,7 +70,7 @@ def test_only_services_that_verify_sources_have_the_file(running: Deployment) ->
     look = "test -r /run/secrets/sources.toml && echo yes || echo no"
     has = {
         role: running.compose("exec", "-T", role, "sh", "-c", look).strip()
-        for role in ("reflect", "shuffle", "control", "gateway", "scan", "publish", *JUDGES)
+        for role in ("reflect", "shuffle", "control", "gateway", "scan", "publish", *JUDGING)
     }
 
     assert {role for role, answer in has.items() if answer == "yes"} == {

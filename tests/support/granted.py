@@ -15,7 +15,7 @@ from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.ports import ConfigurationError, FatalError, Outgoing, TopicPartition
-from combee.assembly.compose import FRONTS, JUDGES, ROLES
+from combee.assembly.compose import FRONTS, JUDGING, ROLES
 from combee.assembly.local.supervisor import Process
 from combee.core.log import rights
 from combee.core.log.rights import Granted, Right, granted
@@ -176,7 +176,7 @@ async def services(
             "COMBEE_EVAL_QUESTIONS": str(questions),
             "PYTHONPATH": str(Path(__file__).parents[1]),
         }
-        for role in (*ROLES, *JUDGES, *FRONTS):
+        for role in (*ROLES, *JUDGING, *FRONTS):
             await start(
                 role,
                 "worker",
@@ -191,7 +191,7 @@ async def services(
         await supervisor.wait_ready(READY_S)
         yield model
     except FatalError as error:
-        names = ("sim", *ROLES, *JUDGES, *FRONTS)
+        names = ("sim", *ROLES, *JUDGING, *FRONTS)
         raise AssertionError("\n".join(f"{name}: {supervisor.tail(name)}" for name in names)) from error
     finally:
         await supervisor.stop(STOP_S)

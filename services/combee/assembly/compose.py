@@ -22,7 +22,7 @@ from combee.assembly import wiring
 from combee.assembly.backends import check_topics, connection, embedder, known_sources, language_model
 from combee.control.controller import Controller
 from combee.control.outcomes import OutcomeFolder
-from combee.core.gate.judges import JUDGES as KINDS
+from combee.core.gate.judges import JUDGES
 from combee.core.names.tenants import IN_BATCHES_S, Tenants
 from combee.core.text.redact import redacted
 from combee.log.evaluation.judge import AskJudge, Judges
@@ -242,7 +242,7 @@ async def _gateway(worker: Worker) -> None:
 
 
 ROLES: Mapping[str, Role] = dict(zip(SERVICES, (_control, _publish, _scan, _shuffle, _reflect), strict=True))
-JUDGES: Mapping[str, Role] = {"evaluate": _evaluate}
+JUDGING: Mapping[str, Role] = {"evaluate": _evaluate}
 """The service that asks judges about candidates, if a gate needs one."""
 FRONTS: Mapping[str, Role] = {"gateway": _gateway}
 """Interfaces for people and agents; they need an extra."""
@@ -250,12 +250,12 @@ FRONTS: Mapping[str, Role] = {"gateway": _gateway}
 
 def judges(settings: Settings) -> tuple[str, ...]:
     """Return the services that ask judges, if a gate of these settings needs one."""
-    return tuple(JUDGES) if _asked(settings) else ()
+    return tuple(JUDGING) if _asked(settings) else ()
 
 
 def _asked(settings: Settings) -> list[Judge]:
     needed = settings.gate.policy().all_judges
-    return [judge for judge, kind in KINDS.items() if judge in needed and kind.opened_by]
+    return [judge for judge, kind in JUDGES.items() if judge in needed and kind.opened_by]
 
 
 @asynccontextmanager
@@ -273,7 +273,7 @@ async def open_judges(settings: Settings, log: Log, clock: Clock) -> AsyncIterat
     async with AsyncExitStack() as opened:
         yield {
             judge: await opened.enter_async_context(
-                resolve_name(KINDS[judge].opened_by)(settings, log, clock)
+                resolve_name(JUDGES[judge].opened_by)(settings, log, clock)
             )
             for judge in asked
         }
@@ -369,7 +369,7 @@ async def run_worker(
             clock=clock,
             answers_from=answers_from,
         )
-        await {**ROLES, **JUDGES, **FRONTS}[role](worker)
+        await {**ROLES, **JUDGING, **FRONTS}[role](worker)
 
     try:
         async with telemetry.served(Lags(log, role).look if role in INPUTS else None):

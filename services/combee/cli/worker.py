@@ -23,7 +23,7 @@ ASKING = ("scan", "reflect")
 COLLECT_AFTER = 10_000
 """Garbage collection threshold (net container allocations). Records hold hardly any cycles, so at
 Python's 700 that took 8 % of scan's processor time; at this it takes 2 %."""
-ROLES = (*compose.ROLES, *compose.JUDGES, *compose.FRONTS)
+ROLES = (*compose.ROLES, *compose.JUDGING, *compose.FRONTS)
 
 
 def register(app: typer.Typer) -> None:

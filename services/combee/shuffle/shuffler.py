@@ -75,8 +75,6 @@ HOLDS_BACK = ("source", "tenant", "spend")
 """A source's share of a batch, a tenant's limits, a cap on spending."""
 DELIVERED_BYTES = 512 << 10
 """Of delivered records kept for the next turn, per partition; the rest is read from the log."""
-RECORD_BYTES = 200
-"""Approximate memory of a record in addition to its bytes."""
 TAKEN_AT_ONCE = 100
 """Records between two chances for everything else on the event loop."""
 READ_AT_ONCE = 5_000
@@ -97,7 +95,7 @@ class _News:
         self.note(records[-1].topic, records[-1].offset)
         if self.size < DELIVERED_BYTES:
             self.records += records
-            self.size += sum(map(_size, records))
+            self.size += sum(record.memory for record in records)
 
     def note(self, topic: str, offset: int) -> None:
         """Take note that the log goes up to an offset at least."""
@@ -106,12 +104,8 @@ class _News:
     def take(self) -> Record:
         """Return the next of the records kept, once."""
         record = self.records.popleft()
-        self.size -= _size(record)
+        self.size -= record.memory
         return record
-
-
-def _size(record: Record) -> int:
-    return RECORD_BYTES + record.size
 
 
 class Shuffler:

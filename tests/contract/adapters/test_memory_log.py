@@ -7,8 +7,9 @@ from aiokafka.partitioner import murmur2 as theirs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.adapters.memory import MemoryLog, murmur2
+from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import FatalError, Outgoing, TopicPartition, TransientError
+from combee_schemas.murmur2 import murmur2
 from combee_schemas.topics import TOPICS
 from support.clock import ManualClock
 

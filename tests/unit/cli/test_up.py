@@ -14,7 +14,7 @@ from support.rows import each_row
 
 
 def test_every_role_can_be_run_alone() -> None:
-    assert set(worker.ROLES) == {*compose.ROLES, *compose.JUDGES, *compose.FRONTS}
+    assert set(worker.ROLES) == {*compose.ROLES, *compose.JUDGING, *compose.FRONTS}
     refused = run("worker", "nope")
     assert refused.exit_code == 2
     assert "gateway" in refused.stderr

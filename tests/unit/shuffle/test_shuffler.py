@@ -30,6 +30,7 @@ from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
+from combee_schemas.records import OBJECT_BYTES
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Update
 from support import ledger
@@ -287,7 +288,7 @@ async def test_what_waits_to_be_worked_in_takes_no_more_memory_than_it_may(
         await publish(log, *(reflection(n) for n in range(20)))
         records = [record for record in await rig.undelivered() if record.partition == HOME]
         records = [replace(record, **packed) for record in records]
-        value_bytes = sum(shuffler.RECORD_BYTES + len(record.value or b"") for record in records[:7])
+        value_bytes = sum(OBJECT_BYTES + len(record.value or b"") for record in records[:7])
         monkeypatch.setattr(shuffler, "DELIVERED_BYTES", value_bytes + (7 * 5_000 if packed else 0))
         for record in records:
             rig.shuffler.deliver([record])

@@ -7,9 +7,8 @@ from contextlib import aclosing
 from combee.adapters.ports import CombeeError, Log, Record, TopicPartition
 
 CLOCKS_ASKED, BYTES_ASKED = 1_000, 64 << 20
-"""Minimum records and bytes per partition whose times are compared: producers give them; many may be far ahead."""
-RECORD_BYTES = 200
-"""What a record counts in addition to its bytes: a backlog of empty ones is not read to its end."""
+"""Minimum records and bytes in memory per partition whose times are compared: producers give them; many may be far
+ahead."""
 
 # Partitions and topics are read side by side, for a restart waits for all of them.
 
@@ -45,7 +44,7 @@ async def _earliest(log: Log, source: TopicPartition, start: int) -> int | None:
         async for record in records:
             time_ms = record.timestamp_ms
             earliest = time_ms if earliest is None else min(earliest, time_ms)
-            count, size = count + 1, size + RECORD_BYTES + record.size
+            count, size = count + 1, size + record.memory
             if count >= CLOCKS_ASKED and size >= BYTES_ASKED:
                 break
     return earliest

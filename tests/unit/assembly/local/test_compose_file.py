@@ -15,7 +15,7 @@ import yaml
 from pydantic import SecretStr
 
 from combee.adapters.embedded_kafka.data_dir import VERSION
-from combee.assembly.compose import DRAIN_MARGIN_S, FRONTS, JUDGES, ROLES
+from combee.assembly.compose import DRAIN_MARGIN_S, FRONTS, JUDGING, ROLES
 from combee.gateway.access.keys import keyring
 from combee.process.settings.gateway import GatewaySettings
 from combee.process.settings.group import SettingsError
@@ -27,7 +27,7 @@ from support import shown
 ASKING = ("reflect", "scan", "evaluate")
 IN_THE_IMAGE = {"cli", "dashboard", "otel", "signatures", "sim"}
 VERIFYING = ("reflect", "shuffle", "control", "gateway")
-EVERY = (*ROLES, *JUDGES, *FRONTS)
+EVERY = (*ROLES, *JUDGING, *FRONTS)
 IMAGE = "${COMBEE_IMAGE:-combee:0.1.0}"
 MODEL_TIMEOUT_S = float(ModelSettings.model_fields["model_timeout_s"].default)
 

@@ -6,6 +6,7 @@ from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Outgoing, TopicPartition
 from combee.process.worker import lookup
 from combee_schemas import topics
+from combee_schemas.records import OBJECT_BYTES
 from support.clock import ManualClock
 
 SOURCE = TopicPartition(topic=topics.TRACES.name, partition=0)
@@ -27,7 +28,7 @@ async def test_the_look_back_ends_after_both_its_records_and_its_bytes(
     clock = ManualClock()
     log, now_ms = MemoryLog(clock, partitions=1), clock.now_ms()
     monkeypatch.setattr(lookup, "CLOCKS_ASKED", 10)
-    monkeypatch.setattr(lookup, "BYTES_ASKED", 20 * (size + lookup.RECORD_BYTES))
+    monkeypatch.setattr(lookup, "BYTES_ASKED", 20 * (size + OBJECT_BYTES))
     await log.produce(*at(now_ms + AHEAD_MS, 20, size), *at(now_ms, 1))
     assert await lookup.oldest_timestamp(log, {SOURCE: 0}) == now_ms + AHEAD_MS
 
