@@ -1,0 +1,124 @@
+"""The check call asks which statements say the lessons of a batch, and which conditions a rewrite lost.
+
+The model that merged the lessons is not believed about them. Another, smaller question asks for a quote, which code
+looks up in the statement; see `docs/design/coverage.md`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from combee.core.text.forms import comparable
+from combee.core.text.prompt import FENCE_WARNING, as_items, fence
+from combee_schemas.model import Prompt
+
+_WORD = re.compile(r"\w+")
+MAX_QUOTE_WORDS = 8
+MIN_QUOTE_WORDS = 2
+"""Minimum words of a quote, unless the statement is shorter: a single word stands in many statements."""
+
+CHECK = f"""You check whether statements say what was learned. You get numbered lessons and numbered statements.
+For each lesson name the statement that says it: an agent who reads that statement alone does what the lesson asks
+for, with the lesson's conditions, exceptions and figures. A statement about the same subject that is less specific, or
+that says something else, does not say the lesson. Leave out the lessons that no statement says. "quote": at most eight
+consecutive words of the statement, copied, that say it best.
+Rewrites, if there are any, are entries before and after a change. "lost" names the rewrites whose "after" no longer
+has a condition, an exception or a negation of "before"; "quote": at most eight words of "before" that say it.
+Answer with one JSON object: {{"covered": [{{"lesson": 1, "statement": 2, "quote": "..."}}],
+"lost": [{{"rewrite": 1, "quote": "..."}}]}}
+{FENCE_WARNING}"""
+
+
+def _list_of(**properties: str) -> dict[str, Any]:
+    item = {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in properties.items()},
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return {"type": "array", "items": item}
+
+
+CHECK_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "covered": _list_of(lesson="integer", statement="integer", quote="string"),
+        "lost": _list_of(rewrite="integer", quote="string"),
+    },
+    "required": ["covered", "lost"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """The text of an entry before and after an UPDATE or MERGE."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The usable part of a check call's reply; all numbers are places, from 0."""
+
+    covered: tuple[tuple[int, int], ...] = ()
+    """Lesson and the statement that says it, with a quote that the statement has."""
+    lost: tuple[tuple[int, str], ...] = ()
+    """Rewrite, and the words of ``before`` that its ``after`` no longer says."""
+
+
+def prompt(lessons: Sequence[str], statements: Sequence[str], rewrites: Sequence[Rewrite] = ()) -> Prompt:
+    """Ask which statement says each lesson, and what the rewrites lost; items are numbered from 1."""
+    parts = [
+        fence("lessons", as_items({"lesson": text} for text in lessons)),
+        fence("statements", as_items({"statement": text} for text in statements)),
+    ]
+    if rewrites:
+        pairs = ({"before": rewrite.before, "after": rewrite.after} for rewrite in rewrites)
+        parts.append(fence("rewrites", as_items(pairs)))
+    return Prompt(
+        system=CHECK,
+        user="\n".join(parts),
+        reply_name="check",
+        reply_schema=CHECK_SCHEMA,
+        optional=frozenset({"lost"}),
+    )
+
+
+def read(
+    body: Mapping[str, Any],
+    lessons: Sequence[str],
+    statements: Sequence[str],
+    rewrites: Sequence[Rewrite] = (),
+) -> Checked:
+    """Return the answers whose quote is in the quoted text; figures are the caller's to compare."""
+    covered = (
+        (lesson, statement)
+        for lesson, statement, quote in _answers(body.get("covered"), "lesson", "statement")
+        if lesson < len(lessons) and statement < len(statements) and has_quote(statements[statement], quote)
+    )
+    lost = (
+        (rewrite, quote)
+        for rewrite, _, quote in _answers(body.get("lost"), "rewrite", "rewrite")
+        if rewrite < len(rewrites) and has_quote(rewrites[rewrite].before, quote)
+    )
+    return Checked(covered=tuple(dict.fromkeys(covered)), lost=tuple(dict.fromkeys(lost)))
+
+
+def has_quote(text: str, quote: str) -> bool:
+    """Return whether a text has these consecutive words: at most `MAX_QUOTE_WORDS`, and more than one."""
+    words, quoted = _WORD.findall(comparable(text)), _WORD.findall(comparable(quote))
+    if not min(MIN_QUOTE_WORDS, len(words)) <= len(quoted) <= MAX_QUOTE_WORDS:
+        return False
+    return any(words[at : at + len(quoted)] == quoted for at in range(len(words) - len(quoted) + 1))
+
+
+def _answers(value: object, first: str, second: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the places, from 0, and the quote of each well-formed answer."""
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, dict):
+            numbers = item.get(first), item.get(second)
+            if all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in numbers):
+                yield int(str(numbers[0])) - 1, int(str(numbers[1])) - 1, str(item.get("quote") or "")
