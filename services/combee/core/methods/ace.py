@@ -74,8 +74,8 @@ Keep every distinct lesson, one entry for each; leave out what the playbook alre
 Operations: ADD a new entry (section, content); UPDATE an entry that became wrong or too vague
 (entry_ids with its id, content); MERGE entries that say the same (entry_ids, content); REMOVE an entry that is
 wrong (entry_ids). Every operation names in "sources" the numbers of the items it rests on. "dropped" lists the
-numbers of the items you leave out on purpose. "known" names items whose lesson an entry has already, and that
-entry: it counts as evidence for the entry. Every item is in one of the three.
+numbers of items that are too vague to help anybody. "known" names items whose lesson an entry has already, and that
+entry: it counts as evidence for the entry. Keep figures with their units, conditions, exceptions and negations.
 "tags" and "counters" tell how often runs found an entry helpful or harmful: UPDATE or REMOVE what harms. Where little
 is left of the playbook's budget, UPDATE and MERGE rather than ADD.
 Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD", "section": "...",
@@ -86,7 +86,7 @@ Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD
 CURATE_SMALL = f"""You keep a playbook: short entries that help agents with their next tasks. You get numbered items.
 Write one ADD for each different lesson in them. Rules: items that say the same share one ADD. "sources" are the
 numbers of the items an ADD rests on. "known" are the items that the playbook already says, each with the id of the
-entry that says it. "dropped" are the numbers of vague items. Every item is in one of the three.
+entry that says it. "dropped" are the numbers of vague items. Keep figures, conditions and negations.
 {SECTIONS}
 {DATA_WARNING}
 Example. The playbook: "[misc-00007] Look up the order first." The items: "item 1: opened parcels cost a fee of 15 %",

@@ -219,7 +219,7 @@ def read(base: Playbook, body: Mapping[str, Any], sources: Sources) -> Answer:
         entry_ids=(entry.id,) if entry else (),
         evidence=union(*sources),
     )
-    return Answer(operations=(operation,), mentioned=frozenset(range(1, len(sources) + 1)))
+    return Answer(operations=(operation,))
 
 
 def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, ...]:
