@@ -32,8 +32,6 @@ class Operation(Value):
     content: Text = ""
     entry_ids: tuple[Name, ...] = ()
     evidence: tuple[Name, ...] = ()
-    guessed: tuple[Name, ...] = ()
-    """Part of ``evidence`` that no model named for this content."""
 
 
 class Seen(Sparse):
@@ -63,12 +61,10 @@ class Echo(Value):
 
 
 class Known(Value):
-    """An entry with the same content as these reflections, according to the model: evidence for the entry."""
+    """An entry with the same content as these reflections: evidence for the entry."""
 
     entry_id: Name
     evidence: tuple[Name, ...] = ()
-    guessed: tuple[Name, ...] = ()
-    """Part of ``evidence`` that the equivalent proposal rests on by a guess."""
 
 
 class GroupMember(Value):

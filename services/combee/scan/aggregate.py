@@ -55,14 +55,8 @@ class _Item:
     lessons: tuple[str, ...]
     """Its instructions to agents, each text whole."""
     evidence: tuple[str, ...]
-    guessed: tuple[str, ...] = ()
     against: frozenset[str] = frozenset()
     """Entries that it contradicts."""
-
-    @property
-    def sure(self) -> Collection[str]:
-        """Evidence that a model named."""
-        return frozenset(self.evidence).difference(self.guessed) if self.guessed else self.evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +119,7 @@ class Aggregator:
             own = _word_for_word([members[n - 1] for n in sorted(refused)], ids).operations
             operations = self._method.merge(base, (*operations, *own))
         news, echoes = without_echoes(base, reflections, operations)
-        used = ops.surely_rests(answer.operations)
+        used = ops.rests(answer.operations) - answer.guessed
         claims |= {n: repeats[n] for n in repeats if reflections[n - 1].reflection_id not in used}
         known_now, echoed = known.of_group(base, claims, reflections)
         result = NodeResult(
@@ -296,7 +290,7 @@ class Aggregator:
         )
 
     def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
-        """Read a reply; evidence is a guess where a named item does not contain all of the lesson made from it."""
+        """Read a reply; of the named items those are evidence that say the lesson, if any does."""
         if self._method.HOLDS != "entries":
             return self._read(base, reply, [item.evidence for item in items])
         # The items themselves stand in for evidence here, so that each operation tells which items it names.
@@ -304,11 +298,13 @@ class Aggregator:
         answer = self._read(base, reply, [(at,) for at in everything])
         # A weak model names nothing, so each of its operations stands for all items.
         named = lru_cache(NAMED_KEPT)(partial(_Named.of, items))
-        rests = [named(operation.evidence, operation.guessed) for operation in answer.operations]
+        rests = [
+            named(operation.evidence, some_name_none=bool(answer.guessed)) for operation in answer.operations
+        ]
         operations = _resting(answer.operations, rests, items, base)
-        return replace(
-            answer, operations=tuple(operations), guessed=named(everything, tuple(answer.guessed)).guessed
-        )
+        sure = chain.from_iterable(items[int(at)].evidence for at in everything if at not in answer.guessed)
+        guessed = frozenset(chain.from_iterable(item.evidence for item in items)).difference(sure)
+        return replace(answer, operations=tuple(operations), guessed=guessed)
 
     def _read(self, base: Playbook, reply: Reply, sources: Sequence[tuple[str, ...]]) -> Answer:
         answer = self._method.read(base, reply.body, sources)
@@ -375,7 +371,6 @@ def _proposal(operation: Operation) -> _Item:
         text=operation.content,
         lessons=(operation.content,),
         evidence=operation.evidence,
-        guessed=operation.guessed,
         against=frozenset(operation.entry_ids if removes else ()),
     )
 
@@ -386,21 +381,15 @@ class _Named:
 
     places: Sequence[int]
     evidence: tuple[str, ...]
-    guessed: frozenset[str]
-    """Evidence that only guessed items have."""
-
-    @property
-    def is_sure(self) -> bool:
-        """Whether all of the evidence is certain."""
-        return self.guessed.isdisjoint(self.evidence)
+    is_sure: bool
+    """Whether the operation named them, or rests on all because it named none."""
 
     @classmethod
-    def of(cls, items: Sequence[_Item], named: Iterable[str], guessed: Iterable[str]) -> "_Named":
+    def of(cls, items: Sequence[_Item], named: Sequence[str], *, some_name_none: bool) -> "_Named":
         """Return the items at these places."""
-        places, guesses = [int(place) for place in named], frozenset(int(place) for place in guessed)
-        evidence = ops.union(*(items[at].evidence for at in places))
-        sure = chain.from_iterable(items[at].evidence for at in places if at not in guesses)
-        return cls(places, evidence, frozenset(evidence).difference(sure) if guesses else frozenset())
+        places = [int(place) for place in named]
+        is_sure = not (some_name_none and len(named) == len(items))
+        return cls(places, ops.union(*(items[at].evidence for at in places)), is_sure)
 
 
 def _saying(content: str, named: _Named, items: Sequence[_Item]) -> Iterator[int]:
@@ -424,18 +413,17 @@ def _against(
 def _resting(
     operations: Iterable[Operation], named: Sequence[_Named], items: Sequence[_Item], base: Playbook
 ) -> Iterator[Operation]:
-    """Yield operations with the evidence of the items that they name; it is a guess if an item is no witness."""
+    """Yield operations with the evidence of the items that witness them, else of all that they name."""
     says = _says(base)
     for operation, on in zip(operations, named, strict=True):
-        guessed = on.guessed
+        evidence: tuple[str, ...] = ()
         if on.is_sure:
             removes = operation.kind == OperationKind.REMOVE
             witnesses = (
                 _against(operation, on, items, says) if removes else _saying(operation.content, on, items)
             )
-            guessed = frozenset(on.evidence).difference(*(items[at].sure for at in witnesses))
-        guesses = tuple(reflection_id for reflection_id in on.evidence if reflection_id in guessed)
-        yield operation.model_copy(update={"evidence": on.evidence, "guessed": guesses})
+            evidence = ops.union(*(items[at].evidence for at in witnesses))
+        yield operation.model_copy(update={"evidence": evidence or on.evidence})
 
 
 @once_per_version

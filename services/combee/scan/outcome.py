@@ -103,11 +103,8 @@ def _naming(result: NodeResult, count: int) -> NodeResult:
 
 
 def _resting_on(claim: Claim, count: int) -> Claim:
-    """Return an operation or a known entry with ``count`` reflections of its evidence, certain ones first."""
-    is_guess = frozenset(claim.guessed).__contains__
-    evidence = tuple(sorted(claim.evidence, key=is_guess)[:count])
-    guessed = tuple(filter(is_guess, evidence))
-    return claim.model_copy(update={"evidence": evidence, "guessed": guessed})
+    """Return an operation or a known entry with ``count`` reflections of its evidence."""
+    return claim.model_copy(update={"evidence": claim.evidence[:count]})
 
 
 def _lost(result: NodeResult, left: Iterable[int]) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Known reflections: evidence for an entry that has the same content already; pure.
 
-The model may claim it in other words, and code checks the claim; code itself recognises an identical wording. A claim
-in other words is a guess, since the entry may say more than the reflection. It therefore supports no proposed entry.
+The model may claim it in other words, and code checks the claim; code itself recognises an identical wording. Claims
+in other words count only where nobody says the entry itself, since it may say more than the reflection.
 """
 
 from collections import defaultdict
@@ -87,7 +87,7 @@ def of_group(
             entry.id,
             reflection.reflection_id,
             was_shown(entry.id, entry.created_version, reflection.shown),
-            not any(same_lesson(entry.content, text) for text in texts_of(reflection)),
+            any(same_lesson(entry.content, text) for text in texts_of(reflection)),
         )
         for entry, reflection in said
     )
@@ -100,8 +100,6 @@ def of_combine(
 
     Only the group knows which entries an agent was shown; here only its version is known. So a reflection whose agent
     had a version with the entry is no evidence for it, unless the entry is only proposed, which agents are not shown.
-    A reflection that a proposal named only by a guess is no evidence either. Evidence that is a guess by the wording
-    of a proposal or of the entry is marked.
     """
     if not claims:
         return (), ()
@@ -113,7 +111,7 @@ def of_combine(
         for n, entry_id in claims.items()
     )
     said = (
-        (entry_id, proven[reflection_id], not is_same or reflection_id in proposal.guessed)
+        (entry_id, proven[reflection_id], is_same)
         for entry_id, proposal, is_same in claimed
         for reflection_id in proposal.evidence
         if reflection_id in proven
@@ -123,22 +121,22 @@ def of_combine(
             entry_id,
             reflection.reflection_id,
             entry_id in since and since[entry_id] <= (reflection.shown_version or 0),
-            is_guess,
+            is_same,
         )
-        for entry_id, reflection, is_guess in said
+        for entry_id, reflection, is_same in said
     )
 
 
 def _counted(said: Iterable[tuple[str, str, bool, bool]]) -> tuple[tuple[Known, ...], tuple[Echo, ...]]:
-    """Return evidence and echoes by entry, from tuples: entry, reflection, is it an echo, is it a guess."""
+    """Return evidence and echoes by entry, from tuples: entry, reflection, is it an echo, is it the same lesson."""
     known: dict[str, dict[str, bool]] = defaultdict(dict)
     echoes: dict[str, dict[str, bool]] = defaultdict(dict)
-    for entry_id, reflection_id, is_echo, is_guess in said:
+    for entry_id, reflection_id, is_echo, is_same in said:
         ids = (echoes if is_echo else known)[entry_id]
-        ids[reflection_id] = is_guess and ids.get(reflection_id, True)
+        ids[reflection_id] = is_same or ids.get(reflection_id, False)
     return (
         tuple(
-            Known(entry_id=entry_id, evidence=tuple(ids), guessed=tuple(filter(ids.__getitem__, ids)))
+            Known(entry_id=entry_id, evidence=tuple(filter(ids.__getitem__, ids)) or tuple(ids))
             for entry_id, ids in known.items()
         ),
         tuple(Echo(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in echoes.items()),

@@ -36,9 +36,9 @@ def union(*ids: Iterable[str]) -> tuple[str, ...]:
 def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
     """Return the usable operations of a curator's reply, within bounds, and the items they mention.
 
-    Unknown item numbers are ignored. An operation without numbers rests on all items, marked as a guess: wide
-    evidence is honest, while empty evidence would lose the lineage. Such an operation, typical of weak models, also
-    mentions all items; an operation with only unknown numbers mentions none.
+    Unknown item numbers are ignored. An operation without numbers rests on all items: wide evidence is honest, while
+    empty evidence would lose the lineage. Such an operation, typical of weak models, also mentions all items; an
+    operation with only unknown numbers mentions none.
     """
     items = body.get("operations")
     if not isinstance(items, list):
@@ -94,10 +94,9 @@ def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read 
         content=content,
         entry_ids=() if kind == OperationKind.ADD else targets,
         evidence=union(*(sources[n - 1] for n in named)) if named else everything,
-        guessed=() if named or len(sources) <= 1 else everything,
     )
     mentions = named if given else range(1, len(sources) + 1)
-    return _Read(operation, mentions, guessed=bool(operation.guessed))
+    return _Read(operation, mentions, guessed=not named and len(sources) > 1)
 
 
 def _section(name: str) -> str:
@@ -137,30 +136,14 @@ def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     for operation in operations:
         same = (operation.kind, operation.entry_ids, normalise(operation.content))
         if first := merged.get(same):
-            merged[same] = resting_together(first, operation)
-        else:
-            merged[same] = operation
+            operation = first.model_copy(update={"evidence": union(first.evidence, operation.evidence)})  # noqa: PLW2901
+        merged[same] = operation
     return tuple(merged.values())
-
-
-def resting_together(first: Operation, second: Operation) -> Operation:
-    """Return ``first`` with the evidence of both; evidence named by either is no guess."""
-    evidence = union(first.evidence, second.evidence)
-    sure = {*first.evidence}.difference(first.guessed) | {*second.evidence}.difference(second.guessed)
-    guessed = tuple(reflection_id for reflection_id in evidence if reflection_id not in sure)
-    return first.model_copy(update={"evidence": evidence, "guessed": guessed})
 
 
 def rests(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the reflections that at least one of the operations rests on."""
     return frozenset(reflection_id for operation in operations for reflection_id in operation.evidence)
-
-
-def surely_rests(operations: Iterable[Operation]) -> frozenset[str]:
-    """Return the reflections that at least one of the operations surely rests on, i.e. not by a guess."""
-    return frozenset().union(
-        *(frozenset(operation.evidence).difference(operation.guessed) for operation in operations)
-    )
 
 
 def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:
@@ -172,8 +155,7 @@ def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation,
         fresh = [reflection_id for reflection_id in operation.evidence if reflection_id not in named]
         named.update(fresh)
         evidence = (*fresh, *known[: max(0, kept - len(fresh))])
-        guessed = tuple(reflection_id for reflection_id in operation.guessed if reflection_id in evidence)
-        cut.append(operation.model_copy(update={"evidence": evidence, "guessed": guessed}))
+        cut.append(operation.model_copy(update={"evidence": evidence}))
     return tuple(cut)
 
 
