@@ -53,8 +53,6 @@ class Entry(Value):
     helpful: int = 0
     harmful: int = 0
     evidence_count: int = 0
-    guessed_count: int = 0
-    """Part of ``evidence_count``: reflections that a model named as evidence, unsupported by their texts."""
     evidence: tuple[Name, ...] = ()
     """The last 20 reflection ids that the entry rests on."""
     sources: tuple[Name, ...] = ()
@@ -65,7 +63,7 @@ class Entry(Value):
     """Whether a person wrote, kept or imported this text: changing or removing it takes three sources."""
     state: EntryState = "active"
     support: tuple[Name, ...] = ()
-    """In a proposed entry: reflections that count for its promotion, the part of ``evidence`` that is no guess."""
+    """In a proposed entry: reflections that count for its promotion, those of ``evidence`` that say its text."""
     unsupported_batches: int = 0
     """In a proposed entry: number of batches since the last one that supported it."""
     created_version: int = 0

@@ -65,7 +65,7 @@ class Echo(Value):
 
 
 class Known(Value):
-    """An entry with the same content as these reflections, according to the model: evidence for the entry."""
+    """An entry with the same content as these reflections: evidence for the entry."""
 
     entry_id: Name
     evidence: tuple[Name, ...] = ()

@@ -48,7 +48,8 @@ def honest(deployment: Deployment, kind: type[Planned]) -> Planned:
     seen = tuple(
         Seen(reflection_id=member.reflection.reflection_id, offset=member.offset) for member in group.members
     )
-    result = NodeResult(status="ok", operations=(INVENTION,), seen=seen)
+    invention = INVENTION.model_copy(update={"evidence": (seen[0].reflection_id,)})
+    result = NodeResult(status="ok", operations=(invention,), seen=seen)
     leaf, root = identity.node_id(plan.batch_id, 0, 0), identity.node_id(plan.batch_id, 1, 0)
     if kind is Update:
         return Update(plan=plan, manifest_offset=where, node_id=root, result=result)

@@ -179,11 +179,10 @@ async def test_the_same_batch_is_asked_about_with_the_same_bytes() -> None:
 def test_a_scoped_call_reads_proposed_entries_apart() -> None:
     kept = Entry(id="calc-00001", section="calc", content="lesson one")
     pending = kept.model_copy(update={"id": "calc-00002", "state": "proposed", "support": ("r",)})
-    guessed = pending.model_copy(update={"id": "calc-00003", "support": ()})
     other = kept.model_copy(update={"id": "calc-00004", "content": "nothing of it"})
-    base = empty("p").model_copy(update={"entries": (kept, pending, guessed, other)})
+    base = empty("p").model_copy(update={"entries": (kept, pending, other)})
     given = [reflection(1, key_insight="lesson one")]
-    prompt = ace.aggregate_prompt(base, given, settings=PlanSettings(scope=3))
+    prompt = ace.aggregate_prompt(base, given, settings=PlanSettings(scope=2))
     playbook, proposed = prompt.user.split("<proposed ")
     assert (NAMED.findall(playbook), NAMED.findall(proposed)) == (["calc-00001"], ["calc-00002"])
     assert prompt.entry_ids == ("calc-00001", "calc-00002")

@@ -11,6 +11,7 @@ from combee.assembly import wiring
 from combee.core.evaluation.questions import Question
 from combee.core.gate.gate import Gate, gates_of
 from combee.core.gate.policy import NO_GATE, GatePolicy
+from combee.core.playbook.operations import rests
 from combee.core.playbook.probation import shown
 from combee.core.playbook.spend import UNCAPPED
 from combee.core.playbook.versions import empty
@@ -44,7 +45,6 @@ from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import MAX_REJECTED, Decision
 from combee_schemas.playbook import Label, Playbook
-from combee_schemas.scan import Known, Operation
 from combee_sim.family.family import ask
 from combee_sim.modes import NO_MODES, NOTICED, Modes
 
@@ -215,12 +215,10 @@ async def unattacked(seed: int, arm: str, wordings: int) -> Numbers:
     numbers = await deployment.run()
     source = TopicPartition(topic=topics.UPDATES.name, partition=0)
     results = [topics.UPDATES.read(record).result async for record in deployment.log.read(source, 0)]
-    claims: list[Operation | Known] = []
-    for result in results:
-        claims += (*result.operations, *result.known)
-    evidence = sum(len(claim.evidence) for claim in claims)
-    guessed = sum(len(claim.guessed) for claim in claims)
-    return {**numbers, "counted": 1 - guessed / max(1, evidence)}
+    counted = sum(
+        len(rests(result.operations).union(*(claim.evidence for claim in result.known))) for result in results
+    )
+    return {**numbers, "counted": counted / max(1, sum(len(result.seen) for result in results))}
 
 
 async def attacked(seed: int, attack: str = NONE, arm: str = "off") -> Numbers:

@@ -93,31 +93,6 @@ def saying(*said: tuple[str, list[int]]) -> Answer:
     return lambda _: {"operations": operations}
 
 
-async def test_what_a_combine_did_not_make_of_an_item_is_only_guessed_to_rest_on_it() -> None:
-    combine = Combine([1, 2], [3], [4])
-    texts = ("Gross margin is in percent", "Beta is a plain ratio", "Weight parcels in grams")
-    combine.children = [
-        child(n, [Operation(kind=OperationKind.ADD, content=text, evidence=ids)])
-        for n, (text, ids) in enumerate(zip(texts, (("r-1", "r-2"), ("r-3",), ("r-4",)), strict=True))
-    ]
-    made_up, merged = "Frobnicate every widget twice", "Gross margin is in percent, and beta a plain ratio"
-    outcome = await combine.outcome(saying((made_up, [1]), (merged, [1, 2]), ("No item named", [])))
-    guesses = {operation.content: operation.guessed for operation in outcome.operations}
-    assert guesses == {
-        made_up: ("r-1", "r-2"),
-        merged: ("r-1", "r-2", "r-3"),
-        "No item named": ("r-1", "r-2", "r-3", "r-4"),
-    }
-
-
-async def test_a_guess_stays_one_on_the_way_up() -> None:
-    combine = Combine([1], [2])
-    guess = Operation(kind=OperationKind.ADD, content="lesson 1", evidence=("r-1", "r-3"), guessed=("r-3",))
-    combine.children[0] = child(0, [guess])
-    outcome = await combine.outcome(keeping(1, 2))
-    assert [operation.guessed for operation in outcome.operations] == [(), ("r-3",)]
-
-
 async def test_proposals_stand_in_the_order_of_their_newest_evidence_oldest_first() -> None:
     combine = Combine([7, 1], [3], [5, 2], [4])
     await combine.outcome()
@@ -145,21 +120,6 @@ async def test_what_was_carried_below_is_counted_with_it() -> None:
 async def test_without_carry_it_is_gone() -> None:
     outcome = await Combine([1], [2]).outcome(keeping(1), carry=False)
     assert (contents(outcome), outcome.carried) == (["lesson 1"], 0)
-
-
-async def test_what_rests_on_guesses_alone_is_carried_too() -> None:
-    combine = Combine([1], [2])
-    combine.children[0] = child(
-        0,
-        [
-            Operation(kind=OperationKind.ADD, content=content, evidence=("r-3", "r-4"), guessed=guessed)
-            for content, guessed in (("guessed", ("r-3", "r-4")), ("guessed in part", ("r-4",)))
-        ],
-    )
-    outcome = await combine.outcome(saying(("lesson 2", [1])))
-    assert contents(outcome) == ["lesson 2", "guessed", "guessed in part"]
-    assert outcome.carried == 2
-    assert {seen.reflection_id: seen.survived for seen in outcome.seen} == {"r-2": 2, "r-3": 2, "r-4": 2}
 
 
 async def test_a_proposal_without_evidence_is_carried() -> None:
@@ -310,14 +270,13 @@ def test_the_entries_that_calls_were_shown_go_before_any_evidence_that_no_other_
 
 
 @pytest.mark.usefixtures("small_records")
-def test_names_of_what_is_known_go_before_operations_too_and_what_is_sure_stays() -> None:
+def test_names_of_what_is_known_go_before_operations_too() -> None:
     whole = large(operations=5, ids=1_800, evidence=0)
     names = [seen.reflection_id for seen in whole.seen]
-    claim = Known(entry_id="calc-00001", evidence=tuple(names), guessed=tuple(names[:-5]))
+    claim = Known(entry_id="calc-00001", evidence=tuple(names))
     short = fitting(whole.model_copy(update={"operations": whole.operations[:1], "known": (claim,)}))
     assert len(short.operations) == 1
-    assert short.known[0].evidence[:5] == tuple(names[-5:])
-    assert len(short.known[0].evidence) == EVIDENCE_KEPT
+    assert short.known[0].evidence == tuple(names[:EVIDENCE_KEPT])
 
 
 def test_the_names_of_10_000_reflections_fit_a_record_beside_their_operations() -> None:

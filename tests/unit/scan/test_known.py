@@ -76,7 +76,7 @@ class TestGroup:
     async def test_what_an_entry_says_already_is_evidence_for_it_and_no_operation(self) -> None:
         found = await group(saying((1, FEE), dropped=(2,)), members(SAID, "Be careful.", "Smile."))
         assert (found.status, found.operations) == ("empty", ())
-        assert found.known == (Known(entry_id=FEE, evidence=("r-1",), guessed=("r-1",)),)
+        assert found.known == (Known(entry_id=FEE, evidence=("r-1",)),)
         assert [(one.survived, one.dropped) for one in found.seen] == [(0, False), (0, True), (0, False)]
 
     async def test_an_implausible_claim_counts_as_not_said(self) -> None:
@@ -99,7 +99,7 @@ class TestGroup:
     async def test_the_models_word_takes_no_entry_from_who_says_it_word_for_word(self) -> None:
         words = BASE.entries[0].content
         found = await group(saying((1, PAGE)), members(words))
-        assert [(known.entry_id, known.guessed) for known in found.known] == [(FEE, ())]
+        assert [(known.entry_id, known.evidence) for known in found.known] == [(FEE, ("r-1",))]
 
     async def test_what_the_model_forgets_or_drops_is_known_where_it_is_word_for_word(self) -> None:
         words = [entry.content for entry in BASE.entries]
@@ -117,7 +117,7 @@ class TestCombine:
         found = await combine(saying((1, FEE)), SAID, "Smile.")
         assert [operation.content for operation in found.operations] == ["Smile."]
         assert (found.known, found.carried) == (
-            (Known(entry_id=FEE, evidence=("r-1",), guessed=("r-1",)),),
+            (Known(entry_id=FEE, evidence=("r-1",)),),
             1,
         )
         assert [one.survived for one in found.seen] == [1, 2]

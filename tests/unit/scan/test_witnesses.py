@@ -67,7 +67,7 @@ class Curator:
 
 
 def witnesses(result: NodeResult) -> list[set[str]]:
-    return [set(each.evidence) - set(each.guessed) for each in result.operations]
+    return [set(each.evidence) for each in result.operations]
 
 
 REMOVAL = {"type": "REMOVE", "content": "", "entry_ids": [ENTRY.id], "sources": [1, 2]}
@@ -158,10 +158,10 @@ async def test_what_a_run_was_like_is_no_word_for_a_lesson() -> None:
     assert witnesses(await curator.group(honest, member(2, wrong))) == [{"r-2"}]
 
 
-async def test_of_words_that_only_the_curator_wrote_nobody_is_a_witness() -> None:
+async def test_words_that_only_the_curator_wrote_keep_the_items_that_it_named() -> None:
     curator = Curator({"type": "ADD", "content": RIDING[0], "sources": [1, 2]})
     result = await curator.group(member(1, RULE), member(2, f"{RULE}: and say more"))
-    assert (witnesses(result), result.operations[0].evidence) == ([set()], ("r-1", "r-2"))
+    assert witnesses(result) == [{"r-1", "r-2"}]
 
 
 FRAME = "Report the {} in per mille with 1 decimal, computed as {} divided by {}."
@@ -215,22 +215,15 @@ async def test_of_a_removal_only_those_are_witnesses_who_speak_against_the_entry
         assert witnesses(await curator.group(member(1, RIGHT), member(2, contrary))) == [{"r-2"}]
 
 
-async def test_who_says_an_entry_s_words_in_another_order_is_no_witness_of_its_removal() -> None:
+async def test_where_nobody_speaks_against_an_entry_its_removal_keeps_the_items_that_the_curator_named() -> (
+    None
+):
     listed = "Check the {}, the {} and the {} of each invoice before you pay it"
     entry = ENTRY.model_copy(update={"content": listed.format("name", "date", "amount")})
     says = listed.format("amount", "date", "name"), listed.format("date", "name", "amount")
     base = BASE.model_copy(update={"entries": (entry,)})
     result = await Curator(REMOVAL).group(*(member(n, text) for n, text in enumerate(says, 1)), base=base)
-    assert witnesses(result) == [set()]
-
-
-async def test_a_removal_that_is_combined_keeps_its_witnesses() -> None:
-    remove = Operation(
-        kind=OperationKind.REMOVE, entry_ids=(ENTRY.id,), evidence=("r-1", "r-2"), guessed=("r-1",)
-    )
-    add = Operation(kind=OperationKind.ADD, content="Weigh parcels", evidence=("r-3",))
-    curator = Curator({**REMOVAL, "sources": [1]})
-    assert witnesses(await curator.combine(remove, add)) == [{"r-2"}, {"r-3"}]
+    assert witnesses(result) == [{"r-1", "r-2"}]
 
 
 # ---- what looks like an instruction

@@ -363,7 +363,7 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
         system=f"{instructions}\n{_standing(base, settings.playbook_tokens)}",
         user="\n".join([scope_note, *_playbook_text(part, settings.prompts, ""), items]),
         cache_key=cache_key(instructions, ""),
-        entry_ids=tuple(entry.id for entry in part.entries if _is_read(entry)),
+        entry_ids=tuple(entry.id for entry in part.entries),
     )
 
 
@@ -400,12 +400,8 @@ says, ADD it again in the same words, with the item in "sources".""",
 
 
 def _unsupported(base: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
-    """Yield a curator's description of proposed entries; nothing if there are none.
-
-    Entries that rest on guesses alone are left out to save tokens: a true one will be repeated, which code
-    recognises.
-    """
-    proposed = tuple(entry for entry in filter(_is_read, base.entries) if not probation.is_active(entry))
+    """Yield a curator's description of proposed entries; nothing if there are none."""
+    proposed = tuple(entry for entry in base.entries if not probation.is_active(entry))
     if proposed:
         yield PROPOSED[prompts]
         yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), owner=owner)
@@ -417,11 +413,6 @@ def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
     if ids and prompts == "full":
         listed = ", ".join(ids)
         yield f"Runs found these entries mostly harmful: {listed}. REMOVE or UPDATE each, unless an item needs it."
-
-
-def _is_read(entry: Entry) -> bool:
-    """Return whether curators read an entry: it is active, or has support."""
-    return probation.is_active(entry) or bool(entry.support)
 
 
 @once_per_version

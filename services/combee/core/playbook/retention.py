@@ -1,6 +1,6 @@
 """The retention audit: effects of a batch's reflections, per level and in the playbook; pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -11,8 +11,8 @@ from combee.core.log.fates import Effect
 from combee_schemas.playbook import AppliedBatch, Change, LevelAudit, Playbook
 from combee_schemas.scan import Echo, Known, NodeResult, Seen
 
-How = Literal["change", "repeat", "claim"]
-"""Origin of an entry's evidence: a change of the entry, a repeat recognised by code, or a claim or echo."""
+How = Literal["change", "repeat", "claim", "echo"]
+"""Origin of an entry's evidence: a change of the entry, a repeat recognised by code, or a claim; an echo is none."""
 RECENT_KEPT = 20
 MAX_LOST = 0.5
 """Lost share above which a warning is raised."""
@@ -170,9 +170,9 @@ class Landing:
     _on: dict[str, set[tuple[str, How]]] = field(default_factory=dict)
     _removals: set[str] = field(default_factory=set)
 
-    def claim(self, entry_id: str, evidence: Iterable[str]) -> None:
+    def claim(self, entry_id: str, evidence: Iterable[str], *, how: How = "claim") -> None:
         """Note reflections that an entry already contains."""
-        self._put(entry_id, evidence, "claim")
+        self._put(entry_id, evidence, how)
 
     def take(self, changes: Iterable[Change], evidence: Iterable[str]) -> None:
         """Note the effects of one operation: none, or changes based on its evidence."""
@@ -198,23 +198,22 @@ class Landing:
         """Note an evicted entry."""
         self._on.pop(entry_id, None)
 
-    def on(self, entry_id: str) -> tuple[str, ...]:
-        """Return an entry's reflections, in order of their ids."""
-        return tuple(sorted({reflection_id for reflection_id, _ in self._on.get(entry_id, ())}))
-
     def by_entry(self) -> dict[str, tuple[str, ...]]:
-        """Return the reflections of each entry."""
-        return {entry_id: self.on(entry_id) for entry_id in self._on}
+        """Return the reflections that support each entry, in order of their ids; an echo is no support."""
+        return {
+            entry_id: tuple(sorted({reflection_id for reflection_id, how in landed if how != "echo"}))
+            for entry_id, landed in self._on.items()
+        }
 
     def landed(self, reworded: Collection[str]) -> Landed:
         """Return the reflections that the version now rests on; ``reworded`` entries are new or have a new content.
 
         A removal is an effect as well. A repeat of an old content is known, of a new one it is new.
         """
-        learned: dict[How, set[str]] = {"change": set(self._removals), "repeat": set(), "claim": set()}
+        learned = defaultdict[How, set[str]](set, change=set(self._removals))
         for entry_id, reflections in self._on.items():
             for reflection_id, how in reflections:
                 is_new = how == "repeat" and entry_id in reworded
                 learned["change" if is_new else how].add(reflection_id)
-        changed, repeated, claimed = (frozenset(learned[how]) for how in ("change", "repeat", "claim"))
-        return Landed(changed=changed, repeated=repeated, claimed=claimed)
+        changed, repeated, claimed = learned["change"], learned["repeat"], learned["claim"] | learned["echo"]
+        return Landed(changed=frozenset(changed), repeated=frozenset(repeated), claimed=frozenset(claimed))
