@@ -36,18 +36,24 @@ class Operation(Value):
     """Part of ``evidence`` that no model named for this content."""
 
 
+Coverage = Literal["", "words", "meaning", "check", "carried"]
+"""Why a result is taken to say a reflection's lesson. words, meaning: their texts are similar enough; check: a check
+call quoted it; carried: code put the lesson there; empty: nothing says it, or nobody looked."""
+
+
 class Seen(Sparse):
     """One reflection as seen by a sub-tree: ``ok`` if at least one of its copies got through."""
 
-    UNWRITTEN = ("ok", "survived", "dropped", "tags", "shown_version", "source")
+    UNWRITTEN = ("ok", "said", "covered", "dropped", "tags", "shown_version", "source")
 
     reflection_id: Id
     offset: ReflectionOffset
     ok: bool = True
-    survived: int = 0
-    """Number of levels after which an operation still rests on it: 0 none, 1 its group's, 2 the first combine's …"""
+    said: bool = False
+    """Whether the model's answer names it: as a source, as known, or as dropped."""
+    covered: Coverage = ""
     dropped: bool = False
-    """Whether the model left it out by name at the level that it did not survive."""
+    """Whether the model left it out by name, and is believed."""
     tags: tuple[BulletTag, ...] = ()
     """Tags of a reflection that reports what its agent was shown."""
     shown_version: int | None = None

@@ -140,7 +140,7 @@ class Aggregator:
             scope=prompt.entry_ids or (),
         )
         dropped = frozenset(reflections[n - 1].reflection_id for n in answer.dropped)
-        return audited(result, 0, ops.rests(news) - answer.guessed, dropped)
+        return audited(result, ops.rests(news) - answer.guessed, dropped)
 
     async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> tuple[Prompt, Reply]:
         """Return the prompt about these reflections, and the reply.
@@ -245,7 +245,7 @@ class Aggregator:
             only = tuple(chain.from_iterable(result.operations for result in results))
             status: NodeStatus = "passed" if only else "empty"
             passed = {"status": status, "operations": only, "usage": below.usage + SKIPPED}
-            return audited(below.model_copy(update=passed), level, ops.rests(only))
+            return audited(below.model_copy(update=passed), ops.rests(only))
         node = _Node(base=base, level=level, seen=below.seen)
         every = chain.from_iterable(result.operations for result in results)
         apart = tuple(operation for operation in every if self._instructs(*_read_of(operation)))
@@ -261,7 +261,9 @@ class Aggregator:
             "requests": own.requests,
             "scope": own.scope,
         }
-        return audited(below.model_copy(update=combined), level, own.sure | ops.rests(apart), own.dropped)
+        return audited(
+            below.model_copy(update=combined), own.sure | ops.rests(apart), own.dropped, own.left_out
+        )
 
     async def _combine(self, node: "_Node", items: Sequence[Operation]) -> Combined:
         base = node.base
@@ -277,7 +279,7 @@ class Aggregator:
         except PoisonError as error:
             return passed(self._method.merge(base, items), "merged", reason=str(error), usage=spent(error))
         claims = known.plausible(base, answer.known, [(item.content,) for item in items])
-        known_now, echoed = known.of_combine(base, claims, items, node.seen, node.level)
+        known_now, echoed = known.of_combine(base, claims, items, node.seen)
         settled = answer.mentioned | claims.keys()
         left_out = [item for n, item in enumerate(items, 1) if self._carry and n not in settled]
         operations = (*answer.operations, *left_out)
@@ -285,7 +287,8 @@ class Aggregator:
             status="ok",
             reason=self._note,
             operations=self._method.merge(base, operations) if left_out else operations,
-            sure=(ops.rests(answer.operations) - answer.guessed) | ops.rests(left_out),
+            sure=ops.rests(answer.operations) - answer.guessed,
+            left_out=ops.rests(left_out),
             known=known_now,
             echoes=echoed,
             dropped=ops.rests(items[n - 1] for n in answer.dropped),
@@ -357,7 +360,7 @@ def _word_for_word(members: Sequence[GroupMember], ids: Collection[str]) -> Node
     )
     merged = ops.merge(operations)
     result = NodeResult(status="ok", operations=merged, seen=_seen(members, ids))
-    return audited(result, 0, ops.rests(merged))
+    return audited(result, ops.rests(merged))
 
 
 def _learned(reflection: Reflection) -> _Item:

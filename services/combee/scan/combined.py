@@ -19,7 +19,9 @@ class Combined:
     status: NodeStatus
     operations: tuple[Operation, ...]
     sure: frozenset[str]
-    """Evidence of the operations that the model named, or that code passed on."""
+    """Evidence of the operations that the model named, or that code passed on without an answer."""
+    left_out: frozenset[str] = frozenset()
+    """Evidence of the proposals that code carried."""
     known: tuple[Known, ...] = ()
     echoes: tuple[Echo, ...] = ()
     dropped: frozenset[str] = frozenset()
@@ -44,6 +46,7 @@ def united(method: Method, base: Playbook, parts: Sequence[Combined]) -> Combine
         status="merged" if any(part.status == "merged" for part in parts) else "ok",
         operations=method.merge(base, operations),
         sure=frozenset[str]().union(*(part.sure for part in parts)),
+        left_out=frozenset[str]().union(*(part.left_out for part in parts)),
         known=tuple(chain.from_iterable(part.known for part in parts)),
         echoes=tuple(chain.from_iterable(part.echoes for part in parts)),
         dropped=frozenset[str]().union(*(part.dropped for part in parts)),

@@ -281,7 +281,7 @@ class ScanHandler:
 
     async def _emit(self, record: Planned, level: int, index: int, result: NodeResult) -> None:
         """Write a node's result; a result too large for a record is shortened, so that the tree completes."""
-        for candidate in chain([result], shorter(result, level)):
+        for candidate in chain([result], shorter(result)):
             try:
                 outgoing = await self._result(record, level, index, candidate)
             except CodecError:

@@ -52,7 +52,7 @@ class InMemoryScan:
     ) -> R:
         """Return a node's result, cut as the service cuts it where a record could not hold it."""
         fixed = {"plan": self._plan, "node_id": identity.node_id(self._plan.batch_id, level, index), **own}
-        for candidate in chain([result], shorter(result, level)):
+        for candidate in chain([result], shorter(result)):
             record = kind.model_validate({**fixed, "result": candidate})
             try:
                 encode(record)

@@ -6,10 +6,9 @@ from typing import TypeVar
 
 from combee.adapters.ports import PoisonError
 from combee.core.playbook import operations as ops
-from combee.core.playbook.retention import surviving
 from combee_schemas.base import Usage
 from combee_schemas.playbook import EVIDENCE_KEPT
-from combee_schemas.scan import Known, NodeResult, Operation, Seen
+from combee_schemas.scan import Coverage, Known, NodeResult, Operation, Seen
 
 Claim = TypeVar("Claim", Operation, Known)
 
@@ -20,10 +19,26 @@ TAGS_OF_EACH = 20
 
 
 def audited(
-    result: NodeResult, level: int, kept: frozenset[str], dropped: frozenset[str] = frozenset()
+    result: NodeResult,
+    kept: frozenset[str],
+    dropped: frozenset[str] = frozenset(),
+    carried: frozenset[str] = frozenset(),
 ) -> NodeResult:
-    """Return a result with which reflections survived this level, or were dropped by name."""
-    return result.model_copy(update={"seen": surviving(result.seen, level, kept, dropped)})
+    """Return a result that says which reflections its operations and claims cover, and which were dropped by name."""
+    claims = chain((claim.evidence for claim in result.known), (echo.evidence for echo in result.echoes))
+    named = kept.union(*claims)
+    seen = tuple(_covered(reflection, named, dropped, carried) for reflection in result.seen)
+    return result.model_copy(update={"seen": seen})
+
+
+def _covered(
+    reflection: Seen, named: frozenset[str], dropped: frozenset[str], carried: frozenset[str]
+) -> Seen:
+    own = reflection.reflection_id
+    covered: Coverage = "check" if own in named else "carried" if own in carried else ""
+    is_dropped = not covered and (own in dropped or reflection.dropped)
+    update = {"said": own in named or is_dropped, "covered": covered, "dropped": is_dropped}
+    return reflection.model_copy(update=update)
 
 
 def spent(error: PoisonError) -> Usage:
@@ -36,8 +51,8 @@ def reasons(parts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
-def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
-    """Yield ever smaller results of a node of ``level``; the reason of each names what was left out.
+def shorter(result: NodeResult) -> Iterator[NodeResult]:
+    """Yield ever smaller results of a node; the reason of each names what was left out.
 
     Bookkeeping goes first: most tags of a reflection; evidence of which other operations hold a copy; then all tags
     and the entries that calls were shown; then most names of what an operation or a known entry rests on. Operations
@@ -70,7 +85,7 @@ def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
         only = cut.model_copy(
             update={
                 "operations": tuple(cut.operations[n] for n in sorted(left)),
-                "seen": _without(bare, _lost(result, left), level),
+                "seen": _without(bare, _lost(result, left)),
             }
         )
         yield _noted(only, f"{len(whole) - len(left)} operations, {note}")
@@ -116,9 +131,9 @@ def _lost(result: NodeResult, left: Iterable[int]) -> frozenset[str]:
     return ops.rests(result.operations).difference(chain.from_iterable(claim.evidence for claim in claims))
 
 
-def _without(seen: Iterable[Seen], lost: frozenset[str], level: int) -> tuple[Seen, ...]:
+def _without(seen: Iterable[Seen], lost: frozenset[str]) -> tuple[Seen, ...]:
     return tuple(
-        reflection.model_copy(update={"ok": False, "survived": min(reflection.survived, level)})
+        reflection.model_copy(update={"ok": False, "covered": ""})
         if reflection.reflection_id in lost
         else reflection
         for reflection in seen

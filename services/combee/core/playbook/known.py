@@ -94,7 +94,7 @@ def of_group(
 
 
 def of_combine(
-    base: Playbook, claims: Claims, proposals: Sequence[Operation], seen: Iterable[Seen], level: int
+    base: Playbook, claims: Claims, proposals: Sequence[Operation], seen: Iterable[Seen]
 ) -> tuple[tuple[Known, ...], tuple[Echo, ...]]:
     """Return a combine's claims as evidence for entries, and possible echoes.
 
@@ -106,7 +106,7 @@ def of_combine(
     if not claims:
         return (), ()
     since = {entry.id: max(1, entry.created_version) for entry in base.entries if is_active(entry)}
-    proven = {reflection.reflection_id: reflection for reflection in seen if reflection.survived >= level}
+    proven = {reflection.reflection_id: reflection for reflection in seen if reflection.covered}
     content = {entry.id: entry.content for entry in base.entries}
     claimed = (
         (entry_id, proposals[n - 1], same_lesson(content[entry_id], proposals[n - 1].content))

@@ -185,9 +185,13 @@ def merge_seen(parts: Iterable[Iterable[Seen]]) -> tuple[Seen, ...]:
             known = merged.get(seen.reflection_id)
             best = seen if known is None or (seen.ok and not known.ok) else known
             copies = (seen,) if known is None else (seen, known)
-            survived = max(copy.survived for copy in copies)
-            dropped = any(copy.dropped for copy in copies if copy.survived == survived)
-            if (survived, dropped) != (best.survived, best.dropped):
-                best = best.model_copy(update={"survived": survived, "dropped": dropped})
+            covered = next((copy.covered for copy in copies if copy.covered), "")
+            told = {
+                "said": any(copy.said for copy in copies),
+                "covered": covered,
+                "dropped": not covered and any(copy.dropped for copy in copies),
+            }
+            if any(getattr(best, name) != value for name, value in told.items()):
+                best = best.model_copy(update=told)
             merged[seen.reflection_id] = best
     return tuple(merged.values())
