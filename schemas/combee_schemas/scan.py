@@ -34,6 +34,11 @@ class Operation(Value):
     evidence: tuple[Name, ...] = ()
 
 
+Coverage = Literal["", "words", "meaning", "check", "carried"]
+"""Why a result is taken to say a reflection's lesson. words, meaning: their texts are similar enough; check: a check
+call quoted it; carried: code put the lesson there; empty: nothing says it, or nobody looked."""
+
+
 class Seen(Sparse):
     """One reflection as seen by a sub-tree: ``ok`` if at least one of its copies got through."""
 
@@ -44,8 +49,7 @@ class Seen(Sparse):
     ok: bool = True
     said: bool = False
     """In the root: whether the model claims that its answer holds the lesson, or dropped it by name."""
-    covered: Literal["", "words", "meaning", "check", "carried"] = ""
-    """In the root: what shows that the result says the lesson, or that code carried it; empty: nothing says it."""
+    covered: Coverage = ""
     score: float = 0.0
     """Similarity of the lesson and the statement that says it: 0 … 1."""
     dropped: bool = False

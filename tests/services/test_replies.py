@@ -115,7 +115,7 @@ async def test_a_hostile_reply_of_one_group_has_its_fate_and_leaves_the_others(b
     leaf = first_leaf(deployment)
     assert leaf.result.status == LEAF[fate]
     assert all(seen.ok is (fate != "unusable") for seen in leaf.result.seen)
-    assert any(seen.survived for seen in leaf.result.seen) is (fate == "used")
+    assert any(seen.covered for seen in leaf.result.seen) is (fate == "used")
     assert learned(deployment) >= others(deployment)
     assert dead_letters(deployment.log) == []
 

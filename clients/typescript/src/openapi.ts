@@ -634,6 +634,50 @@ export interface components {
             mean?: number | null;
         };
         /**
+         * Audit
+         * @description Number of a batch's reflections per effect on the playbook, and of those that the model's result says.
+         *
+         *     ``new``, ``known``, ``dropped`` and ``omitted`` add up to the reflections that got through; dead letters are not
+         *     counted.
+         */
+        Audit: {
+            /**
+             * New
+             * @default 0
+             */
+            new?: number;
+            /**
+             * Known
+             * @default 0
+             */
+            known?: number;
+            /**
+             * Dropped
+             * @default 0
+             */
+            dropped?: number;
+            /**
+             * Omitted
+             * @default 0
+             */
+            omitted?: number;
+            /**
+             * Said
+             * @default 0
+             */
+            said?: number;
+            /**
+             * Verified
+             * @default 0
+             */
+            verified?: number;
+            /**
+             * Carried
+             * @default 0
+             */
+            carried?: number;
+        };
+        /**
          * Branch
          * @description Origin and settings of a branch.
          */
@@ -1088,34 +1132,6 @@ export interface components {
             readonly good: boolean;
         };
         /**
-         * LevelAudit
-         * @description Number of a batch's reflections per effect, at one level of its tree or in the playbook.
-         *
-         *     Dead letters are not counted.
-         */
-        LevelAudit: {
-            /**
-             * New
-             * @default 0
-             */
-            new?: number;
-            /**
-             * Known
-             * @default 0
-             */
-            known?: number;
-            /**
-             * Dropped
-             * @default 0
-             */
-            dropped?: number;
-            /**
-             * Lost
-             * @default 0
-             */
-            lost?: number;
-        };
-        /**
          * Listed
          * @description One playbook in a list.
          */
@@ -1339,13 +1355,17 @@ export interface components {
              * @default []
              */
             retention_recent?: number[];
-            /** Lost */
-            lost?: number | null;
+            /** Omitted */
+            omitted?: number | null;
             /**
-             * Lost Recent
+             * Omitted Recent
              * @default []
              */
-            lost_recent?: number[];
+            omitted_recent?: number[];
+            /** Warnings */
+            warnings?: {
+                [key: string]: string;
+            };
             /**
              * Versions
              * @default []
@@ -1429,7 +1449,7 @@ export interface components {
             reflections?: number;
             /** Retention */
             retention?: number | null;
-            audit?: components["schemas"]["LevelAudit"] | null;
+            audit?: components["schemas"]["Audit"] | null;
             /**
              * Tokens
              * @default 0
@@ -2016,16 +2036,9 @@ export interface components {
              */
             model_calls?: number;
             tokens: components["schemas"]["Tokens"];
-            /**
-             * Retention
-             * @default []
-             */
-            retention?: number[];
-            /**
-             * Audit
-             * @default []
-             */
-            audit?: components["schemas"]["LevelAudit"][];
+            /** Retention */
+            retention?: number | null;
+            audit?: components["schemas"]["Audit"] | null;
             /**
              * Degraded
              * @default false
@@ -2089,21 +2102,8 @@ export interface components {
              * @default false
              */
             degraded?: boolean;
-            /**
-             * Retention
-             * @default []
-             */
-            retention?: number[];
-            /**
-             * Audit
-             * @default []
-             */
-            audit?: components["schemas"]["LevelAudit"][];
-            /**
-             * Carried
-             * @default 0
-             */
-            carried?: number;
+            /** @default null */
+            audit?: components["schemas"]["Audit"] | null;
             /** Sources */
             sources?: {
                 [key: string]: number;
@@ -2304,15 +2304,15 @@ export interface components {
              */
             retention_recent?: number[];
             /**
-             * Lost Recent
+             * Omitted Recent
              * @default []
              */
-            lost_recent?: number[];
+            omitted_recent?: number[];
             /**
-             * Lost Count
+             * Omitted Count
              * @default 0
              */
-            lost_count?: number;
+            omitted_count?: number;
             /**
              * Retired
              * @default []

@@ -114,7 +114,7 @@ def _row(line: Line, known: LinesToday) -> dict[str, Any]:
         "model_calls": learned.usage.calls,
         "tokens": learned.usage.tokens(),
         "retention": learned.retention,
-        "lost": learned.lost,
+        "omitted": learned.omitted,
         "in_flight": today.own.in_flight,
         **today_row(today),
     }
@@ -123,7 +123,7 @@ def _row(line: Line, known: LinesToday) -> dict[str, Any]:
 def _table(rows: Iterable[dict[str, Any]]) -> Table:
     """Return playbook and branches side by side; reflections and tokens count from the fork."""
     table = Table("line", "forked from", "version", "entries", "versions", "reflections", box=None)
-    for title in ("calls", "tokens", "retention", "lost", "tokens today"):
+    for title in ("calls", "tokens", "retention", "omitted", "tokens today"):
         table.add_column(title)
     for row in rows:
         table.add_row(
@@ -131,7 +131,7 @@ def _table(rows: Iterable[dict[str, Any]]) -> Table:
             counts_text(row["entries"], row["proposed"]),
             *(str(row[name]) for name in ("versions", "reflections", "model_calls")),
             f"{row['tokens']['in'] + row['tokens']['out']:,}",
-            *(percent(row[name]) for name in ("retention", "lost")),
+            *(percent(row[name]) for name in ("retention", "omitted")),
             spend_text(row["spend"]),
         )
     return table

@@ -17,7 +17,7 @@ from combee.core.gate.canary_verdict import CanaryReport, canary_text
 from combee.core.gate.gate import gates_of
 from combee.core.names.tenants import NO_LIMITS, Limits
 from combee.core.playbook.probation import counts_text
-from combee.core.playbook.retention import losing, percent
+from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_text, in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
@@ -131,7 +131,7 @@ def _print(state: dict[str, Any]) -> None:
             "batches in flight",
             "tokens today",
         ),
-        *("retention", "lost"),
+        *("retention", "omitted"),
         box=None,
     )
     for row in state["playbooks"]:
@@ -142,7 +142,7 @@ def _print(state: dict[str, Any]) -> None:
             policy_text(row),
             str(row["in_flight"]),
             spend_text(row["spend"]),
-            *(percent(row[name]) for name in ("retention", "lost")),
+            *(percent(row[name]) for name in ("retention", "omitted")),
         )
     for table in (services, sizes, playbooks):
         console.print()
@@ -155,14 +155,14 @@ def _print(state: dict[str, Any]) -> None:
 
 
 def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
-    """Yield warnings: held-back or paused playbooks, and playbooks that lose reflections."""
+    """Yield warnings: held-back or paused playbooks, and those of the audit."""
     for hold in state["held_back"]:
         what, until = hold["playbook"] or "unreadable records", moment(hold["until_ms"])
         yield f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
     yield from pause_texts(state["playbooks"])
     for row in state["playbooks"]:
-        if row["losing"]:
-            yield f"warning: {row['name']}: {losing(row['lost'])}"
+        for text in row["warnings"].values():
+            yield f"warning: {row['name']}: {text}"
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:

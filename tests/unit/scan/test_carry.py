@@ -60,7 +60,7 @@ class Combine:
 def child(index: int, operations: Sequence[Operation], **fields: Any) -> Partial:
     ids = dict.fromkeys(one for operation in operations for one in operation.evidence)
     plan = Plan(batch_id="b", playbook=NAME, sequence=1, widths=(99, 1), base_version=0, reflections=len(ids))
-    seen = tuple(Seen(reflection_id=one, offset=int(one[2:]), survived=1) for one in ids)
+    seen = tuple(Seen(reflection_id=one, offset=int(one[2:]), said=True, covered="check") for one in ids)
     given = {
         "plan": plan,
         "node_id": f"n{index}",
@@ -93,6 +93,31 @@ def saying(*said: tuple[str, list[int]]) -> Answer:
     return lambda _: {"operations": operations}
 
 
+async def test_what_a_combine_did_not_make_of_an_item_is_only_guessed_to_rest_on_it() -> None:
+    combine = Combine([1, 2], [3], [4])
+    texts = ("Gross margin is in percent", "Beta is a plain ratio", "Weight parcels in grams")
+    combine.children = [
+        child(n, [Operation(kind=OperationKind.ADD, content=text, evidence=ids)])
+        for n, (text, ids) in enumerate(zip(texts, (("r-1", "r-2"), ("r-3",), ("r-4",)), strict=True))
+    ]
+    made_up, merged = "Frobnicate every widget twice", "Gross margin is in percent, and beta a plain ratio"
+    outcome = await combine.outcome(saying((made_up, [1]), (merged, [1, 2]), ("No item named", [])))
+    guesses = {operation.content: operation.guessed for operation in outcome.operations}
+    assert guesses == {
+        made_up: ("r-1", "r-2"),
+        merged: ("r-1", "r-2", "r-3"),
+        "No item named": ("r-1", "r-2", "r-3", "r-4"),
+    }
+
+
+async def test_a_guess_stays_one_on_the_way_up() -> None:
+    combine = Combine([1], [2])
+    guess = Operation(kind=OperationKind.ADD, content="lesson 1", evidence=("r-1", "r-3"), guessed=("r-3",))
+    combine.children[0] = child(0, [guess])
+    outcome = await combine.outcome(keeping(1, 2))
+    assert [operation.guessed for operation in outcome.operations] == [(), ("r-3",)]
+
+
 async def test_proposals_stand_in_the_order_of_their_newest_evidence_oldest_first() -> None:
     combine = Combine([7, 1], [3], [5, 2], [4])
     await combine.outcome()
@@ -105,7 +130,9 @@ async def test_what_a_combine_neither_used_nor_dropped_by_name_is_passed_on_and_
     outcome = await Combine([1], [2], [3], [4]).outcome(keeping(2, dropped=[3]))
     assert contents(outcome) == ["lesson 2", "lesson 1", "lesson 4"]
     assert (outcome.carried, outcome.status) == (2, "ok")
-    assert {s.reflection_id: s.survived for s in outcome.seen} == {"r-1": 2, "r-2": 2, "r-3": 1, "r-4": 2}
+    assert {s.reflection_id: s.covered for s in outcome.seen} == {
+        "r-1": "carried", "r-2": "check", "r-3": "", "r-4": "carried",
+    }  # fmt: skip
 
 
 async def test_what_was_carried_below_is_counted_with_it() -> None:
@@ -122,6 +149,23 @@ async def test_without_carry_it_is_gone() -> None:
     assert (contents(outcome), outcome.carried) == (["lesson 1"], 0)
 
 
+async def test_what_rests_on_guesses_alone_is_carried_too() -> None:
+    combine = Combine([1], [2])
+    combine.children[0] = child(
+        0,
+        [
+            Operation(kind=OperationKind.ADD, content=content, evidence=("r-3", "r-4"), guessed=guessed)
+            for content, guessed in (("guessed", ("r-3", "r-4")), ("guessed in part", ("r-4",)))
+        ],
+    )
+    outcome = await combine.outcome(saying(("lesson 2", [1])))
+    assert contents(outcome) == ["lesson 2", "guessed", "guessed in part"]
+    assert outcome.carried == 2
+    assert {seen.reflection_id: seen.covered for seen in outcome.seen} == {
+        "r-2": "check", "r-3": "carried", "r-4": "carried",
+    }  # fmt: skip
+
+
 async def test_a_proposal_without_evidence_is_carried() -> None:
     combine = Combine([1], [2])
     combine.children[0] = child(0, [Operation(kind=OperationKind.ADD, content="no evidence")])
@@ -134,7 +178,7 @@ async def test_a_weak_model_that_names_no_sources_does_not_have_everything_carri
     outcome = await Combine(*([n] for n in range(1, 41)), per_child=8).outcome(keeping(1, 2, sources=sources))
     assert (contents(outcome), outcome.carried) == (["lesson 1", "lesson 2"], 0)
     assert len(outcome.operations[0].evidence) == 40
-    assert {one.survived for one in outcome.seen} == {1}  # nothing is proven to have got through
+    assert {(one.said, one.covered) for one in outcome.seen} == {(False, "")}
 
 
 async def test_a_model_that_names_what_does_not_exist_is_no_witness_and_all_is_carried() -> None:
@@ -185,7 +229,13 @@ def large(operations: int, ids: int, content: str = "lesson", evidence: int = 10
             for n, one in enumerate(own)
         ),
         seen=tuple(
-            Seen(reflection_id=one, offset=n, survived=1, tags=(BulletTag(id="e", tag="helpful"),))
+            Seen(
+                reflection_id=one,
+                offset=n,
+                said=True,
+                covered="check",
+                tags=(BulletTag(id="e", tag="helpful"),),
+            )
             for n, one in enumerate(names)
         ),
     )
@@ -193,7 +243,7 @@ def large(operations: int, ids: int, content: str = "lesson", evidence: int = 10
 
 def fitting(outcome: NodeResult) -> NodeResult:
     """Return the first of the shorter ones that a record holds, as the handler does."""
-    for one in shorter(outcome, 0):
+    for one in shorter(outcome):
         try:
             encode(child(0, ()).model_copy(update={"result": one}))
         except ValueError:
@@ -246,7 +296,7 @@ def test_operations_go_last_the_longest_first_and_who_loses_his_last_did_not_get
     kept = {e for one in whole.operations if one.content in contents(short) for e in one.evidence}
     assert 0 < len(short.operations) < 400
     assert {s.reflection_id for s in short.seen if s.ok} == kept
-    assert {s.survived for s in short.seen if not s.ok} == {0}
+    assert {s.covered for s in short.seen if not s.ok} == {""}
     assert not any(s.tags for s in short.seen)
     assert f"{400 - len(short.operations)} operations" in short.reason
 
@@ -270,13 +320,14 @@ def test_the_entries_that_calls_were_shown_go_before_any_evidence_that_no_other_
 
 
 @pytest.mark.usefixtures("small_records")
-def test_names_of_what_is_known_go_before_operations_too() -> None:
+def test_names_of_what_is_known_go_before_operations_too_and_what_is_sure_stays() -> None:
     whole = large(operations=5, ids=1_800, evidence=0)
     names = [seen.reflection_id for seen in whole.seen]
-    claim = Known(entry_id="calc-00001", evidence=tuple(names))
+    claim = Known(entry_id="calc-00001", evidence=tuple(names), guessed=tuple(names[:-5]))
     short = fitting(whole.model_copy(update={"operations": whole.operations[:1], "known": (claim,)}))
     assert len(short.operations) == 1
-    assert short.known[0].evidence == tuple(names[:EVIDENCE_KEPT])
+    assert short.known[0].evidence[:5] == tuple(names[-5:])
+    assert len(short.known[0].evidence) == EVIDENCE_KEPT
 
 
 def test_the_names_of_10_000_reflections_fit_a_record_beside_their_operations() -> None:

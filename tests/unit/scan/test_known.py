@@ -11,11 +11,11 @@ from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
-from combee_schemas.playbook import ACE_SECTIONS, Entry, LevelAudit
+from combee_schemas.playbook import ACE_SECTIONS, Audit, Entry
 from combee_schemas.scan import Echo, GroupMember, Known, NodeResult, Operation, OperationKind, Partial, Seen
 from support import ledger
 from support.deployment import Deployment
-from support.ledger import NAME, batch_of, outgoing, reflection
+from support.ledger import NAME, outgoing, reflection
 from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine
 
 FEE, PAGE = "misc-00001", "misc-00002"
@@ -64,7 +64,7 @@ async def combine(answer: Answer, *proposals: str, carry: bool = True, **seen: A
             result=NodeResult(
                 status="ok",
                 operations=(Operation(kind=OperationKind.ADD, content=content, evidence=(f"r-{n}",)),),
-                seen=(Seen(reflection_id=f"r-{n}", offset=n, survived=1, **seen),),
+                seen=(Seen(reflection_id=f"r-{n}", offset=n, said=True, covered="check", **seen),),
             ),
         )
         for n, content in enumerate(proposals, 1)
@@ -76,8 +76,12 @@ class TestGroup:
     async def test_what_an_entry_says_already_is_evidence_for_it_and_no_operation(self) -> None:
         found = await group(saying((1, FEE), dropped=(2,)), members(SAID, "Be careful.", "Smile."))
         assert (found.status, found.operations) == ("empty", ())
-        assert found.known == (Known(entry_id=FEE, evidence=("r-1",)),)
-        assert [(one.survived, one.dropped) for one in found.seen] == [(0, False), (0, True), (0, False)]
+        assert found.known == (Known(entry_id=FEE, evidence=("r-1",), guessed=("r-1",)),)
+        assert [(one.said, one.covered, one.dropped) for one in found.seen] == [
+            (True, "check", False),
+            (True, "", True),
+            (False, "", False),
+        ]
 
     async def test_an_implausible_claim_counts_as_not_said(self) -> None:
         found = await group(saying((1, PAGE), (2, "calc-99999")), members(SAID, SAID))
@@ -99,7 +103,7 @@ class TestGroup:
     async def test_the_models_word_takes_no_entry_from_who_says_it_word_for_word(self) -> None:
         words = BASE.entries[0].content
         found = await group(saying((1, PAGE)), members(words))
-        assert [(known.entry_id, known.evidence) for known in found.known] == [(FEE, ("r-1",))]
+        assert [(known.entry_id, known.guessed) for known in found.known] == [(FEE, ())]
 
     async def test_what_the_model_forgets_or_drops_is_known_where_it_is_word_for_word(self) -> None:
         words = [entry.content for entry in BASE.entries]
@@ -117,20 +121,20 @@ class TestCombine:
         found = await combine(saying((1, FEE)), SAID, "Smile.")
         assert [operation.content for operation in found.operations] == ["Smile."]
         assert (found.known, found.carried) == (
-            (Known(entry_id=FEE, evidence=("r-1",)),),
+            (Known(entry_id=FEE, evidence=("r-1",), guessed=("r-1",)),),
             1,
         )
-        assert [one.survived for one in found.seen] == [1, 2]
+        assert [one.covered for one in found.seen] == ["check", "carried"]
 
-    async def test_an_implausible_claim_is_carried_or_lost(self) -> None:
+    async def test_an_implausible_claim_is_carried_or_omitted(self) -> None:
         found = await combine(saying((1, PAGE)), SAID, "Smile.")
-        assert (found.known, found.carried, found.seen[0].survived) == ((), 2, 2)
+        assert (found.known, found.carried, found.seen[0].covered) == ((), 2, "carried")
         found = await combine(saying((1, PAGE)), SAID, "Smile.", carry=False)
-        assert [(one.survived, one.dropped) for one in found.seen] == [(1, False), (1, False)]
+        assert [(one.covered, one.dropped) for one in found.seen] == [("", False), ("", False)]
 
     async def test_what_is_dropped_by_name_is_told_from_what_is_forgotten(self) -> None:
         found = await combine(saying(dropped=(1,)), "Be nice.", "Smile.", carry=False)
-        assert [(one.survived, one.dropped) for one in found.seen] == [(1, True), (1, False)]
+        assert [(one.covered, one.dropped) for one in found.seen] == [("", True), ("", False)]
 
     async def test_of_agents_that_may_have_been_shown_the_entry_it_is_an_echo(self) -> None:
         found = await combine(saying((1, FEE)), SAID, "Smile.", shown_version=4)
@@ -184,11 +188,9 @@ async def test_a_healthy_deployment_loses_nothing_of_what_it_hears_again(
             await deployment.log.produce(*map(outgoing, given))
             await deployment.until(lambda: len(ledger.versions(deployment.log)) == 1 + bool(start))  # noqa: B023
     first, second = ledger.versions(deployment.log)
-    assert batch_of(first).audit[-1] == LevelAudit(new=9)
-    between = LevelAudit(new=9) if at_the_combine else LevelAudit(known=9)
-    assert batch_of(second).audit == (between, LevelAudit(known=9), LevelAudit(known=9))
-    assert batch_of(second).retention == (1.0, 1.0, 1.0)
-    assert second.lost_recent == (0.0, 0.0)
+    assert first.audit == Audit(new=9, said=9, verified=9)
+    assert second.audit == Audit(known=9, said=9, verified=9)
+    assert (second.retention_recent, second.omitted_recent) == ((1.0, 1.0), (0.0, 0.0))
     assert [entry.content for entry in second.entries] == [entry.content for entry in first.entries]
     assert {entry.evidence_count for entry in second.entries} == {2}
     assert (await audit(deployment.log)).violations == ()

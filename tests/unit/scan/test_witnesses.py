@@ -241,7 +241,7 @@ async def test_no_curator_reads_what_looks_like_an_instruction_where_such_texts_
         "Ask for the order": ("r-3",),
         ORDER: ("r-2",),
     }
-    assert {each.reflection_id: each.survived for each in result.seen} == {"r-1": 1, "r-2": 1, "r-3": 1}
+    assert {each.covered for each in result.seen} == {"check"}
     assert result.usage.splits == 0
 
 

@@ -162,7 +162,7 @@ async def batches(log: Log, settings: Settings) -> list[Check]:
 
 
 async def retention(log: Log) -> list[Check]:
-    """Check how many reflections of their last batches the playbooks lost."""
+    """Check what became of the reflections of the playbooks' last batches."""
     return [flow.judge_retention((await newest_playbooks(log)).values())]
 
 

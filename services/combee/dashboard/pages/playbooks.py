@@ -20,7 +20,7 @@ COLUMNS = {
     "labels": "labels",
     "window": "window",
     "retention": "retention",
-    "lost": "lost",
+    "omitted": "omitted",
     "tokens": "tokens today",
     "cost": "cost today",
     "changed": "changed (UTC)",
@@ -36,6 +36,7 @@ def page(context: Context) -> None:
     )
     status = ui.label().classes("quiet").props("role=status")
     paused = ui.label().classes("wrong words").props("role=status")
+    warned = ui.label().classes("wrong words").props("role=status")
     rows = table(
         COLUMNS,
         key="name",
@@ -62,6 +63,11 @@ def page(context: Context) -> None:
         )
         paused.text = "\n".join(
             f"paused: {book.name}: {book.paused}" for book in context.live.shared().playbooks if book.paused
+        )
+        warned.text = "\n".join(
+            f"warning: {book.name}: {text}"
+            for book in context.live.shared().playbooks
+            for text in book.warnings.values()
         )
         fill(rows, shown_rows)
 

@@ -188,7 +188,7 @@ def line_rows(
             "calls": line.learned.usage.calls,
             "tokens": f"{line.learned.usage.tokens_in + line.learned.usage.tokens_out:,}",
             "retention": percent(line.learned.retention),
-            "lost": percent(line.learned.lost),
+            "omitted": percent(line.learned.omitted),
             "today": f"{now.spend_tokens if (now := seen.get(line.playbook.name)) else 0:,}",
             "window": f"{now.waiting} of {now.batch_size}" if now else "–",
             "paused": (now.paused if now else "") or "–",
