@@ -7,7 +7,9 @@ from math import dist, hypot
 
 from combee.core.text.similarity.overlap import said_words
 from combee.core.text.similarity.saying import Judgement, Thresholds, judge
+from combee.core.text.similarity.wording import wording
 
+EXACTLY = Judgement(verdict="yes", score=1.0, by="words")
 COMPARED = 8
 """Number of statements that are compared with a lesson: the ones that share most of its rare words."""
 MAX_PAIRS = 200_000
@@ -35,13 +37,17 @@ class Witness:
         self._units = [_unit(similarity.vectors.get(text, ())) for text in statements]
         self._all = len(statements) * lessons <= MAX_PAIRS
         """Whether each lesson's embedding is compared with each statement's."""
+        self._by_text: dict[str, list[int]] = defaultdict(list)
         self._having: dict[str, list[int]] = defaultdict(list)
         for place, text in enumerate(statements):
+            self._by_text[wording(text).text].append(place)
             for word in said_words(text):
                 self._having[word].append(place)
 
     def saying(self, lesson: str) -> dict[int, Judgement]:
-        """Return the statements that say a lesson, by their places."""
+        """Return the statements that say a lesson, by their places; those in its very words alone if there are any."""
+        if same := self._by_text.get(wording(lesson).text):
+            return dict.fromkeys(same, EXACTLY)
         cosines = self._cosines(lesson)
         near = sorted(cosines, key=cosines.__getitem__, reverse=True)[:COMPARED]
         places = dict.fromkeys((*self._sharing(lesson)[:COMPARED], *near))
