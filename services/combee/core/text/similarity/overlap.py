@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import chain
 
 from combee.core.text.similarity.relevance import rarity
-from combee.core.text.similarity.wording import MARKS, SHORT, wording
+from combee.core.text.similarity.wording import MARKS, NEGATIONS, SHORT, wording
 from combee_schemas.playbook import Entry
 
 REARRANGED = 0.9
@@ -20,7 +20,6 @@ Exact = tuple[tuple[str, ...], int]
 """The numbers of a content, and its number of negations."""
 Words = frozenset[str]
 _NUMBER = re.compile(r"[-+]?\d[\d.,:eE+-]*")
-_NEGATIONS = frozenset({"not", "no", "none", "neither", "nor"})
 _STOP_WORDS = (
     "about above after all also any are as at be been before being below between both but by can could "
     "did do does each few first for from had has have her here his how if in into is it its itself more "
@@ -101,7 +100,7 @@ def contradicts(text: str, content: str) -> bool:
 
 def _plain(words: Words) -> Words:
     """Return the words that are neither numbers nor negations, which must agree exactly or contradict."""
-    return frozenset(word for word in words - _NEGATIONS if not _NUMBER.fullmatch(word))
+    return frozenset(word for word in words - NEGATIONS if not _NUMBER.fullmatch(word))
 
 
 def common(content: str, other: str) -> float:
@@ -131,4 +130,4 @@ def _words_of_long(text: str) -> Words:
 def _exact(content: str) -> Exact:
     words = wording(content).words
     numbers = sorted(word for word in words if _NUMBER.fullmatch(word))
-    return tuple(numbers), sum(word in _NEGATIONS for word in words)
+    return tuple(numbers), sum(word in NEGATIONS for word in words)

@@ -17,7 +17,7 @@ from combee.core.text.forms import comparable
 SHORT = 300
 """Maximum characters of a short text: most entries are shorter, reflections are longer."""
 _CONTENTS_REMEMBERED = 8_192
-_SAME_SIGNS = str.maketrans(
+SAME_SIGNS = str.maketrans(
     {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}
     | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " "}
 )
@@ -29,10 +29,10 @@ _SHORT_FORMS = (
     (re.compile(r"(?<=[^\W\d_])'s\b"), ""),
 )
 _LONG_FORMS = {"cannot": ("can", "not"), "never": ("not",), "without": ("not", "with")}
-_NUMBER = r"(?:(?<![\w)\]%])[-+])?(?:\d+(?:[.,:]\d+)*|(?<![\w.])\.\d+)(?:[eE][-+]?\d+)?"
+NUMBER = r"(?:(?<![\w)\]%])[-+])?(?:\d+(?:[.,:]\d+)*|(?<![\w.])\.\d+)(?:[eE][-+]?\d+)?"
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d]\w*(?:\.\w+)*)"
-    rf"|(?P<number>{_NUMBER})"
+    rf"|(?P<number>{NUMBER})"
     r"|(?P<stop>(?<![.;!?])[.;!?]+(?=[\s\"'`)\]]|$))"
     r"|(?P<pause>(?<![,:])[,:]+(?=[\s\"'`)\]]|$))"
     r"|`(?P<code>[^`]+)`"
@@ -40,9 +40,9 @@ _TOKEN = re.compile(
     r"|(?P<joint>(?<=[^\W\d_]{2})-(?=[^\W\d_]{2})|(?<=\d)-(?=[^\W\d_]))"
     r"|(?P<sign>[^\s\"'])"
 )
-_FIGURE = re.compile(_NUMBER)
-_THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-_NEGATIONS = frozenset({"not", "no", "none", "neither", "nor"})
+_FIGURE = re.compile(NUMBER)
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+NEGATIONS = frozenset({"not", "no", "none", "neither", "nor"})
 _ARTICLES = frozenset({"an", "the"})
 _EMPHASIS = (
     *(("please",), ("always",), ("you", "should"), ("you", "must")),
@@ -85,14 +85,12 @@ def wording(content: str) -> Wording:
     words = tuple(tokens) or (comparable(content, cased=True),)
     figures = tuple([word for word in words if not is_plain(word)])
     numbers = set(filter(_is_number, figures))
-    about = [word for word in words if word not in _NEGATIONS and word not in numbers]
+    about = [word for word in words if word not in NEGATIONS and word not in numbers]
     return Wording(words=words, text=" ".join(words), figures=figures, subject=" ".join(about))
 
 
 def _plain_text(text: str) -> str:
-    text = (
-        comparable(text.translate(_SAME_SIGNS), cased=True).replace("()", "").replace("per cent", "percent")
-    )
+    text = comparable(text.translate(SAME_SIGNS), cased=True).replace("()", "").replace("per cent", "percent")
     if "**" in text:
         text = _BOLD.sub(r"\1", text)
     if "'" in text:
@@ -125,7 +123,7 @@ def _sentences(text: str) -> Iterator[list[Clause]]:
             clauses.append(clause)
         elif kind == "code":
             clause.append(" ".join(match["code"].split()))
-        elif kind == "number" and "," in token and _THOUSANDS.fullmatch(token):
+        elif kind == "number" and "," in token and THOUSANDS.fullmatch(token):
             clause.append(token.replace(",", ""))
         elif kind != "joint":
             clause.append(token)
@@ -182,11 +180,11 @@ _NO_PLURALS = frozenset(
     | {"securities", "works"}
 )
 """Words ending in s whose singulars are other words."""
-_FIRST_NUMBERS = (
+FIRST_NUMBERS = (
     *("zero", "one", "two", "three", "four", "five", "six"),
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
 )
-_NUMBERS = {word: str(number) for number, word in enumerate(_FIRST_NUMBERS)} | {"percent": "%"}
+_NUMBERS = {word: str(number) for number, word in enumerate(FIRST_NUMBERS)} | {"percent": "%"}
 _SPELLINGS = tuple(
     (re.compile(british), american)
     for british, american in (
