@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from combee.core.text.similarity.saying import Thresholds, judge, may_be_told_by_meaning
+from combee.core.text.similarity.saying import judge, may_be_told_by_meaning
+from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 
 Label = Literal["paraphrase", "neighbour", "figure", "negated"]
 """paraphrase: the same lesson; neighbour: another one about the same subject; figure: the lesson with another figure;
@@ -73,13 +74,13 @@ def pairs_of(lessons: Sequence[Mapping[str, Any]]) -> Iterator[Pair]:
 def verdicts(
     pairs: Sequence[Pair],
     cosine: Callable[[str, str], float] | None = None,
-    thresholds: Thresholds | None = None,
+    thresholds: Thresholds = UNMEASURED,
 ) -> tuple[Verdicts, ...]:
     """Return the verdicts for each label; without ``cosine``, by words alone."""
     counts = {label: {"yes": 0, "no": 0, "ask": 0} for label in LABELS}
     for pair in pairs:
         near = cosine(pair.text, pair.lesson) if cosine else None
-        judgement = judge(pair.text, pair.lesson, cosine=near, thresholds=thresholds or Thresholds())
+        judgement = judge(pair.text, pair.lesson, cosine=near, thresholds=thresholds)
         counts[pair.label][judgement.verdict] += 1
     return tuple(Verdicts(label=label, **counts[label]) for label in LABELS)
 

@@ -18,6 +18,7 @@ from combee.core.text.figures import conflicting, lacking
 from combee.core.text.similarity.embeddings import Vector, cosine_of, distance_at, unit
 from combee.core.text.similarity.lessons import Index, same_lesson
 from combee.core.text.similarity.overlap import said_words
+from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.core.text.similarity.wording import MARKS, NEGATIONS, SHORT, Wording, done, is_plain, wording
 
 Verdict = Literal["yes", "no", "ask"]
@@ -57,15 +58,6 @@ _EMPTY = frozenset(
 """Words without which a sentence says the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
-    """From where on embeddings count; they differ from model to model."""
-
-    meaning: float = 0.98
-    """Cosine at or above which two texts are one lesson. The default counts only nearly identical texts, because the
-    user's model was not measured (``combee doctor --embeddings``)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """Whether a text says a lesson, how near it is (0 … 1), and by what that is known."""
@@ -75,14 +67,12 @@ class Judgement:
     by: By
 
 
-UNMEASURED = Thresholds()
-
-
 def judge(
     text: str, lesson: str, *, cosine: float | None = None, thresholds: Thresholds = UNMEASURED
 ) -> Judgement:
     """Return whether ``text`` says ``lesson``; ``cosine`` is that of their embeddings, if there are any."""
-    score, by = (_share(text, lesson), "words") if cosine is None else (cosine, "meaning")
+    by: By = "words" if cosine is None else "meaning"
+    score = _share(text, lesson) if cosine is None else cosine
     if conflicting(text, lesson):
         return Judgement("no", score, by)
     if _says(text, lesson):

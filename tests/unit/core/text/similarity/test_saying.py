@@ -5,7 +5,8 @@ from math import cos, radians, sin
 
 import pytest
 
-from combee.core.text.similarity.saying import UNMEASURED, Judgement, Statements, Thresholds, judge
+from combee.core.text.similarity.saying import Judgement, Statements, judge
+from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds, model_and_thresholds
 from support.rows import each_row
 
 RETURNS = "A customer may return unworn shoes within 14 days of delivery."
@@ -141,7 +142,8 @@ def test_vectors_are_compared_whole_though_their_first_dimensions_decide_who_is_
     vectors = {text: at(degrees, dimensions=600) for text, degrees in ((lesson, 0), (said, 20), (far, 80))}
     statements = Statements([far, said], vectors=vectors, thresholds=LOOSE)
     ((place, judgement),) = statements.judged(lesson, 2)
-    assert (place, judgement.score) == (1, pytest.approx(cos(radians(20))))
+    assert place == 1
+    assert judgement.score == pytest.approx(cos(radians(20)))
 
 
 def test_vectors_of_unlike_length_are_not_compared() -> None:
@@ -149,3 +151,12 @@ def test_vectors_of_unlike_length_are_not_compared() -> None:
         ["Reply immediately."], vectors={"Reply immediately.": [1.0], "Answer.": [1.0, 0.0]}
     )
     assert statements.judged("Answer.", 1) == ()
+
+
+def test_a_model_may_be_named_with_the_threshold_measured_for_it() -> None:
+    assert model_and_thresholds("openai/e-3@0.87") == ("openai/e-3", Thresholds(meaning=0.87))
+    for unmeasured in ("openai/e-3", "@cf/baai/bge", "e@3", ""):
+        assert model_and_thresholds(unmeasured) == (unmeasured, UNMEASURED)
+    for wrong in ("e@1.5", "e@0.0"):
+        with pytest.raises(ValueError, match="no threshold: it is a cosine"):
+            model_and_thresholds(wrong)
