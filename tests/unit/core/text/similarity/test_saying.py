@@ -127,9 +127,9 @@ def test_embeddings_find_the_statement_that_shares_no_word() -> None:
     lesson, said, near, far = "Answer right now.", "Reply immediately.", "Call back.", "Store it cold."
     vectors = {lesson: at(0), said: at(20), near: at(45), far: at(90)}
     statements = Statements([far, near, said], vectors=vectors, thresholds=LOOSE)
-    assert statements.judged(lesson, 2) == (
-        (2, Judgement("yes", pytest.approx(cos(radians(20))), "meaning")),
-    )
+    ((place, judgement),) = statements.judged(lesson, 2)
+    assert (place, judgement.verdict, judgement.by) == (2, "yes", "meaning")
+    assert judgement.score == pytest.approx(cos(radians(20)))
     strict = Statements([far, near, said], vectors=vectors)
     assert [(place, judgement.verdict) for place, judgement in strict.judged(lesson, 2)] == [
         (2, "ask"),
