@@ -20,6 +20,7 @@ from combee_schemas.scan import GroupMember, NodeResult, Operation
 from support.models import ModelClient, ScriptedModel, checked, echo, is_combine, items
 
 LESSONS = tuple(f"Orders of kind {kind} are paid back to the card that paid them." for kind in "abcdefgh")
+EMPTY = empty("p")
 SETTINGS = PlanSettings(copies=1, groups=4, fan_in=8, max_levels=3, group_bytes=1 << 20)
 
 Answer = Callable[[Prompt], Mapping[str, Any]]
@@ -35,7 +36,7 @@ def reflections(*lessons: str, **fields: Any) -> list[Reflection]:
 async def learned(
     model: ScriptedModel | Answer,
     given: Sequence[Reflection],
-    base: Playbook = empty("p"),
+    base: Playbook = EMPTY,
     *,
     carry: bool = True,
     settings: PlanSettings = SETTINGS,
@@ -143,7 +144,7 @@ async def test_a_lesson_that_no_node_proposed_is_asked_about_once_more() -> None
 
 
 async def test_what_no_answer_says_is_carried_word_for_word() -> None:
-    def nothing(prompt: Prompt) -> Mapping[str, Any]:
+    def nothing(_: Prompt) -> Mapping[str, Any]:
         return {"operations": [], "dropped": [], "known": []}
 
     result = await learned(nothing, reflections(*LESSONS, LESSONS[0]))

@@ -1,9 +1,9 @@
 """Whether a batch's result says what its reflections taught, whatever the model reports about itself; pure.
 
 The root of a scan decides once, over the batch's own reflections. A lesson is covered by a statement that says it:
-an operation of the result, or an entry that stays. Words and embeddings witness that (`Witness`), else the check call
-answers it (`combee.core.methods.checking`). What nothing says is carried: in the words of a lower node's proposal, of
-a second answer, or of the reflection itself. Only lessons that an operation says are its evidence.
+an operation of the result, or an entry that stays. Words and embeddings witness that (`Statements`); else the check
+call answers it (`combee.core.methods.checking`). What nothing says is carried: in the words of a lower node's
+proposal, of a second answer, or of the reflection itself. Only lessons that an operation says are its evidence.
 """
 
 from collections import Counter, defaultdict
@@ -17,8 +17,10 @@ from combee.core.playbook.echo import was_shown, without_echoes
 from combee.core.playbook.operations import MAX_CONTENT_CHARS, union
 from combee.core.text.figures import figures, lacking
 from combee.core.text.forms import clean_line
+from combee.core.text.similarity.embeddings import Vector
 from combee.core.text.similarity.overlap import contradicts, said_words
-from combee.core.text.similarity.witness import BY_WORDS, Similarity, Witness
+from combee.core.text.similarity.saying import Statements
+from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee_schemas.playbook import ACE_SECTIONS, Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import Echo, GroupMember, Known, NodeResult, Operation, OperationKind, Seen
@@ -126,7 +128,9 @@ class Coverage:
     """The result of the root's call; its operations name the reflections that the model claims."""
     added: tuple[Operation, ...] = ()
     """Operations that code adds to the model's."""
-    similarity: Similarity = BY_WORDS
+    thresholds: Thresholds = UNMEASURED
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
+    """Embeddings by text, if there are any."""
     matches: Mapping[int, Mapping[int, _Match]] = field(default_factory=dict)
     """By lesson: the statements that say it."""
 
@@ -154,24 +158,25 @@ class Coverage:
         proposed = (operation.content for operation in self.result.aside)
         return [text for text in dict.fromkeys((*said, *stated, *proposed)) if text]
 
-    def embedded(self, vectors: Mapping[str, Sequence[float]]) -> "Coverage":
+    def embedded(self, vectors: Mapping[str, Vector]) -> "Coverage":
         """Return the coverage with further embeddings, by text."""
-        known = replace(self.similarity, vectors={**self.similarity.vectors, **vectors})
-        return replace(self, similarity=known)
+        return replace(self, vectors={**self.vectors, **vectors})
 
     def witnessed(self, lessons: Iterable[int] | None = None, since: int = 0) -> "Coverage":
         """Return the coverage with what words and embeddings witness of the statements from place ``since`` on.
 
         ``lessons``: the numbers of those to compare; None: all.
         """
-        statements = [statement.text for statement in self.statements[since:]]
-        witness = Witness(statements, len(self.lessons), self.similarity)
+        statements = self._index(statement.text for statement in self.statements[since:])
         matches = {n: dict(places) for n, places in self.matches.items()}
         for n in range(len(self.lessons)) if lessons is None else lessons:
-            for place, judgement in witness.saying(self.lessons[n].text).items():
+            for place, judgement in statements.saying(self.lessons[n].text).items():
                 match = _Match(by=judgement.by, score=judgement.score)
                 matches.setdefault(n, {})[since + place] = match
         return replace(self, matches=matches)
+
+    def _index(self, texts: Iterable[str]) -> Statements:
+        return Statements(list(texts), vectors=self.vectors, thresholds=self.thresholds)
 
     # ---- which statement counts
 
@@ -255,9 +260,8 @@ class Coverage:
         ``unread``: whether no model may read a text.
         """
         left = tuple(n for n in self.left if not self.lessons[n].is_quiet)
-        entries = [statement.text for statement in self.statements if statement.entry_id]
-        witness = Witness(entries, len(left), self.similarity)
-        near = {place for n in left for place in witness.nearest(self.lessons[n].text, NEAREST)}
+        entries = self._index(statement.text for statement in self.statements if statement.entry_id)
+        near = {place for n in left for place in entries.to_ask_about(self.lessons[n].text, NEAREST)}
         claimed = {claim.entry_id for claim in self.result.known}
         asked = tuple(
             place

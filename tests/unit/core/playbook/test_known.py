@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-
 from combee.core.playbook.known import of_combine, of_group, plausible, texts_of, word_for_word
+
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Shown
