@@ -78,6 +78,7 @@ class Aggregator:
         *,
         carry: bool = True,
         apart: bool = False,
+        strict: bool = False,
         note: str = "",
     ) -> None:
         self._model = model
@@ -86,6 +87,8 @@ class Aggregator:
         """Whether code passes on the items that an overloaded model neither used nor dropped by name."""
         self._apart = apart and method.HOLDS == "entries"
         """Whether code proposes texts that look like instructions word for word, unread by any model."""
+        self._strict = strict
+        """Whether an operation that none of its items says rests on nothing instead of on all that it names."""
         self._note = note
         """A note that every result of a call carries."""
 
@@ -301,7 +304,7 @@ class Aggregator:
         rests = [
             named(operation.evidence, some_name_none=bool(answer.guessed)) for operation in answer.operations
         ]
-        operations = _resting(answer.operations, rests, items, base)
+        operations = _resting(answer.operations, rests, items, base, strict=self._strict)
         sure = chain.from_iterable(items[int(at)].evidence for at in everything if at not in answer.guessed)
         guessed = frozenset(chain.from_iterable(item.evidence for item in items)).difference(sure)
         return replace(answer, operations=tuple(operations), guessed=guessed)
@@ -411,9 +414,14 @@ def _against(
 
 
 def _resting(
-    operations: Iterable[Operation], named: Sequence[_Named], items: Sequence[_Item], base: Playbook
+    operations: Iterable[Operation],
+    named: Sequence[_Named],
+    items: Sequence[_Item],
+    base: Playbook,
+    *,
+    strict: bool,
 ) -> Iterator[Operation]:
-    """Yield operations with the evidence of the items that witness them, else of all that they name."""
+    """Yield operations with the evidence of the items that say them; unless ``strict`` else of all that they name."""
     says = _says(base)
     for operation, on in zip(operations, named, strict=True):
         evidence: tuple[str, ...] = ()
@@ -423,7 +431,7 @@ def _resting(
                 _against(operation, on, items, says) if removes else _saying(operation.content, on, items)
             )
             evidence = ops.union(*(items[at].evidence for at in witnesses))
-        yield operation.model_copy(update={"evidence": evidence or on.evidence})
+        yield operation.model_copy(update={"evidence": evidence if strict else evidence or on.evidence})
 
 
 @once_per_version
