@@ -2183,11 +2183,6 @@ export interface components {
              */
             evidence_count?: number;
             /**
-             * Guessed Count
-             * @default 0
-             */
-            guessed_count?: number;
-            /**
              * Evidence
              * @default []
              */

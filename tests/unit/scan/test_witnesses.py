@@ -33,7 +33,11 @@ class Curator:
     """A curator that answers as it is told, and what it read."""
 
     def __init__(
-        self, *operations: Mapping[str, Any], apart: bool = False, known: Mapping[int, str] = NOTHING
+        self,
+        *operations: Mapping[str, Any],
+        apart: bool = False,
+        strict: bool = False,
+        known: Mapping[int, str] = NOTHING,
     ) -> None:
         self._said = {
             "operations": [{"section": "OTHERS", **operation} for operation in operations],
@@ -41,7 +45,7 @@ class Curator:
         }
         self.model = ScriptedModel(self._answer)
         self.read: list[str] = []
-        self.aggregator = Aggregator(ModelClient(self.model), apart=apart)
+        self.aggregator = Aggregator(ModelClient(self.model), apart=apart, strict=strict)
 
     def _answer(self, prompt: Prompt) -> Mapping[str, Any]:
         self.read.append(prompt.user)
@@ -158,10 +162,13 @@ async def test_what_a_run_was_like_is_no_word_for_a_lesson() -> None:
     assert witnesses(await curator.group(honest, member(2, wrong))) == [{"r-2"}]
 
 
-async def test_words_that_only_the_curator_wrote_keep_the_items_that_it_named() -> None:
-    curator = Curator({"type": "ADD", "content": RIDING[0], "sources": [1, 2]})
-    result = await curator.group(member(1, RULE), member(2, f"{RULE}: and say more"))
-    assert witnesses(result) == [{"r-1", "r-2"}]
+async def test_of_words_that_only_the_curator_wrote_nobody_is_a_witness_where_it_is_asked_who_says_them() -> (
+    None
+):
+    for strict, said in ((True, set[str]()), (False, {"r-1", "r-2"})):
+        curator = Curator({"type": "ADD", "content": RIDING[0], "sources": [1, 2]}, strict=strict)
+        result = await curator.group(member(1, RULE), member(2, f"{RULE}: and say more"))
+        assert witnesses(result) == [said]
 
 
 FRAME = "Report the {} in per mille with 1 decimal, computed as {} divided by {}."
@@ -215,15 +222,14 @@ async def test_of_a_removal_only_those_are_witnesses_who_speak_against_the_entry
         assert witnesses(await curator.group(member(1, RIGHT), member(2, contrary))) == [{"r-2"}]
 
 
-async def test_where_nobody_speaks_against_an_entry_its_removal_keeps_the_items_that_the_curator_named() -> (
-    None
-):
+async def test_who_says_an_entry_s_words_in_another_order_is_no_witness_of_its_removal() -> None:
     listed = "Check the {}, the {} and the {} of each invoice before you pay it"
     entry = ENTRY.model_copy(update={"content": listed.format("name", "date", "amount")})
     says = listed.format("amount", "date", "name"), listed.format("date", "name", "amount")
     base = BASE.model_copy(update={"entries": (entry,)})
-    result = await Curator(REMOVAL).group(*(member(n, text) for n, text in enumerate(says, 1)), base=base)
-    assert witnesses(result) == [{"r-1", "r-2"}]
+    curator = Curator(REMOVAL, strict=True)
+    result = await curator.group(*(member(n, text) for n, text in enumerate(says, 1)), base=base)
+    assert witnesses(result) == [set()]
 
 
 # ---- what looks like an instruction
