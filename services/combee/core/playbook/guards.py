@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from combee.core.methods.checking import Rewrite
+from combee.core.playbook.draft import MAX_DETAIL_CHARS
 from combee.core.playbook.operations import union
 from combee.core.text.figures import Figure, by_unit, figures, lacking, qualifiers
 from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.scan import Conflict, Operation, OperationKind
 
 REWRITES = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
-MAX_CONFLICT_CHARS = 300
 Lost = Sequence[tuple[int, str]]
 """Places in `rewrites`, and the words that each one lost (`Checked.lost`)."""
 
@@ -128,9 +128,9 @@ def _loss(operation: Operation, entry: Entry, lost: str) -> Conflict:
 def _conflict(entry: Entry, content: str, evidence: Sequence[str], why: str) -> Conflict:
     return Conflict(
         entry_id=entry.id,
-        content=content[:MAX_CONFLICT_CHARS],
+        content=content[:MAX_DETAIL_CHARS],
         evidence=tuple(evidence[:EVIDENCE_KEPT]),
-        why=why[:MAX_CONFLICT_CHARS],
+        why=why[:MAX_DETAIL_CHARS],
     )
 
 
