@@ -125,6 +125,7 @@ class PlanSettings(BatchOptions, Sparse):
     UNWRITTEN = (
         *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope", "groups"),
         *("sources", "source_share", "source_operations", "new_source_batches", "propose_flagged"),
+        "embeddings",
     )
 
     # Records without these four fields use the paper's values, or unknown ones.
@@ -143,6 +144,8 @@ class PlanSettings(BatchOptions, Sparse):
     """None: learned entries are shown at once."""
     playbook_tokens: int = 0
     """The playbook's token budget, which prompts state."""
+    embeddings: Word = ""
+    """The embedding model by which texts are compared, and its threshold (MODEL@0.9); empty: by words alone."""
 
 
 class BranchSettings(Value):

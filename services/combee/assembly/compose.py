@@ -34,6 +34,7 @@ from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.process.worker.outage import OutageMonitor
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.session import run_sessions, stop_on_signals, together
+from combee.process.worker.vectors import Vectors
 from combee.process.worker.views import View
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
@@ -169,7 +170,7 @@ async def _shuffle(worker: Worker) -> None:
             settings.batch,
             spending,
             budget_tokens=settings.playbook.playbook_tokens,
-            neighbours=Neighbours(embeds, model=settings.model.embedding_model or ""),
+            neighbours=Neighbours(Vectors(embeds, settings.model.embedding_model or "")),
             tenants=Tenants(settings.tenants.limits(), burst_s=IN_BATCHES_S),
             provenance=_provenance(worker),
             tracing=telemetry.tracing,

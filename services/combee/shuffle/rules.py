@@ -22,12 +22,13 @@ class BatchRules:
         settings: BatchSettings,
         *,
         budget_tokens: int,
+        embeddings: str,
         playbooks: Playbooks,
         sizes: View[BatchSize],
     ) -> None:
         self.settings = settings
         self._clock = clock
-        self.planned = plan_settings(settings, budget_tokens)
+        self.planned = plan_settings(settings, budget_tokens, embeddings)
         """The settings written into manifests of playbooks; branches may have others."""
         self._playbooks = playbooks
         self._sizes = sizes
@@ -37,7 +38,7 @@ class BatchRules:
         if branch is None:
             return self.planned
         settings = self.settings.model_copy(update=branch.settings.own())
-        return plan_settings(settings, self.planned.playbook_tokens)
+        return plan_settings(settings, self.planned.playbook_tokens, self.planned.embeddings)
 
     def batch_size(self, state: PartitionState, line: str) -> int:
         """Return how many reflections make a batch of a line."""

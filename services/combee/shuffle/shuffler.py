@@ -149,7 +149,12 @@ class Shuffler:
         self._provenance = provenance or Provenance()
         self._tracing = tracing
         self._rules = rules = BatchRules(
-            clock, settings, budget_tokens=budget_tokens, playbooks=self.playbooks, sizes=self.sizes
+            clock,
+            settings,
+            budget_tokens=budget_tokens,
+            embeddings=self.neighbours.model,
+            playbooks=self.playbooks,
+            sizes=self.sizes,
         )
         self._gates = gates = Gates(spending, self._tenants, rules, self.playbooks, clock)
         self._cutter = cutter = Cutter(
