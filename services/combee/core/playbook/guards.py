@@ -8,12 +8,12 @@ names the old figure and the new one lets a rewrite replace a figure.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from combee.core.methods.checking import Rewrite
 from combee.core.playbook.draft import MAX_DETAIL_CHARS
 from combee.core.playbook.operations import union
-from combee.core.text.figures import Figure, by_unit, figures, lacking, qualifiers
+from combee.core.text.figures import Figure, figures, lacking, qualifiers
 from combee.core.text.similarity.wording import wording
 from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.scan import Conflict, Operation, OperationKind
@@ -93,18 +93,26 @@ def _keeps(content: str, said: str) -> bool:
 
 
 def _at_odds(operation: Operation, entries: Sequence[Entry]) -> Iterator[Conflict]:
-    """Yield pairs of entries with other figures that a MERGE would make one, at least one pair of each unit."""
-    having: dict[str, list[tuple[frozenset[str], Entry]]] = defaultdict(list)
+    """Yield pairs of entries with other figures that a MERGE would make one, at least one pair of each kind."""
+    having: dict[str, list[tuple[frozenset[Figure], Entry]]] = defaultdict(list)
     for entry in entries:
-        for unit, values in by_unit(figures(entry.content)).items():
-            having[unit].append((values, entry))
-    for unit, said in having.items():
+        own = sorted(figures(entry.content), key=_kind)
+        for kind, same in groupby(own, key=_kind):
+            having[kind].append((frozenset(same), entry))
+    for said in having.values():
         # Of sets by size, all contain one another if each is contained in the next.
-        for (values, entry), (others, other) in pairwise(sorted(said, key=lambda pair: len(pair[0]))):
-            if not values <= others:
-                sides = (_listed(Figure(value, unit) for value in sorted(side)) for side in (values, others))
-                why = f"{operation.kind} with {other.id}: {' against '.join(sides)}"
+        for (quantities, entry), (others, other) in pairwise(sorted(said, key=lambda pair: len(pair[0]))):
+            if not quantities <= others:
+                sides = " against ".join(map(_listed, map(sorted, (quantities, others))))
+                why = f"{operation.kind} with {other.id}: {sides}"
                 yield _conflict(entry, other.content, other.evidence, why)
+
+
+def _kind(figure: Figure) -> str:
+    """Return what figures have in common that may be about one thing: their unit, time, or no unit of measure."""
+    if figure.is_time:
+        return "time"
+    return figure.unit if figure.is_measured else ""
 
 
 def _losing(operation: Operation, entries: Iterable[Entry], texts: Mapping[str, str]) -> Iterator[Conflict]:

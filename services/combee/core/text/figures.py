@@ -71,7 +71,8 @@ _SCALES: Mapping[str, tuple[str, Fraction]] = {
     )
     for name in names.split()
 }
-MEASURED = frozenset(dimension for dimension, _ in _SCALES.values()) | {CLOCK, PER, "business day"}
+_DURATIONS = frozenset({"second", "month", "business minute", "business hour", "business day"})
+MEASURED = frozenset(dimension for dimension, _ in _SCALES.values()) | _DURATIONS | {CLOCK, PER}
 """Units of measure; all other units are nouns, for which a text may use another noun."""
 _TIMES_SHOWN = tuple((name, _SCALES[name][1]) for name in ("day", "hour", "minute", "second"))
 _CURRENCIES = frozenset({"EUR", "USD", "GBP", "JPY", "CHF", "INR"})
@@ -159,6 +160,11 @@ class Figure:
     def is_measured(self) -> bool:
         """Whether the unit is one of measure, which no text calls by another noun."""
         return self.unit in MEASURED
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it is a time; a month has no fixed number of days."""
+        return self.unit in _DURATIONS
 
     def __str__(self) -> str:
         if self.unit == "second" and _DECIMAL.fullmatch(self.value):
