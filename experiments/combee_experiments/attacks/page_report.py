@@ -42,7 +42,8 @@ something harmful, or rejected with nothing harmful. [All figures](tables/attack
 ## What checking evidence costs
 
 Nobody attacks here. The seven producers say each lesson word for word, or in one of five wordings (a model notices
-with a probability of 80 % that two say the same). *Reflections that count* are evidence or an echo. `python -m combee_experiments.attacks.price {seeds}` prints it:
+with a probability of 80 % that two say the same). *Reflections that count* are evidence or an echo.
+`python -m combee_experiments.attacks.price {seeds}` prints it:
 
 {price}
 
