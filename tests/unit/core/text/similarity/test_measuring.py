@@ -1,6 +1,8 @@
 """Error rates on labelled pairs, and the threshold that follows."""
 
+import csv
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from combee.core.text.similarity.thresholds import Thresholds
 from combee.log.evaluation.labelled_pairs import labelled_pairs
 
 PAIRS = labelled_pairs()
+TABLE = Path(__file__).parents[5] / "docs/results/tables/similarity-labelled.csv"
 
 
 def test_there_are_a_hundred_labelled_pairs_and_more_of_each_label() -> None:
@@ -89,3 +92,13 @@ def test_a_threshold_may_be_wrong_about_one_pair_in_a_hundred() -> None:
     pairs = [pair for pair in pairs if judge(pair.text, pair.lesson).verdict == "ask"]
     cosines = {pair.text: 0.9 if n < 2 else 0.5 for n, pair in enumerate(pairs)}
     assert proposed(pairs, lambda text, _lesson: cosines[text]).meaning < 0.9
+
+
+def test_the_page_shows_what_the_rule_says_by_words_alone() -> None:
+    with TABLE.open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["compared by"] == "words alone"]
+    shown = [(row["label"], row["yes"], row["no"], row["ask"]) for row in rows]
+    assert shown == [
+        (told.label, *(f"{count / told.pairs:.1%}" for count in (told.yes, told.no, told.ask)))
+        for told in verdicts(PAIRS)
+    ]
