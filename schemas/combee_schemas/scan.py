@@ -71,6 +71,17 @@ class Known(Value):
     """Part of ``evidence`` that the equivalent proposal rests on by a guess."""
 
 
+class Conflict(Value):
+    """An entry whose figure, condition or negation a rewrite would have lost; the entry stays as it is."""
+
+    entry_id: Name
+    content: Text = ""
+    """What the rewrite, or another entry of a MERGE, says instead."""
+    evidence: tuple[Name, ...] = ()
+    """Reflections that say ``content``."""
+    why: Text = ""
+
+
 class GroupMember(Value):
     """A copy of a reflection in a group, with its offset in ``reflections``."""
 
@@ -121,6 +132,8 @@ class NodeResult(Value):
     seen: tuple[Seen, ...] = ()
     echoes: tuple[Echo, ...] = ()
     known: tuple[Known, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    """In the root: rewrites that were not applied, because they would have lost something."""
     carried: int = 0
     """Number of proposals that no combine mentioned and code passed on."""
     left_out: tuple[int, ...] = ()

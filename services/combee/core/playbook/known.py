@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.echo import was_shown
 from combee.core.playbook.probation import is_active
+from combee.core.text.figures import conflicting
 from combee.core.text.similarity.lessons import index_of, same_lesson
 from combee.core.text.similarity.overlap import Overlap
 from combee_schemas.playbook import Playbook
@@ -30,24 +31,27 @@ Claims = Mapping[int, str]
 
 
 def plausible(base: Playbook, claims: Claims, texts: Sequence[Sequence[str]]) -> dict[int, str]:
-    """Return the plausible claims: the entry exists, and the item's text overlaps with it.
+    """Return the plausible claims: the entry exists, and the item's text overlaps with it, without other figures.
 
     A claim about a proposed entry must be the same lesson. ``texts[n - 1]`` are the texts of item n.
     """
     if not claims:
         return {}
     overlap = _overlap_of(base)
-    proposed = {entry.id: entry.content for entry in base.entries if not is_active(entry)}
+    contents = {entry.id: entry.content for entry in base.entries}
+    proposed = {entry.id for entry in base.entries if not is_active(entry)}
 
     def may_say(text: str, entry_id: str) -> bool:
         if entry_id in proposed:
-            return same_lesson(proposed[entry_id], text)
+            return same_lesson(contents[entry_id], text)
         return overlap.contained(text, entry_id) >= PLAUSIBLE
 
     return {
         n: entry_id
         for n, entry_id in claims.items()
-        if entry_id in overlap and any(may_say(text, entry_id) for text in texts[n - 1] if text)
+        if entry_id in overlap
+        and any(may_say(text, entry_id) for text in texts[n - 1] if text)
+        and not conflicting(contents[entry_id], next(filter(None, texts[n - 1])))
     }
 
 

@@ -1,0 +1,168 @@
+"""Guards on rewrites: an UPDATE or MERGE keeps the figures, conditions and negations of its entries; pure.
+
+A rewrite that would lose one is not applied, whatever the model says of it. Its entries stay as they are, its content
+is added where its own evidence says it, and the two are a conflict, for a person to decide. Only a reflection that
+names the old figure and the new one lets a rewrite replace a figure.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from combee.core.methods.checking import Rewrite
+from combee.core.playbook.draft import MAX_DETAIL_CHARS
+from combee.core.playbook.operations import union
+from combee.core.text.figures import Figure, figures, lacking, qualifiers
+from combee.core.text.similarity.wording import wording
+from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
+from combee_schemas.scan import Conflict, Operation, OperationKind
+
+REWRITES = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
+Lost = Sequence[tuple[int, str]]
+"""Places in `rewrites`, and the words that each one lost (`Checked.lost`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """The operations of a batch that may be applied, and what the others would have lost."""
+
+    operations: tuple[Operation, ...]
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def rewrites(base: Playbook, operations: Sequence[Operation]) -> tuple[Rewrite, ...]:
+    """Return the rewrites that may have lost a condition or a negation: all but those that only add words.
+
+    A check call is asked about these; `guarded` takes its answer, for the same operations. Word lists would not do:
+    of 114 labelled pairs with a negation or condition turned, 36 have the same ones on both sides.
+    """
+    return tuple(
+        Rewrite(before=entry.content, after=operations[n].content) for n, entry in _doubtful(base, operations)
+    )
+
+
+def guarded(
+    base: Playbook, operations: Sequence[Operation], texts: Mapping[str, str], lost: Lost = ()
+) -> Guarded:
+    """Return the operations without rewrites that lose something.
+
+    ``texts`` are the lessons of the batch's reflections by id; an operation's evidence is verified to say its text.
+    ``lost`` is the answer of a check call about the `rewrites` of the same operations.
+    """
+    doubtful = list(_doubtful(base, operations))
+    words = {(doubtful[place][0], doubtful[place][1].id): quote for place, quote in lost}
+    kept: list[Operation] = []
+    conflicts: list[Conflict] = []
+    for n, operation in enumerate(operations):
+        entries = _replaced(base, operation)
+        own = [*_at_odds(operation, entries), *_losing(operation, entries, texts)] + [
+            _loss(operation, entry, f'"{words[n, entry.id]}"') for entry in entries if (n, entry.id) in words
+        ]
+        conflicts += own
+        if own:
+            kept += _added(operation, entries, texts)
+        else:
+            kept.append(operation)
+    return Guarded(operations=tuple(kept), conflicts=tuple(conflicts))
+
+
+def _replaced(base: Playbook, operation: Operation) -> Sequence[Entry]:
+    """Return the entries whose texts an operation replaces by its own."""
+    if operation.kind not in REWRITES or base.holds != "entries":
+        return ()
+    ids = union(operation.entry_ids)
+    ids = ids[:1] if operation.kind == OperationKind.UPDATE else ids
+    return [entry for entry in base.entries if entry.id in ids]
+
+
+def _doubtful(base: Playbook, operations: Sequence[Operation]) -> Iterator[tuple[int, Entry]]:
+    """Yield places of operations, and each entry whose text they replace by one that does not keep all its words."""
+    return (
+        (n, entry)
+        for n, operation in enumerate(operations)
+        for entry in _replaced(base, operation)
+        if not _keeps(operation.content, entry.content)
+    )
+
+
+def _keeps(content: str, said: str) -> bool:
+    """Return whether a content has all words of a text in their order, and no other negation or condition."""
+    words = iter(wording(content).words)
+    return qualifiers(content) == qualifiers(said) and all(word in words for word in wording(said).words)
+
+
+def _at_odds(operation: Operation, entries: Sequence[Entry]) -> Iterator[Conflict]:
+    """Yield pairs of entries with other figures that a MERGE would make one, at least one pair of each kind."""
+    having: dict[str, list[tuple[frozenset[Figure], Entry]]] = defaultdict(list)
+    for entry in entries:
+        own = sorted(figures(entry.content), key=_kind)
+        for kind, same in groupby(own, key=_kind):
+            having[kind].append((frozenset(same), entry))
+    for said in having.values():
+        # Of sets by size, all contain one another if each is contained in the next.
+        for (quantities, entry), (others, other) in pairwise(sorted(said, key=lambda pair: len(pair[0]))):
+            if not quantities <= others:
+                sides = " against ".join(map(_listed, map(sorted, (quantities, others))))
+                why = f"{operation.kind} with {other.id}: {sides}"
+                yield _conflict(entry, other.content, other.evidence, why)
+
+
+def _kind(figure: Figure) -> str:
+    """Return what figures have in common that may be about one thing: their unit, time, or no unit of measure."""
+    if figure.is_time:
+        return "time"
+    return figure.unit if figure.is_measured else ""
+
+
+def _losing(operation: Operation, entries: Iterable[Entry], texts: Mapping[str, str]) -> Iterator[Conflict]:
+    """Yield the entries of which a content keeps less figures than they have."""
+    said = [frozenset(figures(texts.get(reflection_id, ""))) for reflection_id in operation.evidence]
+    for entry in entries:
+        lost = [
+            figure
+            for figure in lacking(operation.content, entry.content)
+            if not _is_replaced(figure, entry, operation, said)
+        ]
+        if lost:
+            yield _loss(operation, entry, _listed(lost))
+
+
+def _is_replaced(
+    figure: Figure, entry: Entry, operation: Operation, said: Iterable[frozenset[Figure]]
+) -> bool:
+    """Return whether a reflection names a figure together with each one of its unit that a content has instead."""
+    own = {new for new in figures(operation.content) if new.unit == figure.unit}
+    new = own.difference(figures(entry.content))
+    return bool(new) and any({figure, *new} <= quantities for quantities in said)
+
+
+def _loss(operation: Operation, entry: Entry, lost: str) -> Conflict:
+    return _conflict(entry, operation.content, operation.evidence, f"{operation.kind} would lose {lost}")
+
+
+def _conflict(entry: Entry, content: str, evidence: Sequence[str], why: str) -> Conflict:
+    return Conflict(
+        entry_id=entry.id,
+        content=content[:MAX_DETAIL_CHARS],
+        evidence=tuple(evidence[:EVIDENCE_KEPT]),
+        why=why[:MAX_DETAIL_CHARS],
+    )
+
+
+def _added(operation: Operation, entries: Sequence[Entry], texts: Mapping[str, str]) -> Iterator[Operation]:
+    """Yield a content as a new entry with the reflections of its evidence of which it keeps all figures."""
+    evidence = tuple(
+        reflection_id
+        for reflection_id in operation.evidence
+        if (text := texts.get(reflection_id, "")) and not lacking(operation.content, text)
+    )
+    if evidence:
+        section = operation.section or entries[0].section
+        yield operation.model_copy(
+            update={"kind": OperationKind.ADD, "entry_ids": (), "section": section, "evidence": evidence}
+        )
+
+
+def _listed(quantities: Iterable[Figure]) -> str:
+    return ", ".join(map(str, quantities))
