@@ -274,7 +274,6 @@ class ScanHandler:
             shaped(named, settings),
             carry=settings.carry,
             apart=settings.propose_flagged,
-            strict=settings.probation is not None or settings.new_source_batches > 0,
             note=note,
             vectors=self._vectors,
             thresholds=model_and_thresholds(settings.embeddings)[1],
