@@ -100,4 +100,5 @@ class Aggregator:
 
     async def consolidate(self, base: Playbook, clusters: Sequence[Cluster]) -> NodeResult:
         """Return the result for clusters of entries; operations on other entries are ignored."""
-        return worth.of_consolidation(await self._asking.consolidate(base, clusters) if clusters else [])
+        parts = await self._asking.consolidate(base, clusters) if clusters else []
+        return await self.checked(base, 0, worth.of_consolidation(parts), ())

@@ -14,6 +14,7 @@ from typing import Literal
 
 from combee.core.methods.checking import Checked, Rewrite
 from combee.core.playbook.echo import was_shown, without_echoes
+from combee.core.playbook.guards import Guarded, guarded, rewrites
 from combee.core.playbook.operations import MAX_CONTENT_CHARS, union
 from combee.core.text.figures import figures, lacking
 from combee.core.text.forms import clean_line
@@ -23,13 +24,23 @@ from combee.core.text.similarity.saying import Statements
 from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee_schemas.playbook import ACE_SECTIONS, Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
-from combee_schemas.scan import Echo, GroupMember, Known, NodeResult, Operation, OperationKind, Seen
+from combee_schemas.scan import (
+    Echo,
+    GroupMember,
+    Known,
+    NodeResult,
+    NodeStatus,
+    Operation,
+    OperationKind,
+    Seen,
+)
 
 By = Literal["words", "meaning", "check"]
 NEAREST = 2
 """Number of entries per lesson that a check call is shown next to the ones that the model claimed."""
 VAGUE_WORDS = 4
 """Minimum words, grammar aside, of a lesson that is more than a general remark."""
+UNCHECKED = "a condition or a negation: no check answered"
 MAX_DROPPED = 1 / 3
 """Maximum share of a batch's lessons that a model may drop as vague."""
 
@@ -133,6 +144,10 @@ class Coverage:
     """Embeddings by text, if there are any."""
     matches: Mapping[int, Mapping[int, _Match]] = field(default_factory=dict)
     """By lesson: the statements that say it."""
+    kept: frozenset[Rewrite] = frozenset()
+    """Rewrites that lost no condition and no negation, by the check call's answer."""
+    lost: Mapping[Rewrite, str] = field(default_factory=dict)
+    """Rewrites that lost one, and its words."""
 
     # ---- statements
 
@@ -152,7 +167,9 @@ class Coverage:
         return (*entries, *operations)
 
     def texts(self) -> list[str]:
-        """Return the texts to embed, each once: lessons, statements and proposals."""
+        """Return the texts to embed, each once: lessons, statements and proposals; none without lessons."""
+        if not self.lessons:
+            return []
         said = (lesson.text for lesson in self.lessons)
         stated = (statement.text for statement in self.statements)
         proposed = (operation.content for operation in self.result.aside)
@@ -270,7 +287,11 @@ class Coverage:
             and statement.text
             and not unread(statement.text)
         )
-        return Question(lessons=left, statements=asked) if left and asked else None
+        doubtful = rewrites(self.base, (*self.operations, *self.result.aside))
+        readable = tuple(one for one in doubtful if not (unread(one.before) or unread(one.after)))
+        if not (left and asked):
+            left, asked = (), ()
+        return Question(lessons=left, statements=asked, rewrites=readable) if left or readable else None
 
     def checked(self, asked: Question, answer: Checked | None) -> "Coverage":
         """Return the coverage with a check call's answer; None, or an answer against the figures, counts as no."""
@@ -281,7 +302,9 @@ class Coverage:
             n, place = asked.lessons[lesson], asked.statements[statement]
             if not lacking(self.statements[place].text, self.lessons[n].text):
                 matches.setdefault(n, {}).setdefault(place, _Match(by="check", score=1.0))
-        return replace(self, matches=matches)
+        lost = {asked.rewrites[place]: quote for place, quote in answer.lost}
+        kept = frozenset(asked.rewrites).difference(lost)
+        return replace(self, matches=matches, kept=self.kept | kept, lost={**self.lost, **lost})
 
     # ---- carrying
 
@@ -355,14 +378,14 @@ class Coverage:
             if place < own or on[place]
         ]
         news, echoes = without_echoes(self.base, [one.reflection for one in self.lessons], supported)
+        kept = self._guarded(news)
         said_again = [Echo(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[True].items()]
         known = [Known(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[False].items()]
         return self.result.model_copy(
             update={
-                "status": ("ok" if news else "empty")
-                if self.result.status == "passed"
-                else self.result.status,
-                "operations": news,
+                "status": self._status(kept.operations),
+                "operations": kept.operations,
+                "conflicts": kept.conflicts,
                 "aside": (),
                 "known": tuple(known),
                 "echoes": _united((*echoes, *said_again)),
@@ -370,6 +393,28 @@ class Coverage:
                 "seen": tuple(self._seen()),
             }
         )
+
+    def _guarded(self, operations: Sequence[Operation]) -> Guarded:
+        """Return the operations without rewrites that lose something; a rewrite that was not checked may lose it."""
+        by_id = {lesson.reflection.reflection_id: lesson for lesson in self.lessons}
+        # Operations of a consolidation rest on their entries' evidence.
+        supported = [operation for operation in operations if operation.evidence or not self.lessons]
+        unchecked = (one for one in rewrites(self.base, supported) if one not in self.kept)
+        harmful = {
+            reflection_id: {tag.id for tag in lesson.reflection.bullet_tags if tag.tag == "harmful"}
+            for reflection_id, lesson in by_id.items()
+        }
+        texts = {reflection_id: lesson.text for reflection_id, lesson in by_id.items()}
+        lost = {**dict.fromkeys(unchecked, UNCHECKED), **self.lost}
+        kept = guarded(self.base, supported, texts, harmful=harmful, lost=lost)
+        unsupported = [operation for operation in operations if self.lessons and not operation.evidence]
+        return replace(kept, operations=(*kept.operations, *unsupported))
+
+    def _status(self, operations: Sequence[Operation]) -> NodeStatus:
+        status = self.result.status
+        if not operations:
+            return "merged" if status == "merged" else "empty"
+        return "ok" if status == "empty" else status
 
     def _seen(self) -> Iterator[Seen]:
         """Yield the batch's reflections, with what became of each."""

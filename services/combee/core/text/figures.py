@@ -301,7 +301,7 @@ def _number(tokens: Sequence[_Token], at: int) -> _Number | None:
     if word in _NUMBERS:
         counts = word != "one" or after == "-" or (is_noun and before not in _NO_COUNT)
         return _words(tokens, at) if counts else None
-    if word in _OFTEN and _is_often(word, _at(tokens, at + 1)):
+    if word in _OFTEN and before != "at" and _is_often(word, _at(tokens, at + 1)):
         return _Number(Decimal(_OFTEN[word]), at, at + 1, "time")
     if word == "half":
         return _half(tokens, at)

@@ -33,7 +33,7 @@ from combee.core.playbook.rejecting import taught_by, unknown_entries, unknown_s
 from combee.core.playbook.versions import empty
 from combee.log.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
 from combee.log.evidence import adoption_of, labels_serving, recomputed, updates_between, with_revoked
-from combee.log.history import messages, partition_of
+from combee.log.history import History, messages, partition_of
 from combee_schemas import topics
 from combee_schemas.base import Value, playbook_of
 from combee_schemas.codec import CodecError
@@ -208,6 +208,8 @@ class Commands:
             for number in (gate.production.version, gate.candidate.version)
         ]
         updates = await updates_between(self._log, name, production.batch_sequence, candidate.batch_sequence)
+        places = production.history_offset + 1, candidate.history_offset
+        between = [version async for version in History(self._log).between(name, *places)]
         return Candidate.model_validate(
             {
                 "name": name,
@@ -218,7 +220,7 @@ class Commands:
                 "judges": gate.judges,
                 "waits_for": [judge for judge in gate.judges if gate.waits_for(judge)],
                 "verdicts": gate.candidate.verdicts,
-                "difference": compare(production, candidate),
+                "difference": compare(production, candidate, between),
                 "sources": {source: len(ids) for source, ids in taught_by(updates).items()},
             }
         )

@@ -67,7 +67,7 @@ OTHER = [
 NO_FIGURES = [
     "One of the customers",
     "the one that pays",
-    "Once the parcel has arrived, call",
+    "Once the parcel has arrived, call at once",
     "1. Check the order. 2) Call.",
     "a day at the desk",
     "",
