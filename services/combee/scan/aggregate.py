@@ -72,11 +72,14 @@ class Aggregator:
     ) -> NodeResult:
         """Return the root's result with verified evidence, and with the lessons that it did not say.
 
-        ``members`` are the batch's reflections, each once.
+        ``members`` are the batch's reflections, each once; those that did not get through count for nothing.
         """
         if result.status == "failed" or not self._checks:
             return unchecked(result)
-        by_age = sorted(members, key=lambda member: member.offset)
+        through = {seen.offset for seen in result.seen if seen.ok}
+        by_age = sorted(
+            (member for member in members if member.offset in through), key=lambda member: member.offset
+        )
         lessons = [self._readable.lesson(member) for member in by_age if lesson_of(member.reflection)]
         coverage = Coverage(
             base=self._readable.playbook(base), lessons=lessons, result=result, thresholds=self._thresholds

@@ -226,6 +226,20 @@ async def test_a_check_call_that_is_too_long_is_halved() -> None:
     assert result.usage.splits > 0
 
 
+async def test_a_reflection_that_did_not_get_through_is_not_carried() -> None:
+    def refusing(prompt: Prompt) -> Mapping[str, Any]:
+        if len(items(prompt)) > 1:
+            raise PromptTooLongError("too long")
+        if LESSONS[0] in prompt.user:
+            raise PoisonError("no usable reply")
+        return echo(prompt)
+
+    one_call = SETTINGS.model_copy(update={"groups": 1})
+    result = await learned(refusing, reflections(*LESSONS[:2]), settings=one_call)
+    assert contents(result) == [LESSONS[1]]
+    assert {seen.reflection_id: seen.ok for seen in result.seen} == {"r-0": False, "r-1": True}
+
+
 # ---- dropped
 
 

@@ -148,7 +148,7 @@ def _left_to_do(outlook: Outlook) -> Iterator[str]:
             f" asked about again: {', '.join(mixed.entry_ids)}"
         )
     if outlook.recomputed.again:
-        yield f"{len(outlook.recomputed.again)} reflections are asked about again, in {outlook.calls} calls"
+        yield f"{len(outlook.recomputed.again)} reflections are asked about again, in at most {outlook.calls} calls"
     for mixed in outlook.mixed("stays"):
         yield (
             f"{mixed.kind} of batch {mixed.sequence} rests on other reflections and stays, in words that revoked ones"
