@@ -2,10 +2,10 @@
 
 from pydantic import AliasChoices, Field, SecretStr
 
-from combee.process.settings.group import Group
+from combee.process.settings.group import SettingsGroup
 
 
-class ModelSettings(Group):
+class ModelSettings(SettingsGroup):
     """The model and the limits of its use."""
 
     model: str | None = Field(
