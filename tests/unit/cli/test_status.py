@@ -150,15 +150,6 @@ async def test_a_stopped_service_has_a_backlog_with_an_age() -> None:
     assert (await backlog(deployment.log, "scan", deployment.clock)).lag == 0
 
 
-async def test_beyond_the_limit_offsets_are_counted_instead_of_records(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("combee.log.inspection.lag.COUNTED", 5)
-    deployment = Deployment()
-    await deployment.log.produce(*(outgoing(reflection(n)) for n in range(12)))
-    assert (await backlog(deployment.log, "shuffle", deployment.clock)).lag == 12
-
-
 async def test_batches_without_a_version_are_in_flight() -> None:
     deployment = Deployment(batch_size=10)
     async with deployment.running(["shuffle"]):
