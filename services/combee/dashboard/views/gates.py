@@ -67,7 +67,7 @@ def verdict_rows(candidate: Candidate, canary: CanaryReport | None) -> list[Row]
 
 def _canary_figures(canary: CanaryReport) -> str:
     share, deadline = f"{canary.share:.0%} of the callers", moment(canary.deadline_ms)
-    return f"{share}, {canary.runs} scored runs each, margin {canary.margin:g}, until {deadline} UTC"
+    return f"{share}, margin {canary.margin:g}, until {deadline} UTC"
 
 
 def compared_rows(candidate: Candidate, outcomes: OutcomesReport) -> Iterator[Row]:
