@@ -754,8 +754,6 @@ export interface components {
             share: number;
             /** Margin */
             margin: number;
-            /** Runs */
-            runs: number;
             /** E Acceptance */
             e_acceptance: number;
             /** E Worse */
