@@ -14,6 +14,8 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult
 from support.models import Answer, ModelClient, ScriptedModel
 
+NOTHING = empty("p")
+
 
 def reflections(*lessons: str, **fields: Any) -> list[Reflection]:
     """Return reflections r-0, r-1 … with these insights."""
@@ -26,7 +28,7 @@ def reflections(*lessons: str, **fields: Any) -> list[Reflection]:
 async def learned(
     model: ScriptedModel | Answer,
     given: Sequence[Reflection],
-    base: Playbook = empty("p"),
+    base: Playbook = NOTHING,
     *,
     groups: int = 4,
     carry: bool = True,

@@ -91,7 +91,7 @@ async def test_a_lesson_that_no_node_proposed_is_asked_about_once_more() -> None
 
 
 async def test_what_no_answer_says_is_carried_word_for_word() -> None:
-    def nothing(prompt: Prompt) -> Mapping[str, Any]:
+    def nothing(_: Prompt) -> Mapping[str, Any]:
         return {"operations": [], "dropped": [], "known": []}
 
     result = await learned(nothing, reflections(*LESSONS, LESSONS[0]))
@@ -281,11 +281,60 @@ def updating(content: str) -> Answer:
 
 
 async def test_a_correction_is_covered_by_an_operation_on_the_same_entry_only() -> None:
+    new = "Opened parcels are refunded within 30 days, and no longer within 14 days."
+    base = with_entry("Opened parcels are refunded within 14 days.")
+    result = await learned(losing(updating(new)), reflections(new, *LESSONS[:7]), base)
+    applied: list[Operation] = [one for one in result.operations if one.content == new and one.evidence]
+    assert [(one.kind.value, one.entry_ids) for one in applied] == [("UPDATE", ("misc-00001",))]
+
+
+async def test_a_new_figure_alone_corrects_no_entry_and_both_stay_as_a_conflict() -> None:
     new = "Opened parcels are refunded within 30 days."
     base = with_entry("Opened parcels are refunded within 14 days.")
     result = await learned(updating(new), reflections(new, *LESSONS[:7]), base)
     applied: list[Operation] = [one for one in result.operations if one.content == new and one.evidence]
-    assert [(one.kind.value, one.entry_ids) for one in applied] == [("UPDATE", ("misc-00001",))]
+    assert [(one.kind.value, one.entry_ids) for one in applied] == [("ADD", ())]
+    assert [(one.entry_id, one.content, one.evidence) for one in result.conflicts] == [
+        ("misc-00001", new, ("r-0",))
+    ]
+
+
+def losing(answer: Answer, *lost: str) -> ScriptedModel:
+    """Answer check calls about a rewrite: these words are lost."""
+
+    def answered(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name != "check":
+            return answer(prompt)
+        return {**checked(prompt), "lost": [{"rewrite": 1, "quote": quote} for quote in lost]}
+
+    model = ScriptedModel(answered)
+    model.answers_checks = False
+    return model
+
+
+CONDITION = "Opened parcels are refunded, unless they are food."
+SHORTER = "Parcels that were opened are refunded at once."
+
+
+async def test_a_rewrite_that_loses_a_condition_is_a_conflict_and_one_that_keeps_it_is_applied() -> None:
+    given, base = reflections(SHORTER, *LESSONS[:7]), with_entry(CONDITION)
+    kept = await learned(losing(updating(SHORTER)), given, base)
+    assert (kept.conflicts, [one.kind.value for one in kept.operations if one.entry_ids]) == ((), ["UPDATE"])
+    lost = await learned(losing(updating(SHORTER), "unless they are food"), given, base)
+    assert [one.why for one in lost.conflicts] == ['UPDATE would lose "unless they are food"']
+    assert SHORTER in contents(lost)
+
+
+async def test_a_rewrite_that_no_check_call_could_judge_is_a_conflict() -> None:
+    def failing(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            raise PoisonError("no usable reply")
+        return updating(SHORTER)(prompt)
+
+    model = ScriptedModel(failing)
+    model.answers_checks = False
+    result = await learned(model, reflections(SHORTER, *LESSONS[:7]), with_entry(CONDITION))
+    assert len(result.conflicts) == 1
 
 
 async def test_a_removal_rests_on_the_reflections_against_the_entry() -> None:
