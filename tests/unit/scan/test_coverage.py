@@ -1,73 +1,21 @@
 """The root's check: what was learned is in the result, whatever the model reports about itself."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from combee.adapters.ports import PoisonError, PromptTooLongError
-from combee.core.batching.plan import Base, deal_batch, plan_batch
 from combee.core.playbook.versions import empty
-from combee.scan.aggregate import Aggregator
-from combee.scan.in_memory import InMemoryScan
 from combee_schemas.base import Shown
-from combee_schemas.batch import Member
 from combee_schemas.model import Prompt
-from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.reflection import BulletTag, Reflection
-from combee_schemas.scan import GroupMember, NodeResult, Operation
-from support.models import ModelClient, ScriptedModel, checked, echo, is_combine, items
+from combee_schemas.reflection import BulletTag
+from combee_schemas.scan import Operation
+from support.models import Answer, ScriptedModel, checked, echo, is_combine, items
+from support.scanned import contents, covered, learned, reflections
 
 LESSONS = tuple(f"Orders of kind {kind} are paid back to the card that paid them." for kind in "abcdefgh")
-SETTINGS = PlanSettings(copies=1, groups=4, fan_in=8, max_levels=3, group_bytes=1 << 20)
-
-Answer = Callable[[Prompt], Mapping[str, Any]]
-
-
-def reflections(*lessons: str, **fields: Any) -> list[Reflection]:
-    return [
-        Reflection(reflection_id=f"r-{n}", playbook="p", key_insight=lesson, **fields)
-        for n, lesson in enumerate(lessons)
-    ]
-
-
-async def learned(
-    model: ScriptedModel | Answer,
-    given: Sequence[Reflection],
-    base: Playbook = empty("p"),
-    *,
-    carry: bool = True,
-    settings: PlanSettings = SETTINGS,
-) -> NodeResult:
-    """Return the update of one batch of these reflections."""
-    model = model if isinstance(model, ScriptedModel) else ScriptedModel(model)
-    batch = plan_batch(
-        "p",
-        1,
-        [Member(offset=n, reflection_id=one.reflection_id) for n, one in enumerate(given)],
-        [1_000 for _ in given],
-        settings=settings,
-        base=Base(version=base.version, sequence=0),
-        reason="size",
-        batch_size=len(given),
-        through_offset=len(given) - 1,
-    )
-    groups = [
-        [GroupMember(offset=member.offset, reflection=given[member.offset]) for member in members]
-        for members in deal_batch(batch)
-    ]
-    aggregator = Aggregator(ModelClient(model), carry=carry)
-    return (await InMemoryScan(aggregator, base, batch.plan, groups).update()).result
-
-
-def contents(result: NodeResult) -> list[str]:
-    """Return what the supported operations say."""
-    return sorted(operation.content for operation in result.operations if operation.evidence)
-
-
-def covered(result: NodeResult) -> dict[str, str]:
-    return {seen.reflection_id: seen.covered for seen in result.seen}
 
 
 # ---- overload, in every way in which a model may report it
@@ -143,12 +91,17 @@ async def test_a_lesson_that_no_node_proposed_is_asked_about_once_more() -> None
 
 
 async def test_what_no_answer_says_is_carried_word_for_word() -> None:
-    def nothing(prompt: Prompt) -> Mapping[str, Any]:
-        return {"operations": [], "dropped": [], "known": []}
-
-    result = await learned(nothing, reflections(*LESSONS, LESSONS[0]))
-    assert contents(result) == sorted(LESSONS)
+    result = await learned(lambda _: {"operations": []}, reflections(*LESSONS, LESSONS[0]))
+    assert (contents(result), result.status) == (sorted(LESSONS), "ok")
     assert ("r-0", "r-8") in [operation.evidence for operation in result.operations]
+
+
+async def test_a_lesson_longer_than_an_entry_is_carried_as_far_as_one_holds_it() -> None:
+    long = "weigh parcels " * 1_000
+    result = await learned(lambda _: {"operations": []}, reflections(LESSONS[0], long), groups=1)
+    (cut,) = (text for text in contents(result) if text != LESSONS[0])
+    assert long.startswith(cut[:-1])
+    assert covered(result) == {"r-0": "carried", "r-1": "carried"}
 
 
 # ---- the check call
