@@ -40,7 +40,7 @@ class Probation(Value):
 
 LARGEST_BATCH = 2000
 """Maximum number of original reflections in a batch, so that their ids fit a manifest."""
-BatchSize = Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
+ReflectionsPerBatch = Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
 Copies = Annotated[int, Field(ge=1, le=8)]
 AggregateTokens = Annotated[int, Field(ge=500)]
 Scope = Annotated[int, Field(ge=0)]
@@ -125,6 +125,7 @@ class PlanSettings(BatchOptions, Sparse):
     UNWRITTEN = (
         *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope", "groups"),
         *("sources", "source_share", "source_operations", "new_source_batches", "propose_flagged"),
+        "embeddings",
     )
 
     # Records without these four fields use the paper's values, or unknown ones.
@@ -143,12 +144,14 @@ class PlanSettings(BatchOptions, Sparse):
     """None: learned entries are shown at once."""
     playbook_tokens: int = 0
     """The playbook's token budget, which prompts state."""
+    embeddings: Word = ""
+    """The embedding model by which texts are compared, and its threshold (MODEL@0.9); empty: by words alone."""
 
 
 class BranchSettings(Value):
     """Settings of a branch that differ from its playbook's; None: the same."""
 
-    batch_size: BatchSize | None = None
+    batch_size: ReflectionsPerBatch | None = None
     """Fixed batch size, which overrides the controller's."""
     copies: Copies | None = None
     carry: bool | None = None

@@ -88,7 +88,7 @@ ChangeKind = Literal[
     "adopt",
     "delete",
 ]
-"""echo: agents repeated what they had been shown; superseded: an operation lost to one with more sources or newer
+"""echo: agents repeated what they had been shown; superseded: an operation gave way to one with more sources or newer
 evidence; conflict: two entries that differ only in figures or a negation, both kept; promote, expire: a proposed
 entry became active, or was removed for lack of support; dropped: an operation that no longer applied."""
 

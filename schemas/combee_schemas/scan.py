@@ -75,6 +75,17 @@ class Known(Value):
     evidence: tuple[Name, ...] = ()
 
 
+class Conflict(Value):
+    """An entry whose figure, condition or negation a rewrite would have lost; the entry stays as it is."""
+
+    entry_id: Name
+    content: Text = ""
+    """What the rewrite, or another entry of a MERGE, says instead."""
+    evidence: tuple[Name, ...] = ()
+    """Reflections that say ``content``."""
+    why: Text = ""
+
+
 class GroupMember(Value):
     """A copy of a reflection in a group, with its offset in ``reflections``."""
 
@@ -127,6 +138,8 @@ class NodeResult(Value):
     known: tuple[Known, ...] = ()
     aside: tuple[Operation, ...] = ()
     """Below the root: proposals of the sub-tree that this result does not repeat, for the root to carry."""
+    conflicts: tuple[Conflict, ...] = ()
+    """In the root: rewrites that were not applied, because they would have lost something."""
     carried: int = 0
     """In the root: number of operations that code added, because nothing else said their lessons."""
     left_out: tuple[int, ...] = ()

@@ -370,7 +370,7 @@ async def test_embeddings_find_other_words_for_a_lesson_and_what_was_found_is_in
         await deployment.until(lambda: ledger.latest(deployment.log).version == 2)
     (batch,) = ledger.batches(deployment.log)
     assert [len(cluster.entry_ids) for cluster in batch.clusters] == [2]
-    assert batch.embeddings == "embedding"
+    assert batch.embeddings == batch.plan.settings.embeddings == "embedding"
     assert batch.plan.reflect_usage.calls == 1
     made = ledger.latest(deployment.log)
     assert len(made.entries) == 2

@@ -16,6 +16,7 @@ from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Operation, OperationKind, Update
+from combee_sim.embeddings import SimulatedEmbedder
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
@@ -60,12 +61,16 @@ async def again(
     return second, found
 
 
-async def test_a_replay_has_the_budget_and_the_wording_that_the_manifests_name() -> None:
-    deployment = Deployment(batch_size=10, prompts="small")
+async def test_a_replay_has_the_budget_the_wording_and_the_embeddings_that_the_manifests_name() -> None:
+    deployment = Deployment(batch_size=10, prompts="small", embedder=SimulatedEmbedder())
     async with deployment.running():
         await deployment.log.produce(*(outgoing(reflection(n)) for n in range(10)))
         await deployment.until(lambda: ledger.applied(deployment.log) == 10)
-    there = await verb._settings(load_settings(), deployment.log, "again", ledger.batches(deployment.log))
+    log, batches = deployment.log, ledger.batches(deployment.log)
+    there = await verb._settings(load_settings(), log, "again", batches, ask=True)
+    assert there.model.embedding_model == batches[0].plan.settings.embeddings == "embedding"
+    recorded = await verb._settings(load_settings(), log, "again", batches, ask=False)
+    assert recorded.model.embedding_model is None, "what was recorded needs no embedding server"
     assert there.playbook.playbook_tokens == deployment.budget_tokens
     assert there.batch.prompts == "small"
 

@@ -19,6 +19,7 @@ from combee.process.settings.batch import BatchSettings
 from combee.process.telemetry.counted import CountedLog, CountedModel
 from combee.process.telemetry.metrics import Metrics, new_registry
 from combee.process.worker.provenance import Provenance
+from combee.process.worker.vectors import Vectors
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
@@ -153,7 +154,7 @@ class Deployment:
                     self.settings,
                     self.spending,
                     budget_tokens=self.budget_tokens,
-                    neighbours=Neighbours(self.embedder, model="embedding"),
+                    neighbours=Neighbours(Vectors(self.embedder, "embedding")),
                     tenants=Tenants(self.limits, burst_s=IN_BATCHES_S),
                     provenance=self.provenance,
                     tracing=self.tracing,

@@ -754,8 +754,6 @@ export interface components {
             share: number;
             /** Margin */
             margin: number;
-            /** Runs */
-            runs: number;
             /** E Acceptance */
             e_acceptance: number;
             /** E Worse */
@@ -2182,11 +2180,6 @@ export interface components {
              * @default 0
              */
             evidence_count?: number;
-            /**
-             * Guessed Count
-             * @default 0
-             */
-            guessed_count?: number;
             /**
              * Evidence
              * @default []

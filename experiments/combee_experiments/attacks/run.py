@@ -8,10 +8,10 @@ from random import Random
 
 from combee.adapters.ports import TopicPartition
 from combee.assembly import wiring
+from combee.core.batching.planned import evidence_of
 from combee.core.evaluation.questions import Question
 from combee.core.gate.gate import Gate, gates_of
 from combee.core.gate.policy import NO_GATE, GatePolicy
-from combee.core.playbook.operations import rests
 from combee.core.playbook.probation import shown
 from combee.core.playbook.spend import UNCAPPED
 from combee.core.playbook.versions import empty
@@ -210,14 +210,12 @@ def harmful(version: Playbook) -> tuple[str, ...]:
 
 
 async def unattacked(seed: int, arm: str, wordings: int) -> Numbers:
-    """Run one arm without attackers, each lesson said in so many wordings; also measure which evidence counts."""
+    """Run one arm without attackers, each lesson said in so many wordings; also measure which reflections count."""
     deployment = Attacked(seed, NONE, ARMS[arm], wordings)
     numbers = await deployment.run()
     source = TopicPartition(topic=topics.UPDATES.name, partition=0)
     results = [topics.UPDATES.read(record).result async for record in deployment.log.read(source, 0)]
-    counted = sum(
-        len(rests(result.operations).union(*(claim.evidence for claim in result.known))) for result in results
-    )
+    counted = sum(len(frozenset(evidence_of(result))) for result in results)
     return {**numbers, "counted": counted / max(1, sum(len(result.seen) for result in results))}
 
 

@@ -14,6 +14,7 @@ from combee.adapters.openai.names import Azure, Server, resolve_embedding, resol
 from combee.adapters.ports import ConfigurationError, OnModelCall
 from combee.core.log import layout
 from combee.core.names.sources import Check, KnownSources, with_secret
+from combee.core.text.similarity.thresholds import model_and_thresholds
 from combee.process.settings.loading import Settings
 from combee.process.settings.model import ModelSettings
 from combee.process.settings.sources import DeclaredSource, SourceSettings
@@ -104,8 +105,9 @@ def embedding_address(settings: ModelSettings) -> tuple[str, Server]:
     ConfigurationError
         If it cannot be asked.
     """
+    name, _ = model_and_thresholds(settings.embedding_model or "")
     return resolve_embedding(
-        settings.embedding_model or "",
+        name,
         base_url=settings.embedding_base_url,
         api_key=_revealed(settings.embedding_api_key),
         model=settings.model,

@@ -66,7 +66,7 @@ class Listing:
         """Show other rows, with none picked."""
         self._picked.clear()
         if self._on_pick is not None:
-            entries = ({"pickable": row["kind"] != "section", "picked": False} for row in rows)
+            entries = ({"pickable": row["kind"] not in ("", "section"), "picked": False} for row in rows)
             rows = [row | pickable for row, pickable in zip(rows, entries, strict=True)]
         self._element.props["items"] = rows
         self._element.set_visibility(bool(rows))

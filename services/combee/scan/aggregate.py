@@ -13,6 +13,7 @@ from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.playbook.coverage import Coverage, lesson_of, unchecked
+from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import worth
 from combee.scan.asking import Asking
@@ -34,6 +35,7 @@ class Aggregator:
         apart: bool = False,
         note: str = "",
         vectors: Vectors | None = None,
+        thresholds: Thresholds = UNMEASURED,
     ) -> None:
         holds_entries = method.HOLDS == "entries"
         self._asking = Asking(model, method)
@@ -44,6 +46,7 @@ class Aggregator:
         self._note = note
         """A note that every result of a call carries."""
         self._vectors = vectors or Vectors()
+        self._thresholds = thresholds
 
     async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
         """Return a level-0 node's result; a reply that stays unusable is a failed result, not an error."""
@@ -69,13 +72,18 @@ class Aggregator:
     ) -> NodeResult:
         """Return the root's result with verified evidence, and with the lessons that it did not say.
 
-        ``members`` are the batch's reflections, each once.
+        ``members`` are the batch's reflections, each once; those that did not get through count for nothing.
         """
         if result.status == "failed" or not self._checks:
             return unchecked(result)
-        by_age = sorted(members, key=lambda member: member.offset)
+        through = {seen.offset for seen in result.seen if seen.ok}
+        by_age = sorted(
+            (member for member in members if member.offset in through), key=lambda member: member.offset
+        )
         lessons = [self._readable.lesson(member) for member in by_age if lesson_of(member.reflection)]
-        coverage = Coverage(base=self._readable.playbook(base), lessons=lessons, result=result)
+        coverage = Coverage(
+            base=self._readable.playbook(base), lessons=lessons, result=result, thresholds=self._thresholds
+        )
         embedded = await self._vectors.of(coverage.texts())
         coverage = coverage.embedded(embedded.vectors).witnessed()
         question = coverage.question(self._readable.is_quiet)
@@ -92,4 +100,5 @@ class Aggregator:
 
     async def consolidate(self, base: Playbook, clusters: Sequence[Cluster]) -> NodeResult:
         """Return the result for clusters of entries; operations on other entries are ignored."""
-        return worth.of_consolidation(await self._asking.consolidate(base, clusters) if clusters else [])
+        parts = await self._asking.consolidate(base, clusters) if clusters else []
+        return await self.checked(base, 0, worth.of_consolidation(parts), ())

@@ -34,11 +34,13 @@ from combee.core.methods.method import Method, shaped
 from combee.core.names import identity
 from combee.core.playbook.lines import as_seen_on
 from combee.core.playbook.versions import empty
+from combee.core.text.similarity.thresholds import model_and_thresholds
 from combee.process.settings.methods import method
 from combee.process.worker import manifest_cache
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.process.worker.manifest_cache import ManifestCache
 from combee.process.worker.retry import write
+from combee.process.worker.vectors import Vectors
 from combee.process.worker.views import Playbooks
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
@@ -85,12 +87,14 @@ class ScanHandler:
         *,
         methods: Callable[[str], Method] = method,
         limiter: DeadLetterLimiter | None = None,
+        vectors: Vectors | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._hedged = HedgedModel(model, clock)
         self._watched = self._hedged.watching()
         self._methods = methods
+        self._vectors = vectors or Vectors()
         self._templates = Templates()
         self._limiter = limiter or DeadLetterLimiter(clock)
         self.manifests = ManifestCache(log)
@@ -271,6 +275,8 @@ class ScanHandler:
             carry=settings.carry,
             apart=settings.propose_flagged,
             note=note,
+            vectors=self._vectors,
+            thresholds=model_and_thresholds(settings.embeddings)[1],
         )
 
     def _lock(self, node_id: str) -> asyncio.Lock:

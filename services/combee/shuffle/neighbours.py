@@ -5,25 +5,16 @@ A server that gives no embeddings is logged and recorded, and near-duplicates ar
 """
 
 import asyncio
-from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 
-import structlog
-
-from combee.adapters.ports import CombeeError, Embedder
 from combee.core.text.similarity.embeddings import Pair, near_pairs
+from combee.process.worker.vectors import Vectors
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.playbook import Entry
 
-logger = structlog.get_logger()
-
 SIMILARITY = 0.85
 """Minimum cosine at which two entries are shown to the model as alike; the model decides whether they are."""
-VECTORS_KEPT = 2_000
-"""Cache size: vectors of the latest texts, by hash (25 MB at 3,072 dimensions)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +34,19 @@ NOTHING = Alike()
 class Neighbours:
     """Embeds the entries of playbooks to be consolidated; without an embedder it finds no pairs."""
 
-    def __init__(
-        self,
-        embedder: Embedder | None = None,
-        *,
-        model: str = "",
-        similarity: float = SIMILARITY,
-    ) -> None:
-        self._embedder = embedder
-        self._model = model
-        self._similarity = similarity
+    def __init__(self, vectors: Vectors | None = None) -> None:
+        self._vectors = vectors or Vectors()
         self.on_compared: Callable[[], None] = lambda: None
         """Called when a comparison is ready."""
         self._asked: dict[str, Mapping[str, str]] = {}
         """Playbook → contents by entry that nobody has compared yet."""
         self._alike: dict[str, Alike] = {}
-        self._vectors: OrderedDict[bytes, array[float]] = OrderedDict()
         self._wake = asyncio.Event()
+
+    @property
+    def model(self) -> str:
+        """The embedding model with its threshold; empty: none is configured."""
+        return self._vectors.model
 
     def of(self, playbook: str, entries: Sequence[Entry]) -> Alike | None:
         """Return the pairs among a playbook's entries; None: they are being compared, and ``on_compared`` tells when.
@@ -67,7 +54,7 @@ class Neighbours:
         Entries that came or changed meanwhile are compared by their words alone: a busy playbook must not
         wait for ever.
         """
-        if self._embedder is None or len(entries) < 2:  # noqa: PLR2004 - a pair
+        if not self.model or len(entries) < 2:  # noqa: PLR2004 - a pair
             return NOTHING
         contents = {entry.id: entry.content for entry in entries}
         alike = self._alike.pop(playbook, None)
@@ -86,41 +73,17 @@ class Neighbours:
             self._wake.clear()
             while self._asked:
                 playbook, contents = next(iter(self._asked.items()))
-                self._alike[playbook] = await self._compared(playbook, contents)
+                self._alike[playbook] = await self._compared(contents)
                 del self._asked[playbook]
                 self.on_compared()
 
-    async def _compared(self, playbook: str, contents: Mapping[str, str]) -> Alike:
-        try:
-            vectors, usage = await self._embedded(contents)
-        except CombeeError as error:
-            reason = str(error)
-            logger.warning(
-                "no_embeddings",
-                playbook=playbook,
-                model=self._model,
-                reason=reason,
-                instead="near-duplicates are found by their words alone",
-            )
-            return Alike(embeddings=f"none of {self._model} ({reason})")
+    async def _compared(self, contents: Mapping[str, str]) -> Alike:
+        embedded = await self._vectors.of(contents.values())
+        vectors = {
+            entry_id: embedded.vectors[content]
+            for entry_id, content in contents.items()
+            if content in embedded.vectors
+        }
         # In a thread: a large playbook has 100,000 pairs.
-        pairs = await asyncio.to_thread(near_pairs, vectors, self._similarity)
-        return Alike(pairs=pairs, embeddings=self._model, usage=usage, contents=contents)
-
-    async def _embedded(self, contents: Mapping[str, str]) -> tuple[dict[str, Sequence[float]], Usage]:
-        """Return a vector for each entry; vectors of unknown texts are requested."""
-        assert self._embedder is not None  # noqa: S101 - of() asks for nothing then
-        hashes = {entry_id: sha256(content.encode()).digest() for entry_id, content in contents.items()}
-        vectors = {text: self._vectors[text] for text in hashes.values() if text in self._vectors}
-        new = {text: contents[entry_id] for entry_id, text in hashes.items() if text not in vectors}
-        usage = NOTHING_SPENT
-        if new:
-            embedded = await self._embedder.embed(list(new.values()))
-            usage = embedded.usage
-            vectors |= {text: array("f", vector) for text, vector in zip(new, embedded.vectors, strict=True)}
-        for text, vector in vectors.items():
-            self._vectors[text] = vector
-            self._vectors.move_to_end(text)
-        while len(self._vectors) > VECTORS_KEPT:
-            self._vectors.popitem(last=False)
-        return {entry_id: vectors[text] for entry_id, text in hashes.items()}, usage
+        pairs = await asyncio.to_thread(near_pairs, vectors, SIMILARITY)
+        return Alike(pairs=pairs, embeddings=embedded.by, usage=embedded.usage, contents=contents)

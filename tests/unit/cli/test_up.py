@@ -64,6 +64,7 @@ KAFKA_S = {"COMBEE_SASL_PASSWORD", "COMBEE_SSL_KEY_PASSWORD", "COMBEE_OAUTH_CLIE
     [
         ("reflect", {}, MODEL_KEYS),
         ("scan", {}, MODEL_KEYS),
+        ("scan", {"embedding_model": "openai/e"}, {*MODEL_KEYS, "COMBEE_EMBEDDING_API_KEY"}),
         ("shuffle", {}, set()),
         (
             "shuffle",

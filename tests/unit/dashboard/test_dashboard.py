@@ -1,6 +1,7 @@
 """What the dashboard's pages show, without a browser."""
 
 from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
+from combee.core.playbook.retention import warnings
 from combee.core.playbook.side_by_side import Learned
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts, graphs, outcomes, rows, wording
@@ -68,6 +69,16 @@ def test_a_playbook_stands_before_its_branches_with_what_they_do_otherwise() -> 
         "window": "2 of 5",
         "paused": "1,000 of 900 tokens",
     }
+
+
+def test_the_page_of_all_playbooks_has_the_warnings_of_the_status() -> None:
+    audit = Audit(new=100, said=97, verified=51, carried=49)
+    batch = {"origin": "batch", "batch_id": "b", "batch_sequence": 1}
+    claimed = flat(Playbook, name="a", version=1, audit=audit, **batch)
+    (text,) = warnings(claimed).values()
+    assert rows.warnings_text(picture(claimed).snapshot(0).playbooks) == f"warning: a: {text}"
+    quiet = flat(Playbook, name="a", version=1, audit=Audit(new=100), **batch)
+    assert rows.warnings_text(picture(quiet).snapshot(0).playbooks) == ""
 
 
 def test_secrets_are_not_shown() -> None:

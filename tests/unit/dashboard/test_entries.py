@@ -9,7 +9,7 @@ from combee.dashboard.views.entries import entry_list, search
 from combee.dashboard.views.lessons import LESSONS, newest_lessons
 from combee.dashboard.views.rows import figures, playbook_rows
 from combee_schemas.base import DAY_MS
-from combee_schemas.playbook import Entry, Playbook, Spend
+from combee_schemas.playbook import Change, Entry, Playbook, Spend
 
 STRATEGIES, MISTAKES = "STRATEGIES & INSIGHTS", "COMMON MISTAKES TO AVOID"
 
@@ -52,6 +52,14 @@ def test_only_what_changed_or_only_what_has_the_words_is_listed() -> None:
     found = entry_list(AFTER, CHANGES, "NEW brand", only_changed=False)
     assert [row["id"] for row in found.rows] == [f"section {MISTAKES}", "e-4"]
     assert (found.shown, found.at("e-1")) == (1, None)
+
+
+def test_an_entry_in_conflict_is_listed_with_who_says_what_even_where_only_changes_are() -> None:
+    why = "UPDATE would lose 14 days (said by desk); (said by r-1): Refund soon"
+    after = AFTER.model_copy(update={"changes": (Change(kind="conflict", entry_id="e-1", detail=why),)})
+    listed = entry_list(after, compare(BEFORE, after), only_changed=True)
+    row = next(row for row in listed.rows if row["id"] == "e-1")
+    assert str(row["about"]).endswith(f", in conflict: {why}")
 
 
 def test_an_entry_that_agents_are_not_shown_says_so() -> None:

@@ -216,7 +216,7 @@ def test_operations_go_last_the_longest_first_and_who_loses_his_last_did_not_get
 
 @pytest.mark.usefixtures("small_records")
 def test_no_operation_goes_while_most_names_of_what_they_rest_on_can() -> None:
-    whole = large(operations=5, ids=1_500, evidence=0)
+    whole = large(operations=5, ids=1_600, evidence=0)
     short = fitting(whole)
     assert contents(short) == contents(whole)
     assert {len(one.evidence) for one in short.operations} == {EVIDENCE_KEPT}
@@ -234,7 +234,7 @@ def test_the_entries_that_calls_were_shown_go_before_any_evidence_that_no_other_
 
 @pytest.mark.usefixtures("small_records")
 def test_names_of_what_is_known_go_before_operations_too() -> None:
-    whole = large(operations=5, ids=1_500, evidence=0)
+    whole = large(operations=5, ids=1_600, evidence=0)
     names = [seen.reflection_id for seen in whole.seen]
     claim = Known(entry_id="calc-00001", evidence=tuple(names))
     short = fitting(whole.model_copy(update={"operations": whole.operations[:1], "known": (claim,)}))

@@ -178,6 +178,19 @@ async def test_a_check_call_that_is_too_long_is_halved() -> None:
     assert result.usage.splits > 0
 
 
+async def test_a_reflection_that_did_not_get_through_is_not_carried() -> None:
+    def refusing(prompt: Prompt) -> Mapping[str, Any]:
+        if len(items(prompt)) > 1:
+            raise PromptTooLongError("too long")
+        if LESSONS[0] in prompt.user:
+            raise PoisonError("no usable reply")
+        return echo(prompt)
+
+    result = await learned(refusing, reflections(*LESSONS[:2]), groups=1)
+    assert contents(result) == [LESSONS[1]]
+    assert {seen.reflection_id: seen.ok for seen in result.seen} == {"r-0": False, "r-1": True}
+
+
 # ---- dropped
 
 
@@ -278,11 +291,62 @@ def updating(content: str) -> Answer:
 
 
 async def test_a_correction_is_covered_by_an_operation_on_the_same_entry_only() -> None:
+    new = "Opened parcels are refunded within 30 days, and no longer within 14 days."
+    base = with_entry("Opened parcels are refunded within 14 days.")
+    result = await learned(checking_rewrites(updating(new)), reflections(new, *LESSONS[:7]), base)
+    applied: list[Operation] = [one for one in result.operations if one.content == new and one.evidence]
+    assert [(one.kind.value, one.entry_ids) for one in applied] == [("UPDATE", ("misc-00001",))]
+
+
+async def test_a_new_figure_alone_corrects_no_entry_and_both_stay_as_a_conflict() -> None:
     new = "Opened parcels are refunded within 30 days."
     base = with_entry("Opened parcels are refunded within 14 days.")
     result = await learned(updating(new), reflections(new, *LESSONS[:7]), base)
     applied: list[Operation] = [one for one in result.operations if one.content == new and one.evidence]
-    assert [(one.kind.value, one.entry_ids) for one in applied] == [("UPDATE", ("misc-00001",))]
+    assert [(one.kind.value, one.entry_ids) for one in applied] == [("ADD", ())]
+    assert [(one.entry_id, one.content, one.evidence) for one in result.conflicts] == [
+        ("misc-00001", new, ("r-0",))
+    ]
+
+
+def checking_rewrites(answer: Answer, *lost: str) -> ScriptedModel:
+    """Answer check calls about rewrites: these words are lost."""
+
+    def answered(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name != "check":
+            return answer(prompt)
+        quotes = [{"rewrite": 1, "quote": quote} for quote in lost]
+        return {**checked(prompt), "lost": quotes}
+
+    model = ScriptedModel(answered)
+    model.answers_checks = False
+    return model
+
+
+async def test_a_rewrite_that_loses_a_condition_is_a_conflict_and_one_that_keeps_it_is_applied() -> None:
+    base = with_entry("Opened parcels are refunded, unless they are food.")
+    new = "Parcels that were opened are refunded at once."
+    given = reflections(new, *LESSONS[:7])
+    kept = await learned(checking_rewrites(updating(new)), given, base)
+    assert (kept.conflicts, [one.kind.value for one in kept.operations if one.content == new])[0] == ()
+    lost = await learned(checking_rewrites(updating(new), "unless they are food"), given, base)
+    assert [one.why for one in lost.conflicts] == ['UPDATE would lose "unless they are food"']
+    assert new in contents(lost)
+
+
+async def test_a_rewrite_that_no_check_call_could_judge_is_a_conflict() -> None:
+    base = with_entry("Opened parcels are refunded, unless they are food.")
+    new = "Parcels that were opened are refunded at once."
+
+    def failing(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            raise PoisonError("no usable reply")
+        return updating(new)(prompt)
+
+    model = ScriptedModel(failing)
+    model.answers_checks = False
+    result = await learned(model, reflections(new, *LESSONS[:7]), base)
+    assert len(result.conflicts) == 1
 
 
 async def test_a_removal_rests_on_the_reflections_against_the_entry() -> None:

@@ -4,10 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-import pytest
-
 from combee.adapters.ports import Embedded
-from combee.shuffle import neighbours
+from combee.process.worker.vectors import Vectors
 from combee.shuffle.neighbours import NOTHING, Alike, Neighbours
 from combee_schemas.playbook import ACE_SECTIONS, Entry
 from combee_sim.embeddings import SimulatedEmbedder
@@ -24,7 +22,7 @@ def entries(*contents: str) -> list[Entry]:
 
 @asynccontextmanager
 async def working(embedder: SimulatedEmbedder) -> AsyncIterator[Neighbours]:
-    subject = Neighbours(embedder, model="m")
+    subject = Neighbours(Vectors(embedder, "m"))
     task = asyncio.create_task(subject.run())
     try:
         yield subject
@@ -51,19 +49,6 @@ async def test_wordings_of_one_lesson_are_neighbours_and_what_it_cost_is_told() 
     assert (answer.embeddings, answer.usage.calls) == ("m", 1)
 
 
-async def test_a_text_is_embedded_once_as_long_as_it_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    embedder = SimulatedEmbedder()
-    async with working(embedder) as subject:
-        await found(subject, entries(ONE, OTHER))
-        answer = await found(subject, entries(ONE, OTHER, FAR))
-        assert (embedder.texts, list(answer.pairs)) == (3, [("e-1", "e-2")])
-        assert (await found(subject, entries(ONE, OTHER))).usage.calls == 0
-        monkeypatch.setattr(neighbours, "VECTORS_KEPT", 2)
-        await found(subject, entries(*lessons()[5:8]))
-        await found(subject, entries(ONE, OTHER))
-    assert embedder.texts == 8, "the oldest are forgotten"
-
-
 async def test_what_changed_while_it_was_asked_for_has_no_neighbours() -> None:
     async with working(SimulatedEmbedder()) as subject:
         ready = asyncio.Event()
@@ -77,7 +62,7 @@ async def test_what_changed_while_it_was_asked_for_has_no_neighbours() -> None:
 
 async def test_without_a_model_or_a_pair_the_answer_is_there_at_once() -> None:
     assert Neighbours().of("p", entries(ONE, OTHER)) is NOTHING
-    assert Neighbours(SimulatedEmbedder(), model="m").of("p", entries(ONE)) is NOTHING
+    assert Neighbours(Vectors(SimulatedEmbedder(), "m")).of("p", entries(ONE)) is NOTHING
 
 
 async def test_two_playbooks_do_not_share_an_answer() -> None:

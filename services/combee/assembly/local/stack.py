@@ -92,7 +92,7 @@ def child_environment(options: StackOptions) -> dict[str, str]:
 def environment_of(role: str, env: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """Return the environment of one process, with only the secrets that it uses."""
     needed = set(SECRETS_OF.get(role, ()))
-    if role == "shuffle" and settings.model.embedding_model:
+    if role in {"scan", "shuffle"} and settings.model.embedding_model:
         needed |= {*MODEL_KEYS, "COMBEE_EMBEDDING_API_KEY"}
     withheld = {form for name in SECRETS - needed for form in (name, f"{name}{SUFFIX}")}
     return {name: value for name, value in env.items() if name.upper() not in withheld}

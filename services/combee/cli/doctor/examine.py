@@ -36,9 +36,7 @@ SILENT = 100
 """Above every level of the logging library: a failure is reported once, as a check."""
 
 ON_TOPICS = ("lag", "transactions", "dead letters", "batches", "retention", "branches")
-EMBEDDINGS = (
-    "correct COMBEE_EMBEDDING_MODEL, _BASE_URL or _API_KEY; until then consolidations compare words only"
-)
+EMBEDDINGS = "correct COMBEE_EMBEDDING_MODEL, _BASE_URL or _API_KEY; until then words alone are compared"
 START_IT = (
     "start Kafka there, or correct COMBEE_BOOTSTRAP_SERVERS / --bootstrap-servers (and COMBEE_SECURITY_PROTOCOL,"
     " COMBEE_SASL_*, COMBEE_SSL_*, COMBEE_OAUTH_*); without an address Combee starts an embedded broker"

@@ -34,12 +34,22 @@ def doctor(
     model: Model = None,
     base_url: BaseUrl = None,
     bootstrap_servers: Servers = None,
+    embeddings: Annotated[
+        bool,
+        typer.Option(
+            "--embeddings",
+            help="instead, measure the embedding model on labelled pairs and propose its threshold",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check settings, broker, topics, clock, disk, model, lag, dead letters and batches, and name remedies.
 
-    The model is asked three small questions, which cost some hundred tokens.
+    The model is asked three small questions, which cost some hundred tokens; --embeddings costs some ten thousand.
     """
+    if embeddings:
+        _measure(load_settings(model=model, base_url=base_url), as_json=as_json)
+        return
     try:
         settings = load_settings(model=model, base_url=base_url, bootstrap_servers=bootstrap_servers)
     except SettingsError as error:
@@ -58,6 +68,16 @@ def doctor(
         _print(checks, output())
     if failed(checks):
         raise typer.Exit(FAILED)
+
+
+def _measure(settings: Settings, *, as_json: bool) -> None:
+    from combee.cli.doctor.similarity import measured  # noqa: PLC0415 - only this option needs it
+
+    result = asyncio.run(measured(settings.model))
+    if as_json:
+        print_json(result.as_json())
+    else:
+        result.print(output())
 
 
 def _secrets(settings: Settings) -> list[str]:

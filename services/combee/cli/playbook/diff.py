@@ -109,6 +109,9 @@ def lines(comparison: Comparison) -> Iterator[Text]:
         if inside:
             yield Text(f"@@ {clean(section)} @@", style="cyan")
             yield from inside
+    if comparison.conflicts:
+        yield Text("@@ conflicts, for a person to decide @@", style="cyan")
+        yield from (_line("~", f"[{conflict.id}] {conflict.why}") for conflict in comparison.conflicts)
     if comparison.counted:
         yield Text("@@ counts @@", style="cyan")
         yield from map(_counts, comparison.counted)

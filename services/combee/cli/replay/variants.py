@@ -118,12 +118,13 @@ def _show(bars: Progress, bar: TaskID, done: int, total: int) -> None:
 async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Run]:
     last = original.batches[max(original.batches)].plan.settings
     usage, now = spent(original.versions), as_configured(last)
-    budget = {"playbook_tokens": last.playbook_tokens} if last.playbook_tokens else {}
+    recorded = {"playbook_tokens": last.playbook_tokens, "embedding_model": last.embeddings}
+    beyond = {name: value for name, value in recorded.items() if value}
     for variant in job.variants:
         rules = [*job.without, *map(Selection.parse, variant.without)]
         arrivals = (await recording(log, job.name, job.range, rules)).arrivals if rules else original.arrivals
         for seed in job.seeds:
-            flags: dict[str, Any] = {**now, **budget, **variant.settings}
+            flags: dict[str, Any] = {**now, **beyond, **variant.settings}
             if seed:
                 flags["salt"] = f"{variant.settings.get('salt', '')}replay-{seed}"
             settings = load_settings(
@@ -136,7 +137,9 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
             else:
                 cut = as_batched(arrivals)
                 closed = [float(original.batches[batch[0].sequence].plan.closed_at_ms) for batch in cut]
-            shape = plan_settings(settings.batch, settings.playbook.playbook_tokens)
+            shape = plan_settings(
+                settings.batch, settings.playbook.playbook_tokens, settings.model.embedding_model or ""
+            )
             prefix = f"{job.to}-{variant.name}-{seed}"
             there = await shadow_settings(settings, log, prefix, tuple(original.batches.values()))
             yield _Run(

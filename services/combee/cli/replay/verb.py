@@ -254,7 +254,7 @@ async def _replay(
         await check(settings, simulated=simulated)
     async with open_log(settings) as (log, servers):
         reading = Replay(log, name, recorded=not ask, timeout_s=timeout_s)
-        there = await _settings(settings, log, to, await reading.read())
+        there = await _settings(settings, log, to, await reading.read(), ask=ask)
         await create_topics(there, connection(there, servers))
         async with opened(there, servers) as target, services(there, servers, ask=ask, simulated=simulated):
             console = diagnostics()
@@ -265,9 +265,16 @@ async def _replay(
                 )
 
 
-async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Batch]) -> Settings:
-    """Return the shadow's settings, with the options of the last batch."""
+async def _settings(
+    settings: Settings, log: Log, to: str, batches: Sequence[Batch], *, ask: bool
+) -> Settings:
+    """Return the shadow's settings, with the options of the last batch; only a scan that asks compares texts."""
     last = batches[-1].plan.settings if batches else None
     there = await shadow_settings(settings, log, to, batches, **(as_configured(last) if last else {}))
     limits = {"playbook_tokens": last.playbook_tokens} if last and last.playbook_tokens else {}
-    return replace(there, playbook=there.playbook.model_copy(update=limits))
+    embeddings = {"embedding_model": last.embeddings} if ask and last and last.embeddings else {}
+    return replace(
+        there,
+        playbook=there.playbook.model_copy(update=limits),
+        model=there.model.model_copy(update=embeddings),
+    )

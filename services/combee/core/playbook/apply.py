@@ -136,7 +136,15 @@ def _drafted(
     else:
         person = screen.is_person
         draft = entries.apply_operations(
-            base, usable, seen, born=born, by_hand=person, names=screen.names, free_from=free_from, **given
+            base,
+            usable,
+            seen,
+            conflicts=result.conflicts,
+            born=born,
+            by_hand=person,
+            names=screen.names,
+            free_from=free_from,
+            **given,
         )
     for refusal in refused:
         text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"

@@ -1,10 +1,11 @@
 """Comparison of two versions of a playbook, or of two of its lines, entry by entry; pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from combee.core.formats.render import section_order
 from combee.core.playbook.probation import shown
+from combee.core.playbook.versions import WITHOUT_EFFECT
 from combee_schemas.base import Value
 from combee_schemas.playbook import ChangeKind, Entry, Playbook
 
@@ -66,6 +67,13 @@ class Counted(Value):
     evidence: int
 
 
+class Disputed(Value):
+    """An entry in conflict with another one, or with a rewrite that would have lost a part of it; all are kept."""
+
+    id: str
+    why: str
+
+
 class Comparison(Value):
     """Comparison of two versions of one playbook; unchanged entries are only counted."""
 
@@ -79,6 +87,8 @@ class Comparison(Value):
     """Entries that left, for any reason."""
     changed: tuple[Reworded, ...] = ()
     counted: tuple[Counted, ...] = ()
+    conflicts: tuple[Disputed, ...] = ()
+    """Conflicts that came up in between, of entries that nobody changed since."""
     unchanged: int = 0
     sections: tuple[str, ...] = ()
     """Sections of either version, in order."""
@@ -119,6 +129,7 @@ def compare(
     The versions ``between`` the two tell how entries left that ``after`` itself did not remove. On two lines only the
     ``shared`` ids, those from before the fork, mean the same entry; others are matched by content.
     """
+    there = {entry.id for entry in after.entries}
     before, after = shown(before), shown(after)
     versions = (*between, after) if after.version > before.version else ()
     how = {
@@ -144,11 +155,26 @@ def compare(
         ),
         changed=changed,
         counted=counted,
+        conflicts=tuple(_disputed(versions, there)),
         unchanged=len(both) - len(changed) - len(counted),
         sections=section_order(is_headed, before.entries),
         sections_added=tuple(section for section in is_headed if section not in was_headed),
         sections_removed=tuple(section for section in was_headed if section not in is_headed),
     )
+
+
+def _disputed(versions: Iterable[Playbook], there: Collection[str]) -> Iterator[Disputed]:
+    """Yield the conflicts that versions, oldest first, recorded, and that are still open."""
+    noted: dict[str, list[str]] = defaultdict(list)
+    for version in versions:
+        for change in version.changes:
+            if change.kind == "conflict":
+                noted[change.entry_id].append(change.detail)
+            elif change.kind not in WITHOUT_EFFECT:
+                noted.pop(change.entry_id, None)
+    for entry_id, details in noted.items():
+        if entry_id in there:
+            yield from (Disputed(id=entry_id, why=detail) for detail in details)
 
 
 def _pairs(before: Playbook, after: Playbook, shared: Collection[str] | None) -> list[tuple[Entry, Entry]]:

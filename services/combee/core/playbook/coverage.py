@@ -1,9 +1,9 @@
 """Whether a batch's result says what its reflections taught, whatever the model reports about itself; pure.
 
 The root of a scan decides once, over the batch's own reflections. A lesson is covered by a statement that says it:
-an operation of the result, or an entry that stays. Words and embeddings witness that (`Witness`), else the check call
-answers it (`combee.core.methods.checking`). What nothing says is carried: in the words of a lower node's proposal, of
-a second answer, or of the reflection itself. Only lessons that an operation says are its evidence.
+an operation of the result, or an entry that stays. Words and embeddings witness that (`Statements`); else the check
+call answers it (`combee.core.methods.checking`). What nothing says is carried: in the words of a lower node's
+proposal, of a second answer, or of the reflection itself. Only lessons that an operation says are its evidence.
 """
 
 from collections import Counter, defaultdict
@@ -14,22 +14,35 @@ from typing import Literal
 
 from combee.core.methods.checking import Checked, Rewrite
 from combee.core.playbook.echo import was_shown, without_echoes
+from combee.core.playbook.guards import Guarded, guarded, rewrites
 from combee.core.playbook.operations import MAX_CONTENT_CHARS, union
 from combee.core.text.figures import figures, lacking
 from combee.core.text.forms import clean_line
+from combee.core.text.similarity.embeddings import Vector
 from combee.core.text.similarity.lessons import same_lesson
 from combee.core.text.similarity.overlap import contradicts, said_words
-from combee.core.text.similarity.witness import BY_WORDS, Similarity, Witness
+from combee.core.text.similarity.saying import Statements
+from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee_schemas.base import is_blank
 from combee_schemas.playbook import ACE_SECTIONS, Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
-from combee_schemas.scan import Echo, GroupMember, Known, NodeResult, Operation, OperationKind, Seen
+from combee_schemas.scan import (
+    Echo,
+    GroupMember,
+    Known,
+    NodeResult,
+    NodeStatus,
+    Operation,
+    OperationKind,
+    Seen,
+)
 
 By = Literal["words", "meaning", "check"]
 NEAREST = 2
 """Number of entries per lesson that a check call is shown next to the ones that the model claimed."""
 VAGUE_WORDS = 4
 """Minimum words, grammar aside, of a lesson that is more than a general remark."""
+UNCHECKED = "a condition or a negation: no check answered"
 MAX_DROPPED = 1 / 3
 """Maximum share of a batch's lessons that a model may drop as vague."""
 
@@ -128,9 +141,15 @@ class Coverage:
     """The result of the root's call; its operations name the reflections that the model claims."""
     added: tuple[Operation, ...] = ()
     """Operations that code adds to the model's."""
-    similarity: Similarity = BY_WORDS
+    thresholds: Thresholds = UNMEASURED
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
+    """Embeddings by text, if there are any."""
     matches: Mapping[int, Mapping[int, _Match]] = field(default_factory=dict)
     """By lesson: the statements that say it."""
+    kept: frozenset[Rewrite] = frozenset()
+    """Rewrites that lost no condition and no negation, by the check call's answer."""
+    lost: Mapping[Rewrite, str] = field(default_factory=dict)
+    """Rewrites that lost one, and its words."""
 
     # ---- statements
 
@@ -150,30 +169,33 @@ class Coverage:
         return (*entries, *operations)
 
     def texts(self) -> list[str]:
-        """Return the texts to embed, each once: lessons, statements and proposals."""
+        """Return the texts to embed, each once: lessons, statements and proposals; none without lessons."""
+        if not self.lessons:
+            return []
         said = (lesson.text for lesson in self.lessons)
         stated = (statement.text for statement in self.statements)
         proposed = (operation.content for operation in self.result.aside)
         return [text for text in dict.fromkeys((*said, *stated, *proposed)) if text]
 
-    def embedded(self, vectors: Mapping[str, Sequence[float]]) -> "Coverage":
+    def embedded(self, vectors: Mapping[str, Vector]) -> "Coverage":
         """Return the coverage with further embeddings, by text."""
-        known = replace(self.similarity, vectors={**self.similarity.vectors, **vectors})
-        return replace(self, similarity=known)
+        return replace(self, vectors={**self.vectors, **vectors})
 
     def witnessed(self, lessons: Iterable[int] | None = None, since: int = 0) -> "Coverage":
         """Return the coverage with what words and embeddings witness of the statements from place ``since`` on.
 
         ``lessons``: the numbers of those to compare; None: all.
         """
-        statements = [statement.text for statement in self.statements[since:]]
-        witness = Witness(statements, len(self.lessons), self.similarity)
+        statements = self._index(statement.text for statement in self.statements[since:])
         matches = {n: dict(places) for n, places in self.matches.items()}
         for n in range(len(self.lessons)) if lessons is None else lessons:
-            for place, judgement in witness.saying(self.lessons[n].text).items():
+            for place, judgement in statements.saying(self.lessons[n].text).items():
                 match = _Match(by=judgement.by, score=judgement.score)
                 matches.setdefault(n, {})[since + place] = match
         return replace(self, matches=matches)
+
+    def _index(self, texts: Iterable[str]) -> Statements:
+        return Statements(list(texts), vectors=self.vectors, thresholds=self.thresholds)
 
     # ---- which statement counts
 
@@ -265,9 +287,8 @@ class Coverage:
         ``unread``: whether no model may read a text.
         """
         left = tuple(n for n in self.left if not self.lessons[n].is_quiet)
-        entries = [statement.text for statement in self.statements if statement.entry_id]
-        witness = Witness(entries, len(left), self.similarity)
-        near = {place for n in left for place in witness.nearest(self.lessons[n].text, NEAREST)}
+        entries = self._index(statement.text for statement in self.statements if statement.entry_id)
+        near = {place for n in left for place in entries.to_ask_about(self.lessons[n].text, NEAREST)}
         claimed = {claim.entry_id for claim in self.result.known}
         asked = tuple(
             place
@@ -276,7 +297,11 @@ class Coverage:
             and statement.text
             and not unread(statement.text)
         )
-        return Question(lessons=left, statements=asked) if left and asked else None
+        doubtful = rewrites(self.base, (*self.operations, *self.result.aside))
+        readable = tuple(one for one in doubtful if not (unread(one.before) or unread(one.after)))
+        if not (left and asked):
+            left, asked = (), ()
+        return Question(lessons=left, statements=asked, rewrites=readable) if left or readable else None
 
     def checked(self, asked: Question, answer: Checked | None) -> "Coverage":
         """Return the coverage with a check call's answer; None, or an answer against the figures, counts as no."""
@@ -287,7 +312,9 @@ class Coverage:
             n, place = asked.lessons[lesson], asked.statements[statement]
             if not lacking(self.statements[place].text, self.lessons[n].text):
                 matches.setdefault(n, {}).setdefault(place, _Match(by="check", score=1.0))
-        return replace(self, matches=matches)
+        lost = {asked.rewrites[place]: quote for place, quote in answer.lost}
+        kept = frozenset(asked.rewrites).difference(lost)
+        return replace(self, matches=matches, kept=self.kept | kept, lost={**self.lost, **lost})
 
     # ---- carrying
 
@@ -369,12 +396,14 @@ class Coverage:
             if place < own or on[place]
         ]
         news, echoes = without_echoes(self.base, [one.reflection for one in self.lessons], supported)
+        kept = self._guarded(news)
         said_again = [Echo(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[True].items()]
         known = [Known(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[False].items()]
         return self.result.model_copy(
             update={
-                "status": "merged" if self.result.status == "merged" else "ok" if news else "empty",
-                "operations": news,
+                "status": self._status(kept.operations),
+                "operations": kept.operations,
+                "conflicts": kept.conflicts,
                 "aside": (),
                 "known": tuple(known),
                 "echoes": _united((*echoes, *said_again)),
@@ -382,6 +411,28 @@ class Coverage:
                 "seen": tuple(self._seen()),
             }
         )
+
+    def _guarded(self, operations: Sequence[Operation]) -> Guarded:
+        """Return the operations without rewrites that lose something; a rewrite that was not checked may lose it."""
+        by_id = {lesson.reflection.reflection_id: lesson for lesson in self.lessons}
+        # Operations of a consolidation rest on their entries' evidence.
+        supported = [operation for operation in operations if operation.evidence or not self.lessons]
+        unchecked = (one for one in rewrites(self.base, supported) if one not in self.kept)
+        harmful = {
+            reflection_id: {tag.id for tag in lesson.reflection.bullet_tags if tag.tag == "harmful"}
+            for reflection_id, lesson in by_id.items()
+        }
+        texts = {reflection_id: lesson.text for reflection_id, lesson in by_id.items()}
+        lost = {**dict.fromkeys(unchecked, UNCHECKED), **self.lost}
+        kept = guarded(self.base, supported, texts, harmful=harmful, lost=lost)
+        unsupported = [operation for operation in operations if self.lessons and not operation.evidence]
+        return replace(kept, operations=(*kept.operations, *unsupported))
+
+    def _status(self, operations: Sequence[Operation]) -> NodeStatus:
+        status = self.result.status
+        if not operations:
+            return "merged" if status == "merged" else "empty"
+        return "ok" if status == "empty" else status
 
     def _seen(self) -> Iterator[Seen]:
         """Yield the batch's reflections, with what became of each."""

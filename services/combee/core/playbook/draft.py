@@ -25,7 +25,7 @@ from combee_schemas.playbook import (
     EntryState,
     Playbook,
 )
-from combee_schemas.scan import Echo, Known, Operation, Seen
+from combee_schemas.scan import Conflict, Echo, Known, Operation, Seen
 
 MAX_DETAIL_CHARS = 300
 NO_IDS: Mapping[str, str] = MappingProxyType({})
@@ -33,6 +33,8 @@ UNGIVEN = "\0"
 """Begins the ids that a recomputation gives anew, until a version has them.
 
 No text that is read keeps this character, so nothing that was recorded earlier names such an id."""
+NAMED = 3
+"""Maximum names of those who say something, in a change."""
 MOST_IN_CONFLICT = 3
 """More entries that differ only in figures are a list (item 1, item 2 …), not a dispute."""
 
@@ -51,6 +53,8 @@ class Draft:
     _index: Index = field(default_factory=Index)
     _reworded: dict[str, None] = field(default_factory=dict)
     """Entries whose content is new in this version."""
+    _noted: set[frozenset[str]] = field(default_factory=set)
+    """Pairs of entries whose conflict is recorded."""
     born: EntryState = "active"
     """The state of entries that are added."""
     by_hand: bool = False
@@ -117,12 +121,36 @@ class Draft:
         for entry_id in self._reworded:
             noted.add(entry_id)
             rivals = list(islice(self._index.at_odds_with(entry_id), MOST_IN_CONFLICT + 1))
-            new_rivals = [rival for rival in rivals if rival not in noted]
+            new_rivals = [
+                rival
+                for rival in rivals
+                if rival not in noted and frozenset({entry_id, rival}) not in self._noted
+            ]
             if new_rivals and len(rivals) <= MOST_IN_CONFLICT:
                 content = self.entries[new_rivals[0]].content
                 self.note(
                     "conflict", entry_id, f"in figures or a negation, with {', '.join(new_rivals)}: {content}"
                 )
+
+    def note_refused(self, conflict: Conflict, evidence: Sequence[str], names: Mapping[str, str]) -> None:
+        """Record what a rewrite would have lost, and who says what; the entry is as it was."""
+        entry = self.entries.get(conflict.entry_id)
+        if entry is not None:
+            contents = {content[:MAX_DETAIL_CHARS]: placed for content, placed in self.placed.items()}
+            placed = contents.get(conflict.content, "")
+            self._noted.add(frozenset({entry.id, placed}))
+            own = _said_by(entry.evidence, names, entry.sources)
+            others = " ".join(part for part in (placed, _said_by(evidence, names)) if part)
+            detail = f"{conflict.why}{own and f' {own}'}; {others}{others and ': '}{conflict.content}"
+            self.note("conflict", entry.id, detail)
+
+
+def _said_by(evidence: Sequence[str], names: Mapping[str, str], sources: Sequence[str] = ()) -> str:
+    """Return the sources of evidence, or else the reflections, in words; nothing for no evidence."""
+    named = sources or union(name for one in evidence if (name := names.get(one, UNPROVEN)) != UNPROVEN)
+    by = named or tuple(evidence)
+    more = f" and {len(by) - NAMED} more" if len(by) > NAMED else ""
+    return f"(said by {', '.join(by[:NAMED])}{more})" if by else ""
 
 
 def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
@@ -168,6 +196,7 @@ def drafted(
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
     known: Iterable[Known] = (),
+    conflicts: Iterable[Conflict] = (),
     born: EntryState = "active",
     ids: Mapping[str, str] = NO_IDS,
     by_hand: bool = False,
@@ -209,6 +238,10 @@ def drafted(
         done = len(draft.changes)
         apply(draft, operation)
         draft.landing.take(draft.changes[done:], operation.evidence)
+    for conflict in conflicts:
+        left = tuple(one for one in conflict.evidence if one not in revoked_ids)
+        if left or not conflict.evidence:
+            draft.note_refused(conflict, left, names)
     return draft
 
 

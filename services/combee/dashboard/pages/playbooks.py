@@ -5,7 +5,7 @@ from collections import defaultdict
 from nicegui import ui
 
 from combee.dashboard.pieces import fill, following, heading, table, unreadable
-from combee.dashboard.views.rows import playbook_rows
+from combee.dashboard.views.rows import playbook_rows, warnings_text
 from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
@@ -64,11 +64,7 @@ def page(context: Context) -> None:
         paused.text = "\n".join(
             f"paused: {book.name}: {book.paused}" for book in context.live.shared().playbooks if book.paused
         )
-        warned.text = "\n".join(
-            f"warning: {book.name}: {text}"
-            for book in context.live.shared().playbooks
-            for text in book.warnings.values()
-        )
+        warned.text = warnings_text(context.live.shared().playbooks)
         fill(rows, shown_rows)
 
     wanted.on_value_change(show)

@@ -39,10 +39,11 @@ def entry_list(
         change.id: "changed" for change in difference.changed
     }
     before = {change.id: change.before for change in difference.changed}
+    conflicts = {conflict.id: conflict.why for conflict in difference.conflicts}
     rows = [
-        _row(playbook, entry, kinds.get(entry.id, ""), before.get(entry.id, ""))
+        _row(playbook, entry, kinds.get(entry.id, ""), before.get(entry.id, ""), conflicts.get(entry.id, ""))
         for entry in playbook.entries
-        if kinds.get(entry.id) or not only_changed
+        if kinds.get(entry.id) or entry.id in conflicts or not only_changed
     ]
     rows += [
         _base(playbook, removed.id, removed.section, removed.content, "removed")
@@ -76,16 +77,17 @@ def _base(playbook: Playbook, entry_id: str, section: str, words: str, kind: str
     }
 
 
-def _row(playbook: Playbook, entry: Entry, kind: str, before: str) -> Row:
+def _row(playbook: Playbook, entry: Entry, kind: str, before: str, conflict: str = "") -> Row:
     about = f"[{entry.id}] helpful {entry.helpful}, harmful {entry.harmful}"
     about += f", from {', '.join(entry.sources)}" if entry.sources else ""
     about += (
         "" if is_active(entry) else "".join(f", looks like {flag}" for flag in sorted(flags(entry.content)))
     )
+    about += f", {kind}" if kind else ""
     return _base(playbook, entry.id, entry.section, entry.content, kind) | {
         "before": before,
         "state": "" if is_active(entry) else entry.state,
-        "about": f"{about}, {kind}" if kind else about,
+        "about": f"{about}, in conflict: {conflict}" if conflict else about,
         "evidence": entry.evidence_count,
     }
 

@@ -23,7 +23,7 @@ KINDS = {
     "done": ("check", "done"),
     "left_out": ("skip_next", "left out: late, and other nodes cover all its input"),
     "merged": ("swap_horiz", "merged by code: its call failed for good"),
-    "failed": ("close", "failed: its results are lost"),
+    "failed": ("close", "failed: it has no result"),
 }
 """Icon and text of each kind of node, so that colour is not the only mark."""
 SPOILT = {"merged", "failed"}
@@ -163,6 +163,11 @@ def playbook_rows(
         for name in names[:most]
     ]
     return rows, len(names)
+
+
+def warnings_text(playbooks: Iterable[LivePlaybook]) -> str:
+    """Return the warnings about the last batches of playbooks, one a line."""
+    return "\n".join(f"warning: {book.name}: {text}" for book in playbooks for text in book.warnings.values())
 
 
 def _line_cells(line: Playbook, stored: Mapping[str, Playbook]) -> Row:

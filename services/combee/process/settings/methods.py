@@ -88,7 +88,7 @@ def reflecting_method(settings: BatchSettings) -> Method:
     return shaped(configured_method(settings), PlanSettings(prompts=settings.prompts))
 
 
-def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettings:
+def plan_settings(settings: BatchSettings, budget_tokens: int = 0, embeddings: str = "") -> PlanSettings:
     """Return the settings that manifests record for batches cut under this configuration.
 
     Raises
@@ -110,6 +110,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
         group_bytes=GROUP_BYTES,
         probation=probation,
         playbook_tokens=budget_tokens,
+        embeddings=embeddings,
     )
 
 

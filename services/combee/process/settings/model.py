@@ -1,11 +1,12 @@
 """Settings of the language model."""
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 
-from combee.process.settings.group import Group
+from combee.core.text.similarity.thresholds import model_and_thresholds
+from combee.process.settings.group import SettingsGroup
 
 
-class ModelSettings(Group):
+class ModelSettings(SettingsGroup):
     """The model and the limits of its use."""
 
     model: str | None = Field(
@@ -43,8 +44,8 @@ class ModelSettings(Group):
     )
     embedding_model: str | None = Field(
         None,
-        description="embedding model that finds near-duplicates for consolidations, such as"
-        " openai/text-embedding-3-small",
+        description="embedding model by which texts are compared, such as openai/text-embedding-3-small;"
+        " with the threshold that combee doctor --embeddings proposes for it: MODEL@0.9",
     )
     embedding_base_url: str | None = Field(
         None, description="URL of the embedding model's OpenAI-compatible server; empty: the model's"
@@ -71,3 +72,9 @@ class ModelSettings(Group):
     tokens_per_minute: int | None = Field(
         None, ge=1, description="maximum number of tokens per minute and worker, as the provider limits them"
     )
+
+    @field_validator("embedding_model")
+    @classmethod
+    def _has_a_usable_threshold(cls, value: str | None) -> str | None:
+        model_and_thresholds(value or "")
+        return value

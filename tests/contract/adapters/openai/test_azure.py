@@ -62,7 +62,7 @@ async def stand_in(server: FakeOpenAI, monkeypatch: pytest.MonkeyPatch) -> Async
 
 
 def settings() -> ModelSettings:
-    return load_settings(model=f"azure/{DEPLOYMENT}", embedding_model="vectors").model
+    return load_settings(model=f"azure/{DEPLOYMENT}", embedding_model="vectors@0.9").model
 
 
 class LoggedIn:

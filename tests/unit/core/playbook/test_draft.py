@@ -1,9 +1,11 @@
 """The draft of a next version: ids, counters, echoes, and entries that may contradict each other."""
 
+from typing import Any
+
 from combee.core.playbook.entries import apply_operations
 from combee.core.playbook.sections import slug
 from combee_schemas.playbook import ACE_SECTIONS
-from combee_schemas.scan import Echo
+from combee_schemas.scan import Conflict, Echo, Operation
 from support.playbooks import (
     ADD,
     BASE,
@@ -119,3 +121,65 @@ def test_echoes_are_recorded_once_for_each_entry_and_add_no_evidence() -> None:
         ("echo", "calc-00001", "said again by 3 reflections that were shown it")
     ]
     assert tuple(draft.entries.values()) == BASE.entries
+
+
+# ---- rewrites that would have lost something
+
+
+def refusing(**fields: str | tuple[str, ...]) -> Conflict:
+    return Conflict.model_validate(
+        {
+            "entry_id": "calc-00002",
+            "content": "Refund within 30 days",
+            "evidence": ("a",),
+            "why": "UPDATE would lose 14 days",
+            **fields,
+        }
+    )
+
+
+def after_refusal(conflict: Conflict, *operations: Operation, **given: Any) -> list[tuple[str, str]]:
+    update = an_update(*operations, seen_=(seen("a"), seen("b")))
+    update = update.model_copy(update={"result": update.result.model_copy(update={"conflicts": (conflict,)})})
+    base = BASE.model_copy(update={"revoked": given.get("revoked", ())})
+    after = after_update(update, base)
+    assert get(after, "calc-00002") == get(base, "calc-00002")
+    return [(change.entry_id, change.detail) for change in after.changes if change.kind == "conflict"]
+
+
+def test_a_refused_rewrite_is_recorded_once_with_who_said_what() -> None:
+    added = op(ADD, "Refund within 30 days", evidence=("a",))
+    assert after_refusal(refusing(), added) == [
+        (
+            "calc-00002",
+            "UPDATE would lose 14 days (said by r-2, r-3); calc-00008 (said by a): Refund within 30 days",
+        )
+    ]
+    assert after_refusal(refusing(evidence=("a", "b"), content="Soon")) == [
+        ("calc-00002", "UPDATE would lose 14 days (said by r-2, r-3); (said by a, b): Soon")
+    ]
+    assert after_refusal(refusing(evidence=())) == [
+        ("calc-00002", "UPDATE would lose 14 days (said by r-2, r-3); Refund within 30 days")
+    ]
+
+
+def test_a_refused_rewrite_that_rests_on_revoked_reflections_alone_is_not_recorded() -> None:
+    assert after_refusal(refusing(), revoked=("a",)) == []
+    assert after_refusal(refusing(evidence=("a", "b")), revoked=("a",)) == [
+        (
+            "calc-00002",
+            "UPDATE would lose 14 days (said by r-2, r-3); (said by b): Refund within 30 days",
+        )
+    ]
+
+
+def test_an_addition_that_is_in_conflict_by_its_wording_is_not_recorded_twice() -> None:
+    base = BASE.model_copy(
+        update={"entries": (*BASE.entries[:1], entry("calc-00002", "Refund within 14 days"))}
+    )
+    update = an_update(op(ADD, "Refund within 30 days", evidence=("a",)), seen_=(seen("a"),))
+    update = update.model_copy(
+        update={"result": update.result.model_copy(update={"conflicts": (refusing(),)})}
+    )
+    kinds = [change.kind for change in after_update(update, base).changes]
+    assert kinds.count("conflict") == 1

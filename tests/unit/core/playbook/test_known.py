@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-
 from combee.core.playbook.known import of_combine, of_group, plausible, texts_of, word_for_word
+
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Shown
@@ -76,6 +76,14 @@ def test_a_paraphrase_of_an_entry_is_plausible_and_no_other_claim_about_it_is(en
     texts = [(PARAPHRASES[entry_id],)]
     assert plausible(BASE, {1: entry_id}, texts) == {1: entry_id}
     assert all(not plausible(BASE, {1: other}, texts) for other in PARAPHRASES if other != entry_id)
+
+
+def test_a_claim_between_other_figures_of_one_unit_is_refused() -> None:
+    base = playbook("Refund opened parcels within 14 days.")
+    other = "Opened parcels are refunded within 30 days."
+    assert plausible(base, {1: "e-00001"}, [(other,)]) == {}
+    assert plausible(base, {1: "e-00001"}, [(other, "Refund opened parcels.")]) == {}
+    assert plausible(base, {1: "e-00001"}, [("Refund opened parcels within two weeks.",)]) == {1: "e-00001"}
 
 
 def test_an_invented_entry_says_nothing() -> None:

@@ -18,7 +18,7 @@ from combee.core.playbook.spend import UNCAPPED, LineSpend, Pause, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.plan import Branch, BranchSettings, Plan, PlanSettings
-from combee_schemas.playbook import AppliedBatch, Audit, Entry, Playbook, Spend
+from combee_schemas.playbook import AppliedBatch, Audit, Change, Entry, Playbook, Spend
 
 NAME, LINE = "a/b", "a/b@x"
 OWN = BranchSettings(batch_size=5, carry=False, prompts="small")
@@ -128,3 +128,17 @@ def test_of_two_lines_an_id_given_since_the_fork_is_another_entry_on_each() -> N
     assert (found.unchanged, found.name_before, found.name) == (2, NAME, LINE)
     by_id = compare(before, after.model_copy(update={"name": NAME}))
     assert [change.id for change in by_id.changed] == ["word", "n6"], "on one line an id means one entry"
+
+
+def test_a_comparison_names_open_conflicts_of_all_versions_in_between() -> None:
+    conflict, later = (
+        Change(kind="conflict", entry_id="a", detail=detail) for detail in ("loses 14 days", "loses 5 %")
+    )
+    old = saying(NAME, 1, a="Refund within 14 days")
+    middle, new = saying(NAME, 2, a="Refund within 14 days"), saying(NAME, 3, a="Refund within 14 days, 5 %")
+    noting = middle.model_copy(update={"changes": (conflict, conflict.model_copy(update={"entry_id": "b"}))})
+    assert [(c.id, c.why) for c in compare(old, new, [noting]).conflicts] == [("a", "loses 14 days")]
+    settled = (Change(kind="update", entry_id="a"), later)
+    newest = new.model_copy(update={"changes": settled})
+    assert [(c.id, c.why) for c in compare(old, newest, [noting]).conflicts] == [("a", "loses 5 %")]
+    assert compare(newest, old, [noting]).conflicts == ()

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Literal
 
 from combee.core.log.diagnosis.check import Check
+from combee.core.text.similarity.thresholds import UNMEASURED, model_and_thresholds
 
 MIB = 1 << 20
 WARN_FREE_BYTES, FAIL_FREE_BYTES = 2048 * MIB, 256 * MIB
@@ -94,6 +95,8 @@ def judge_embeddings(model: str, *, dimensions: int, seconds: float) -> Check:
         remedy = "choose an embedding model: this one gives empty vectors"
         return Check(name="embeddings", verdict="fail", says=f"{model} gives no vector", remedy=remedy)
     says = f"{model} answers in {seconds:.1f} s: {dimensions} dimensions"
+    if model_and_thresholds(model)[1] is UNMEASURED:
+        says += "; not measured (--embeddings): only nearly identical texts count as one lesson"
     return Check(name="embeddings", verdict="ok", says=says)
 
 

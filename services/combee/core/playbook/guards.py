@@ -1,0 +1,178 @@
+"""Guards on rewrites: an UPDATE or MERGE keeps the figures, conditions and negations of its entries; pure.
+
+A rewrite that would lose one is not applied, whatever the model says of it. Its entries stay as they are, its content
+is added where its own evidence says it, and the two are a conflict, for a person to decide. A figure is replaced only
+where a reflection says the new one and that the old one is wrong: it names it, or it found the entry harmful.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from types import MappingProxyType
+
+from combee.core.methods.checking import Rewrite
+from combee.core.playbook.draft import MAX_DETAIL_CHARS
+from combee.core.playbook.operations import union
+from combee.core.text.figures import Figure, figures, lacking, qualifiers
+from combee.core.text.similarity.wording import wording
+from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
+from combee_schemas.scan import Conflict, Operation, OperationKind
+
+REWRITES = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
+NOTHING_HARMFUL: Mapping[str, Collection[str]] = MappingProxyType({})
+NOTHING_LOST: Mapping[Rewrite, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """The operations of a batch that may be applied, and what the others would have lost."""
+
+    operations: tuple[Operation, ...]
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def rewrites(base: Playbook, operations: Sequence[Operation]) -> tuple[Rewrite, ...]:
+    """Return the rewrites that may have lost a condition or a negation: all but those that only add words.
+
+    A check call is asked about these; `guarded` takes its answer. Word lists would not do:
+    of 114 labelled pairs with a negation or condition turned, 36 have the same ones on both sides.
+    """
+    pairs = (
+        Rewrite(before=entry.content, after=operation.content)
+        for operation in operations
+        for entry in _replaced(base, operation)
+    )
+    return tuple(dict.fromkeys(pair for pair in pairs if not _keeps(pair.after, pair.before)))
+
+
+def guarded(
+    base: Playbook,
+    operations: Sequence[Operation],
+    texts: Mapping[str, str],
+    *,
+    harmful: Mapping[str, Collection[str]] = NOTHING_HARMFUL,
+    lost: Mapping[Rewrite, str] = NOTHING_LOST,
+) -> Guarded:
+    """Return the operations without rewrites that lose something.
+
+    ``texts`` are the lessons of the batch's reflections by id, ``harmful`` the entries that each found harmful; an
+    operation's evidence is verified to say its text. ``lost``: the `rewrites` that lost a condition or a negation,
+    and its words.
+    """
+    kept: list[Operation] = []
+    conflicts: list[Conflict] = []
+    for operation in operations:
+        entries = _replaced(base, operation)
+        pairs = [(entry, Rewrite(before=entry.content, after=operation.content)) for entry in entries]
+        own = [*_at_odds(operation, entries), *_losing(operation, entries, texts, harmful)]
+        own += [_loss(operation, entry, f'"{lost[pair]}"') for entry, pair in pairs if pair in lost]
+        conflicts += own
+        if own:
+            kept += _added(operation, entries, texts)
+        else:
+            kept.append(operation)
+    return Guarded(operations=tuple(kept), conflicts=tuple(conflicts))
+
+
+def _replaced(base: Playbook, operation: Operation) -> Sequence[Entry]:
+    """Return the entries whose texts an operation replaces by its own."""
+    if operation.kind not in REWRITES or base.holds != "entries":
+        return ()
+    ids = union(operation.entry_ids)
+    ids = ids[:1] if operation.kind == OperationKind.UPDATE else ids
+    return [entry for entry in base.entries if entry.id in ids]
+
+
+def _keeps(content: str, said: str) -> bool:
+    """Return whether a content has all words of a text in their order, and no other negation or condition."""
+    words = iter(wording(content).words)
+    return qualifiers(content) == qualifiers(said) and all(word in words for word in wording(said).words)
+
+
+def _at_odds(operation: Operation, entries: Sequence[Entry]) -> Iterator[Conflict]:
+    """Yield pairs of entries with other figures that a MERGE would make one, at least one pair of each kind."""
+    having: dict[str, list[tuple[frozenset[Figure], Entry]]] = defaultdict(list)
+    for entry in entries:
+        own = sorted(figures(entry.content), key=_kind)
+        for kind, same in groupby(own, key=_kind):
+            having[kind].append((frozenset(same), entry))
+    for said in having.values():
+        # Of sets by size, all contain one another if each is contained in the next.
+        for (quantities, entry), (others, other) in pairwise(sorted(said, key=lambda pair: len(pair[0]))):
+            if not quantities <= others:
+                sides = " against ".join(map(_listed, map(sorted, (quantities, others))))
+                why = f"{operation.kind} with {other.id}: {sides}"
+                yield _conflict(entry, other.content, other.evidence, why)
+
+
+def _kind(figure: Figure) -> str:
+    """Return what figures have in common that may be about one thing: their unit, time, or no unit of measure."""
+    if figure.is_time:
+        return "time"
+    return figure.unit if figure.is_measured else ""
+
+
+def _losing(
+    operation: Operation,
+    entries: Iterable[Entry],
+    texts: Mapping[str, str],
+    harmful: Mapping[str, Collection[str]],
+) -> Iterator[Conflict]:
+    """Yield the entries of which a content keeps less figures than they have."""
+    said = {one: frozenset(figures(texts.get(one, ""))) for one in operation.evidence}
+    for entry in entries:
+        wrong = {one for one in said if entry.id in harmful.get(one, ())}
+        lost = [
+            figure
+            for figure in lacking(operation.content, entry.content)
+            if not _is_replaced(figure, entry, operation, said, wrong)
+        ]
+        if lost:
+            yield _loss(operation, entry, _listed(lost))
+
+
+def _is_replaced(
+    figure: Figure,
+    entry: Entry,
+    operation: Operation,
+    said: Mapping[str, frozenset[Figure]],
+    wrong: Collection[str],
+) -> bool:
+    """Return whether a reflection says a unit's new figures, and names the old one or found the entry harmful."""
+    own = {new for new in figures(operation.content) if new.unit == figure.unit}
+    new = own.difference(figures(entry.content))
+    return bool(new) and any(
+        new <= quantities and (figure in quantities or one in wrong) for one, quantities in said.items()
+    )
+
+
+def _loss(operation: Operation, entry: Entry, lost: str) -> Conflict:
+    return _conflict(entry, operation.content, operation.evidence, f"{operation.kind} would lose {lost}")
+
+
+def _conflict(entry: Entry, content: str, evidence: Sequence[str], why: str) -> Conflict:
+    return Conflict(
+        entry_id=entry.id,
+        content=content[:MAX_DETAIL_CHARS],
+        evidence=tuple(evidence[:EVIDENCE_KEPT]),
+        why=why[:MAX_DETAIL_CHARS],
+    )
+
+
+def _added(operation: Operation, entries: Sequence[Entry], texts: Mapping[str, str]) -> Iterator[Operation]:
+    """Yield a content as a new entry with the reflections of its evidence of which it keeps all figures."""
+    evidence = tuple(
+        reflection_id
+        for reflection_id in operation.evidence
+        if (text := texts.get(reflection_id, "")) and not lacking(operation.content, text)
+    )
+    if evidence:
+        section = operation.section or entries[0].section
+        yield operation.model_copy(
+            update={"kind": OperationKind.ADD, "entry_ids": (), "section": section, "evidence": evidence}
+        )
+
+
+def _listed(quantities: Iterable[Figure]) -> str:
+    return ", ".join(map(str, quantities))
