@@ -8,9 +8,10 @@ names the old figure and the new one lets a rewrite replace a figure.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, groupby, islice, pairwise
 
 from combee.core.methods.checking import Rewrite
+from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.draft import MAX_DETAIL_CHARS
 from combee.core.playbook.operations import union
 from combee.core.text.figures import Figure, figures, lacking, qualifiers
@@ -19,6 +20,8 @@ from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.scan import Conflict, Operation, OperationKind
 
 REWRITES = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
+MAX_CONFLICTS, MAX_OF_ONE = 50, 8
+"""Maximum conflicts that are listed, of a batch and of one operation; what is not listed is not applied either."""
 Lost = Sequence[tuple[int, str]]
 """Places in `rewrites`, and the words that each one lost (`Checked.lost`)."""
 
@@ -56,24 +59,31 @@ def guarded(
     conflicts: list[Conflict] = []
     for n, operation in enumerate(operations):
         entries = _replaced(base, operation)
-        own = [*_at_odds(operation, entries), *_losing(operation, entries, texts)] + [
+        unqualified = (
             _loss(operation, entry, f'"{words[n, entry.id]}"') for entry in entries if (n, entry.id) in words
-        ]
+        )
+        losses = chain(_at_odds(operation, entries), _losing(operation, entries, texts), unqualified)
+        own = list(islice(losses, MAX_OF_ONE))
         conflicts += own
         if own:
             kept += _added(operation, entries, texts)
         else:
             kept.append(operation)
-    return Guarded(operations=tuple(kept), conflicts=tuple(conflicts))
+    return Guarded(operations=tuple(kept), conflicts=tuple(conflicts[:MAX_CONFLICTS]))
 
 
 def _replaced(base: Playbook, operation: Operation) -> Sequence[Entry]:
     """Return the entries whose texts an operation replaces by its own."""
     if operation.kind not in REWRITES or base.holds != "entries":
         return ()
-    ids = union(operation.entry_ids)
-    ids = ids[:1] if operation.kind == OperationKind.UPDATE else ids
-    return [entry for entry in base.entries if entry.id in ids]
+    ids = operation.entry_ids[:1] if operation.kind == OperationKind.UPDATE else union(operation.entry_ids)
+    by_id = _by_id(base)
+    return [by_id[entry_id] for entry_id in ids if entry_id in by_id]
+
+
+@once_per_version
+def _by_id(base: Playbook) -> Mapping[str, Entry]:
+    return {entry.id: entry for entry in base.entries}
 
 
 def _doubtful(base: Playbook, operations: Sequence[Operation]) -> Iterator[tuple[int, Entry]]:
