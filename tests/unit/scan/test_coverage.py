@@ -240,6 +240,17 @@ async def test_a_reflection_that_did_not_get_through_is_not_carried() -> None:
     assert {seen.reflection_id: seen.ok for seen in result.seen} == {"r-0": False, "r-1": True}
 
 
+async def test_reflections_without_text_support_nothing_and_are_not_asked_about() -> None:
+    def inventing(prompt: Prompt) -> Mapping[str, Any]:
+        sources = [item["n"] for item in items(prompt)]
+        return {"operations": [{"type": "ADD", "section": "", "content": "Pay at once.", "sources": sources}]}
+
+    model = ScriptedModel(inventing)
+    result = await learned(model, reflections(" ", "\n"))
+    assert contents(result) == []
+    assert {prompt.reply_name for prompt in model.prompts} == {"operations"}
+
+
 # ---- dropped
 
 
