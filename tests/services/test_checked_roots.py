@@ -28,7 +28,7 @@ def said(lesson: str) -> str:
 
 
 def rewording(prompt: Prompt) -> Mapping[str, Any]:
-    """Propose lessons in other words, which only the check recognises, and one of them only when asked about alone."""
+    """Propose lessons in other words, which only the check recognises; one of them only when asked about alone."""
     whole = dict(echo(prompt))
     if is_combine(prompt):
         return whole
