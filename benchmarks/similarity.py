@@ -1,14 +1,18 @@
 """How often two different lessons would be taken for one, and how fast repeats are found (see docs/design).
 
 Run as: python benchmarks/similarity.py [folder with formula_train.jsonl and playbook_appworld_offline.txt]
+The table of docs/results/similarity.md: python benchmarks/similarity.py --labelled
 """
 
+import csv
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
+from random import Random
 
 from rapidfuzz import fuzz
 
@@ -16,10 +20,13 @@ from combee.core.formats.render import parse_ace
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.entries import apply_operations, finish
 from combee.core.playbook.versions import empty
-from combee.core.text.similarity.embeddings import near_pairs
+from combee.core.text.similarity.embeddings import cosine_of, near_pairs, unit
 from combee.core.text.similarity.lessons import same_lesson
-from combee.core.text.similarity.overlap import Overlap
+from combee.core.text.similarity.measuring import Pair, proposed, verdicts
+from combee.core.text.similarity.overlap import Overlap, said_words
+from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.core.text.similarity.wording import wording
+from combee.log.evaluation.labelled_pairs import labelled_pairs
 from combee_schemas.playbook import ACE_SECTIONS, Entry
 from combee_schemas.scan import Operation, OperationKind
 from combee_sim.embeddings import vector
@@ -127,6 +134,8 @@ PARAPHRASES = (
 
 def main() -> int:
     """Print, for each set of texts, how many pairs are one lesson by our rule and by a ratio of letters."""
+    if sys.argv[1:] == ["--labelled"]:
+        return _labelled()
     folder = Path(sys.argv[1]) if sys.argv[1:] else DATA
     print("| texts | pairs | same lesson | " + " | ".join(f"ratio ≥ {ratio}" for ratio in RATIOS) + " |")
     print("|---|---|---|" + "---|" * len(RATIOS))
@@ -231,6 +240,79 @@ def _wordings() -> None:
 
 def _alike(limit: int) -> Callable[[str, str], bool]:
     return lambda left, right: fuzz.token_sort_ratio(left, right, score_cutoff=limit) > 0
+
+
+DIMENSIONS = 64
+LESSON, SUBJECT, WORDS = 0.8, 0.7, 0.6
+"""Weights of a simulated vector's parts: what is said, what it is about, its words. A negated text has the lesson's
+direction, as real models put a lesson and its opposite near each other."""
+UNDERSTOOD = 0.3
+"""Minimum share of a text's lesson that its vector has; the share is drawn for each text, up to 1."""
+NOISES = (0.3, 0.6)
+"""Weights of the noise of each text."""
+
+
+def _simulated(pairs: Sequence[Pair], noise: float) -> Mapping[str, tuple[float, ...]]:
+    """Return a vector for each text, by a simulation that is told the pairs' labels."""
+    vectors: dict[str, tuple[float, ...]] = {}
+    for pair in pairs:
+        for text, lesson in (
+            (pair.text, pair.text if pair.label == "neighbour" else pair.lesson),
+            (pair.lesson,) * 2,
+        ):
+            words = [_direction("word", word) for word in sorted(said_words(text))]
+            together = unit([sum(parts) for parts in zip(*words, strict=True)])
+            parts = (
+                (LESSON * _understood(text), _direction("lesson", lesson)),
+                (SUBJECT, _direction("subject", pair.lesson)),
+                (WORDS, together),
+                (noise, _direction("noise", text)),
+            )
+            vectors[text] = unit([sum(weight * part[n] for weight, part in parts) for n in range(DIMENSIONS)])
+    return vectors
+
+
+def _direction(*causes: str) -> tuple[float, ...]:
+    chance = _chance(*causes)
+    return unit([chance.gauss(0, 1) for _ in range(DIMENSIONS)])
+
+
+def _understood(text: str) -> float:
+    return _chance("understood", text).uniform(UNDERSTOOD, 1)
+
+
+def _chance(*causes: str) -> Random:
+    return Random("/".join(causes))  # noqa: S311 - a simulation
+
+
+def _cosine(vectors: Mapping[str, tuple[float, ...]], text: str, lesson: str) -> float:
+    return cosine_of(vectors[text], vectors[lesson])
+
+
+def _labelled() -> int:
+    """Print the verdicts on the labelled pairs, by words alone and with simulated embeddings."""
+    pairs = labelled_pairs()
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(["compared by", "label", "pairs", "yes", "no", "ask", "mean cosine", "cosine alone: yes"])
+    for told in verdicts(pairs):
+        out.writerow(["words alone", *_shares(told.label, told.pairs, told.yes, told.no, told.ask), "", ""])
+    for noise in NOISES:
+        cosine = partial(_cosine, _simulated(pairs, noise))
+        meaning = proposed(pairs, cosine).meaning
+        for thresholds in (Thresholds(meaning=meaning), UNMEASURED):
+            kind = "not measured" if thresholds is UNMEASURED else "proposed"
+            name = f"embeddings (simulated, noise {noise}), threshold {thresholds.meaning} ({kind})"
+            for told in verdicts(pairs, cosine, thresholds):
+                cosines = [cosine(pair.text, pair.lesson) for pair in pairs if pair.label == told.label]
+                alone = sum(value >= thresholds.meaning for value in cosines)
+                mean = f"{sum(cosines) / len(cosines):.2f}"
+                shares = _shares(told.label, told.pairs, told.yes, told.no, told.ask)
+                out.writerow([name, *shares, mean, f"{alone / told.pairs:.1%}"])
+    return 0
+
+
+def _shares(label: str, pairs: int, *counts: int) -> list[str]:
+    return [label, str(pairs), *(f"{count / pairs:.1%}" for count in counts)]
 
 
 def _speed() -> None:

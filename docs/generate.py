@@ -32,7 +32,7 @@ from combee.core.text.similarity.relevance import best_entries
 from combee.gateway.app import build
 from combee.gateway.context import context_of
 from combee.process.settings.batch import BatchSettings
-from combee.process.settings.group import Group
+from combee.process.settings.group import SettingsGroup
 from combee.process.settings.loading import GROUPS, load_settings
 from combee.process.settings.playbook import PlaybookSettings
 from combee.process.telemetry.metrics import Metrics, new_registry
@@ -82,7 +82,7 @@ def settings_file() -> str:
     return "\n".join(parts)
 
 
-def _sentence(group: type[Group]) -> str:
+def _sentence(group: type[SettingsGroup]) -> str:
     text = (group.__doc__ or "").strip().splitlines()[0].rstrip(".")
     return text[0].lower() + text[1:]
 

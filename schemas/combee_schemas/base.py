@@ -180,6 +180,8 @@ class Message(Value):
 
     type: ClassVar[str]
     version_number: ClassVar[int] = 1
+    """It rises if a body means something else or has a new field that readers must not ignore, not with a field that
+    they may ignore. Before the first release ``archive.FORMAT`` rises instead."""
     max_bytes: ClassVar[int] = 900 * KIB
     """Raw size above which a record is refused *before* it is decoded."""
     PARTS: ClassVar[Mapping[str, Part]] = {}

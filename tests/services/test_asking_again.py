@@ -8,7 +8,7 @@ import pytest
 from combee.adapters.ports import PoisonError, TopicPartition
 from combee.cli.replay.replaying import Replay
 from combee.cli.shared.sending import commands_on
-from combee.log.commands.playbook import Decision
+from combee.log.commands.playbook import PreparedCommand
 from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Shown
@@ -34,7 +34,7 @@ async def learned(small_batches: str = "one-call") -> Deployment:
     return deployment
 
 
-async def revoke(deployment: Deployment, *rules: str) -> Decision:
+async def revoke(deployment: Deployment, *rules: str) -> PreparedCommand:
     commands = commands_on(deployment.log, deployment.clock)
     decision = await commands.revoke(NAME, rules)
     assert decision.command is not None

@@ -11,7 +11,7 @@ from combee.core.playbook import versions
 from combee.log.evidence import with_revoked
 from combee.log.inspection.audit import audit
 from combee.publish.decide import record as decide_record
-from combee.publish.decide.decision import Waiting
+from combee.publish.decide.decision import WaitsFor
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command
@@ -116,7 +116,7 @@ async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_
         await deployment.log.produce(outgoing(FORK))
         await deployment.until(lambda: bool(ledger.batches(deployment.log, LINE)))
 
-    def later(*_: object) -> Waiting:
+    def later(*_: object) -> WaitsFor:
         """Leave an update for the next session."""
         return "predecessor"
 

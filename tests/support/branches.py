@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from combee.log.commands.log_store import LogStore
-from combee.log.commands.playbook import Commands, Decision
+from combee.log.commands.playbook import Commands, PreparedCommand
 from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.plan import BranchSettings
@@ -97,7 +97,7 @@ def commands(deployment: Deployment) -> Commands:
     return Commands(deployment.log, LogStore(deployment.log), deployment.clock, issued_by="user:test")
 
 
-async def carried_out(deployment: Deployment, decision: Decision) -> None:
+async def carried_out(deployment: Deployment, decision: PreparedCommand) -> None:
     """Send what was decided and wait for what it makes."""
     on = commands(deployment)
     assert decision.command is not None

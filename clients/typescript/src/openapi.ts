@@ -320,6 +320,16 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * Disputed
+         * @description An entry in conflict with another one, or with a rewrite that would have lost a part of it; all are kept.
+         */
+        Disputed: {
+            /** Id */
+            id: string;
+            /** Why */
+            why: string;
+        };
+        /**
          * Edit
          * @description Change entries; refused if another change to the same entry was made meanwhile.
          */
@@ -756,8 +766,6 @@ export interface components {
             share: number;
             /** Margin */
             margin: number;
-            /** Runs */
-            runs: number;
             /** E Acceptance */
             e_acceptance: number;
             /** E Worse */
@@ -855,6 +863,11 @@ export interface components {
              * @default []
              */
             counted?: components["schemas"]["Counted"][];
+            /**
+             * Conflicts
+             * @default []
+             */
+            conflicts?: components["schemas"]["Disputed"][];
             /**
              * Unchanged
              * @default 0

@@ -17,7 +17,7 @@ from combee.cli.shared.sending import carry_out
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
-from combee.log.commands.playbook import Commands, Decision
+from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.log.history import History
 from combee.log.inspection.branches import Line, LinesToday, SideBySide
 from combee.log.reports.cost import pause_texts, spend_text, today_row
@@ -58,7 +58,7 @@ def branch(
         raise typer.BadParameter("name the playbook that the branch is made of")
     settings = _settings(own or [])
 
-    async def decide(_log: Log, commands: Commands) -> Decision:
+    async def decide(_log: Log, commands: Commands) -> PreparedCommand:
         return await commands.branch(name, as_, settings, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))

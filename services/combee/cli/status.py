@@ -26,7 +26,7 @@ from combee.log.inspection.branches import lines_today
 from combee.log.inspection.dead_letters import held_back
 from combee.log.inspection.lag import INPUTS, backlog
 from combee.log.inspection.outcomes import canaries, outcomes_by_line
-from combee.log.reports.controller import policy_text, size_text
+from combee.log.reports.controller import size_text
 from combee.log.reports.cost import pause_texts, spend_text
 from combee.log.reports.gate import GateReport
 from combee.log.reports.status import status_row
@@ -113,7 +113,7 @@ async def _playbooks(
 def _print(state: dict[str, Any]) -> None:
     console = output()
     console.print(f"broker: {state['broker']}")
-    services = Table("service", "lag (records)", "oldest uncommitted (s)", box=None, title_justify="left")
+    services = Table("service", "lag (offsets)", "oldest uncommitted (s)", box=None, title_justify="left")
     for name, facts in state["services"].items():
         oldest = facts["oldest_uncommitted_s"]
         services.add_row(name, str(facts["lag"]), "" if oldest is None else f"{oldest:.1f}")
@@ -139,7 +139,7 @@ def _print(state: dict[str, Any]) -> None:
             *(str(row[name]) for name in ("name", "version", "made_by")),
             counts_text(row["entries"], row["proposed"]),
             str(row["batch_size"]),
-            policy_text(row),
+            _policy_text(row),
             str(row["in_flight"]),
             spend_text(row["spend"]),
             *(percent(row[name]) for name in ("retention", "omitted")),
@@ -152,6 +152,13 @@ def _print(state: dict[str, Any]) -> None:
             console.print(f"{row['name']}: {clean(text)}", markup=False, soft_wrap=True)
     for warning in _warnings(state):
         console.print(warning, style="yellow", soft_wrap=True)
+
+
+def _policy_text(row: Mapping[str, Any]) -> str:
+    """Return the origin of a line's batch size in ``status --json``."""
+    if row["branch"] and "batch_size" in row["branch"]["settings"]:
+        return "branch"
+    return row["sizing"]["policy"] if row["sizing"] else "start value"
 
 
 def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
@@ -169,7 +176,7 @@ def _texts(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield further details of a playbook or branch: fork, batch size, runs, gate, canary."""
     if row["branch"]:
         yield f"forked from {branch_text(row['branch'])}"
-    if row["sizing"] and policy_text(row) not in {"configured", "branch"}:
+    if row["sizing"] and _policy_text(row) not in {"configured", "branch"}:
         yield f"{size_text({**row, **row['sizing']})}: {row['sizing']['reason']}"
     if runs := row["outcomes"]:
         yield f"version {runs['version']}: {figures_text(FiguresReport.model_validate(runs))}"

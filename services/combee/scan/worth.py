@@ -41,7 +41,7 @@ def of_group(
             *chain.from_iterable(_seen(part, ids) for part in parts),
             *(_one_seen(lesson.member, ids) for lesson in quiet),
         ),
-        **_spent(parts),
+        **(_spent(parts) if parts else {"usage": SKIPPED}),
     )
 
 

@@ -1,74 +1,21 @@
 """The root's check: what was learned is in the result, whatever the model reports about itself."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from combee.adapters.ports import PoisonError, PromptTooLongError
-from combee.core.batching.plan import Base, deal_batch, plan_batch
 from combee.core.playbook.versions import empty
-from combee.scan.aggregate import Aggregator
-from combee.scan.in_memory import InMemoryScan
 from combee_schemas.base import Shown
-from combee_schemas.batch import Member
 from combee_schemas.model import Prompt
-from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.reflection import BulletTag, Reflection
-from combee_schemas.scan import GroupMember, NodeResult, Operation
-from support.models import ModelClient, ScriptedModel, checked, echo, is_combine, items
+from combee_schemas.reflection import BulletTag
+from combee_schemas.scan import Operation
+from support.models import Answer, ScriptedModel, checked, echo, is_combine, items
+from support.scanned import contents, covered, learned, reflections
 
 LESSONS = tuple(f"Orders of kind {kind} are paid back to the card that paid them." for kind in "abcdefgh")
-EMPTY = empty("p")
-SETTINGS = PlanSettings(copies=1, groups=4, fan_in=8, max_levels=3, group_bytes=1 << 20)
-
-Answer = Callable[[Prompt], Mapping[str, Any]]
-
-
-def reflections(*lessons: str, **fields: Any) -> list[Reflection]:
-    return [
-        Reflection(reflection_id=f"r-{n}", playbook="p", key_insight=lesson, **fields)
-        for n, lesson in enumerate(lessons)
-    ]
-
-
-async def learned(
-    model: ScriptedModel | Answer,
-    given: Sequence[Reflection],
-    base: Playbook = EMPTY,
-    *,
-    carry: bool = True,
-    settings: PlanSettings = SETTINGS,
-) -> NodeResult:
-    """Return the update of one batch of these reflections."""
-    model = model if isinstance(model, ScriptedModel) else ScriptedModel(model)
-    batch = plan_batch(
-        "p",
-        1,
-        [Member(offset=n, reflection_id=one.reflection_id) for n, one in enumerate(given)],
-        [1_000 for _ in given],
-        settings=settings,
-        base=Base(version=base.version, sequence=0),
-        reason="size",
-        batch_size=len(given),
-        through_offset=len(given) - 1,
-    )
-    groups = [
-        [GroupMember(offset=member.offset, reflection=given[member.offset]) for member in members]
-        for members in deal_batch(batch)
-    ]
-    aggregator = Aggregator(ModelClient(model), carry=carry)
-    return (await InMemoryScan(aggregator, base, batch.plan, groups).update()).result
-
-
-def contents(result: NodeResult) -> list[str]:
-    """Return what the supported operations say."""
-    return sorted(operation.content for operation in result.operations if operation.evidence)
-
-
-def covered(result: NodeResult) -> dict[str, str]:
-    return {seen.reflection_id: seen.covered for seen in result.seen}
 
 
 # ---- overload, in every way in which a model may report it
@@ -150,6 +97,14 @@ async def test_what_no_answer_says_is_carried_word_for_word() -> None:
     result = await learned(nothing, reflections(*LESSONS, LESSONS[0]))
     assert contents(result) == sorted(LESSONS)
     assert ("r-0", "r-8") in [operation.evidence for operation in result.operations]
+
+
+async def test_a_lesson_longer_than_an_entry_is_carried_as_far_as_one_holds_it() -> None:
+    long = "weigh parcels " * 1_000
+    result = await learned(lambda _: {"operations": []}, reflections(LESSONS[0], long), groups=1)
+    (cut,) = (text for text in contents(result) if text != LESSONS[0])
+    assert long.startswith(cut[:-1])
+    assert covered(result) == {"r-0": "carried", "r-1": "carried"}
 
 
 # ---- the check call
@@ -353,7 +308,7 @@ def updating(content: str) -> Answer:
 async def test_a_correction_is_covered_by_an_operation_on_the_same_entry_only() -> None:
     new = "Opened parcels are refunded within 30 days, and no longer within 14 days."
     base = with_entry("Opened parcels are refunded within 14 days.")
-    result = await learned(checking_rewrites(updating(new)), reflections(new, *LESSONS[:7]), base)
+    result = await learned(losing(updating(new)), reflections(new, *LESSONS[:7]), base)
     applied: list[Operation] = [one for one in result.operations if one.content == new and one.evidence]
     assert [(one.kind.value, one.entry_ids) for one in applied] == [("UPDATE", ("misc-00001",))]
 
@@ -369,43 +324,41 @@ async def test_a_new_figure_alone_corrects_no_entry_and_both_stay_as_a_conflict(
     ]
 
 
-def checking_rewrites(answer: Answer, *lost: str) -> ScriptedModel:
-    """Answer check calls about rewrites: these words are lost."""
+def losing(answer: Answer, *lost: str) -> ScriptedModel:
+    """Answer check calls about a rewrite: these words are lost."""
 
     def answered(prompt: Prompt) -> Mapping[str, Any]:
         if prompt.reply_name != "check":
             return answer(prompt)
-        quotes = [{"rewrite": 1, "quote": quote} for quote in lost]
-        return {**checked(prompt), "lost": quotes}
+        return {**checked(prompt), "lost": [{"rewrite": 1, "quote": quote} for quote in lost]}
 
     model = ScriptedModel(answered)
     model.answers_checks = False
     return model
 
 
+CONDITION = "Opened parcels are refunded, unless they are food."
+SHORTER = "Parcels that were opened are refunded at once."
+
+
 async def test_a_rewrite_that_loses_a_condition_is_a_conflict_and_one_that_keeps_it_is_applied() -> None:
-    base = with_entry("Opened parcels are refunded, unless they are food.")
-    new = "Parcels that were opened are refunded at once."
-    given = reflections(new, *LESSONS[:7])
-    kept = await learned(checking_rewrites(updating(new)), given, base)
-    assert (kept.conflicts, [one.kind.value for one in kept.operations if one.content == new])[0] == ()
-    lost = await learned(checking_rewrites(updating(new), "unless they are food"), given, base)
+    given, base = reflections(SHORTER, *LESSONS[:7]), with_entry(CONDITION)
+    kept = await learned(losing(updating(SHORTER)), given, base)
+    assert (kept.conflicts, [one.kind.value for one in kept.operations if one.entry_ids]) == ((), ["UPDATE"])
+    lost = await learned(losing(updating(SHORTER), "unless they are food"), given, base)
     assert [one.why for one in lost.conflicts] == ['UPDATE would lose "unless they are food"']
-    assert new in contents(lost)
+    assert SHORTER in contents(lost)
 
 
 async def test_a_rewrite_that_no_check_call_could_judge_is_a_conflict() -> None:
-    base = with_entry("Opened parcels are refunded, unless they are food.")
-    new = "Parcels that were opened are refunded at once."
-
     def failing(prompt: Prompt) -> Mapping[str, Any]:
         if prompt.reply_name == "check":
             raise PoisonError("no usable reply")
-        return updating(new)(prompt)
+        return updating(SHORTER)(prompt)
 
     model = ScriptedModel(failing)
     model.answers_checks = False
-    result = await learned(model, reflections(new, *LESSONS[:7]), base)
+    result = await learned(model, reflections(SHORTER, *LESSONS[:7]), with_entry(CONDITION))
     assert len(result.conflicts) == 1
 
 

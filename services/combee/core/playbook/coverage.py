@@ -19,9 +19,11 @@ from combee.core.playbook.operations import MAX_CONTENT_CHARS, union
 from combee.core.text.figures import figures, lacking
 from combee.core.text.forms import clean_line
 from combee.core.text.similarity.embeddings import Vector
+from combee.core.text.similarity.lessons import same_lesson
 from combee.core.text.similarity.overlap import contradicts, said_words
 from combee.core.text.similarity.saying import Statements
 from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
+from combee_schemas.base import is_blank
 from combee_schemas.playbook import ACE_SECTIONS, Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import (
@@ -29,7 +31,6 @@ from combee_schemas.scan import (
     GroupMember,
     Known,
     NodeResult,
-    NodeStatus,
     Operation,
     OperationKind,
     Seen,
@@ -102,7 +103,7 @@ class _Match:
 def lesson_of(reflection: Reflection) -> str:
     """Return the text that stands for a reflection; empty if it has no text."""
     texts = (reflection.key_insight, reflection.correct_approach, *texts_of(reflection))
-    return next((text for text in texts if text.strip()), "")
+    return next((text for text in texts if not is_blank([text])), "")
 
 
 def texts_of(reflection: Reflection) -> tuple[str, ...]:
@@ -198,20 +199,29 @@ class Coverage:
     # ---- which statement counts
 
     @cached_property
-    def against(self) -> Mapping[int, tuple[str, ...]]:
-        """By place of a REMOVE: the reflections, of those that the model names, that speak against its entries."""
+    def advised(self) -> Mapping[int, tuple[str, ...]]:
+        """By place of an operation: the reflections, of those that the model names, that support it otherwise.
+
+        They speak against the entries of a REMOVE, or advise the operation's words next to their lesson.
+        """
         contents = {entry.id: entry.content for entry in self.base.entries}
-        by_id = {lesson.reflection.reflection_id: lesson.reflection for lesson in self.lessons}
-        found = {}
-        for place, operation in enumerate(self.operations):
+        by_id = {lesson.reflection.reflection_id: lesson for lesson in self.lessons}
+
+        def supports(reflection_id: str, operation: Operation) -> bool:
+            lesson = by_id.get(reflection_id)
+            if lesson is None:
+                return False
             if operation.kind == OperationKind.REMOVE:
                 removed = [contents[entry_id] for entry_id in operation.entry_ids if entry_id in contents]
-                found[place] = tuple(
-                    reflection_id
-                    for reflection_id in operation.evidence
-                    if reflection_id in by_id and _is_against(by_id[reflection_id], operation, removed)
-                )
-        return found
+                return _is_against(lesson.reflection, operation, removed)
+            advice = lesson.reflection.correct_approach
+            return advice != lesson.text and same_lesson(operation.content, advice)
+
+        supporting = (
+            (place, tuple(one for one in operation.evidence if supports(one, operation)))
+            for place, operation in enumerate(self.operations)
+        )
+        return {place: ids for place, ids in supporting if ids}
 
     @cached_property
     def covering(self) -> Mapping[int, int]:
@@ -258,8 +268,7 @@ class Coverage:
     def _applied(self, covering: Mapping[int, int]) -> set[int]:
         """Return the places of the operations that a lesson supports."""
         supported = {self.statements[place].operation for place in covering.values()}
-        removals = (place for place, ids in self.against.items() if ids)
-        return {place for place in supported if place is not None}.union(removals)
+        return {place for place in supported if place is not None}.union(self.advised)
 
     def _touched(self, operations: Iterable[int]) -> set[str]:
         return {entry_id for place in operations for entry_id in self.operations[place].entry_ids}
@@ -313,18 +322,19 @@ class Coverage:
 
         A proposal to change or remove entries is lost if nothing touches the same entries, whatever else says it.
         """
-        own = set(map(_effect, self.operations))
-        lost = [operation for operation in self.result.aside if _effect(operation) not in own]
         touched = self._touched(self._applied(self.covering))
+        lost = self.result.aside
         changes = [one for one in lost if one.entry_ids and touched.isdisjoint(one.entry_ids)]
         grown = self.extended(changes, range(len(self.lessons)))
         return grown.extended([one for one in lost if not one.entry_ids], grown.left)
 
     def extended(self, operations: Sequence[Operation], lessons: Iterable[int]) -> "Coverage":
-        """Return the coverage with further operations, as far as they say one of these lessons."""
-        if not operations:
+        """Return the coverage with further operations, each once, as far as they say one of these lessons."""
+        own = set(map(_effect, self.operations))
+        further = {_effect(one): one for one in operations if _effect(one) not in own}
+        if not further:
             return self
-        grown = replace(self, added=(*self.added, *operations))
+        grown = replace(self, added=(*self.added, *further.values()))
         return grown.witnessed(lessons, len(self.statements))
 
     @property
@@ -335,7 +345,14 @@ class Coverage:
     def in_own_words(self) -> "Coverage":
         """Return the coverage with each lesson that is left, word for word; equal wordings share one."""
         left = self.to_carry
-        return self.extended(word_for_word(self.lessons[n] for n in left), left)
+        words = word_for_word(self.lessons[n] for n in left)
+        grown = self.extended(words, left)
+        places = {_effect(one): len(self.base.entries) + place for place, one in enumerate(grown.operations)}
+        own = {
+            n: {**grown.matches.get(n, {}), places[_effect(one)]: _Match(by="words", score=1.0)}
+            for n, one in zip(left, words, strict=True)
+        }
+        return replace(grown, matches={**grown.matches, **own})
 
     @property
     def to_carry(self) -> tuple[int, ...]:
@@ -362,7 +379,7 @@ class Coverage:
         An operation of the model that nothing supports has no evidence.
         """
         own = len(self.result.operations)
-        on: dict[int, list[str]] = defaultdict(list, {at: list(ids) for at, ids in self.against.items()})
+        on: dict[int, list[str]] = defaultdict(list, {at: list(ids) for at, ids in self.advised.items()})
         claims: dict[bool, dict[str, list[str]]] = {True: defaultdict(list), False: defaultdict(list)}
         since = {entry.id: entry.created_version for entry in self.base.entries}
         for n, place in self.covering.items():
@@ -383,7 +400,11 @@ class Coverage:
         known = [Known(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[False].items()]
         return self.result.model_copy(
             update={
-                "status": self._status(kept.operations),
+                "status": "merged"
+                if self.result.status == "merged"
+                else "ok"
+                if kept.operations
+                else "empty",
                 "operations": kept.operations,
                 "conflicts": kept.conflicts,
                 "aside": (),
@@ -410,12 +431,6 @@ class Coverage:
         unsupported = [operation for operation in operations if self.lessons and not operation.evidence]
         return replace(kept, operations=(*kept.operations, *unsupported))
 
-    def _status(self, operations: Sequence[Operation]) -> NodeStatus:
-        status = self.result.status
-        if not operations:
-            return "merged" if status == "merged" else "empty"
-        return "ok" if status == "empty" else status
-
     def _seen(self) -> Iterator[Seen]:
         """Yield the batch's reflections, with what became of each."""
         places = {lesson.reflection.reflection_id: n for n, lesson in enumerate(self.lessons)}
@@ -430,8 +445,8 @@ class Coverage:
                 "dropped": seen.reflection_id in dropped,
             }
             if n is not None and place is not None:
-                is_added = (self.statements[place].operation or 0) >= own
-                match = self.matches[n][place]
+                operation, match = self.statements[place].operation, self.matches[n][place]
+                is_added = operation is not None and operation >= own
                 update |= {"covered": "carried" if is_added else match.by, "score": round(match.score, 2)}
             yield seen.model_copy(update=update)
 

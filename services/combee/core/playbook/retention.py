@@ -83,8 +83,8 @@ def total(audits: Iterable[Audit]) -> Audit:
 
 
 def share_of(count: int, audit: Audit) -> float:
-    """Return the share that ``count`` reflections are of those that got through, at least one."""
-    return round(count / audit.reflections, 4)
+    """Return the share that ``count`` reflections are of those that got through; 0: none did."""
+    return round(count / audit.reflections, 4) if audit.reflections else 0.0
 
 
 def shares(audit: Audit | None) -> dict[str, float | None]:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,8 +36,8 @@ MAX_DIGITS = 24
 """Longer numbers, and those with an exponent, are compared as texts."""
 
 CLOCK, PER, PERCENT, NAME = "o'clock", "per", "%", "name"
-_SCALES: Mapping[str, tuple[str, Decimal]] = {
-    name: (dimension, Decimal(scale))
+_SCALES: Mapping[str, tuple[str, Fraction]] = {
+    name: (dimension, Fraction(scale))
     for dimension, scale, names in (
         ("second", 1, "second seconds sec secs s"),
         ("second", 60, "minute minutes min mins"),
@@ -44,11 +45,12 @@ _SCALES: Mapping[str, tuple[str, Decimal]] = {
         ("second", 86_400, "day days d"),
         ("second", 604_800, "week weeks wk wks"),
         ("second", 1_209_600, "fortnight fortnights"),
-        ("millisecond", 1, "millisecond milliseconds ms"),
+        ("second", "0.001", "millisecond milliseconds ms"),
         ("month", 1, "month months mo"),
         ("month", 3, "quarter quarters"),
         ("month", 12, "year years yr yrs"),
         (PERCENT, 1, "% percent pct"),
+        ("degree", 1, "° degree degrees"),
         ("EUR", 1, "€ eur euro euros"),
         ("USD", 1, "$ usd dollar dollars bucks"),
         ("GBP", 1, "£ gbp pound pounds"),
@@ -69,13 +71,13 @@ _SCALES: Mapping[str, tuple[str, Decimal]] = {
     )
     for name in names.split()
 }
-MEASURED = frozenset(dimension for dimension, _ in _SCALES.values()) | {CLOCK, PER, "business day"}
+_DURATIONS = frozenset({"second", "month", "business minute", "business hour", "business day"})
+MEASURED = frozenset(dimension for dimension, _ in _SCALES.values()) | _DURATIONS | {CLOCK, PER}
 """Units of measure; all other units are nouns, for which a text may use another noun."""
 _TIMES_SHOWN = tuple((name, _SCALES[name][1]) for name in ("day", "hour", "minute", "second"))
 _CURRENCIES = frozenset({"EUR", "USD", "GBP", "JPY", "CHF", "INR"})
 _CASED = frozenset({"Mb", "Gb", "Kb", "S", "H", "D", "G", "L"})
 """Symbols that are units of measure only in another case."""
-_BUSINESS = frozenset({"business", "working"})
 _TIMES = frozenset({"second", "month"})
 _ADVERBS = {
     "hourly": "hour",
@@ -95,6 +97,12 @@ _NUMBERS = {
     "forty": 40,
     **{word: number for word, number in _MULTIPLES.items() if word != "k"},
 }
+_PARTS = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_FRACTIONS = {f"{word}{ending}": number for number, word in enumerate(_PARTS, 2) for ending in ("", "s")}
+_HALVES = frozenset({"half", "halve", "halved"})
+_DAY_PARTS = {"noon": 12, "midday": 12, "midnight": 0}
+_CLOCKS = frozenset({"am", "pm", "oclock"})
+_WORKING_WEEK = 5
 _OFTEN = {"once": 1, "twice": 2, "thrice": 3}
 _ORDINAL_WORDS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
 _ORDINALS = {word: number for number, word in enumerate(_ORDINAL_WORDS.split(), 1)}
@@ -119,11 +127,12 @@ _DETERMINERS = frozenset(
 )
 _OTHER_GRAMMAR = (
     "about above after ago all and are as at be because before below but by can do earlier early else for from has"
-    " have how if in instead into is it late later may more must no not of off on once only or other out over own"
-    " per plus rather shall should since so such than that them then there these they those though through times to"
-    " under unless until up upon was we were what when where whether which while who will with within without would"
-    " you"
+    " have how if in instead into is it late later may minus more must no not of off on once only or other out over"
+    " own per plus rather shall should since so such than that them then there these they those though through times"
+    " to under unless until up upon was we were what when where whether which while who will with within without"
+    " would you"
 )
+_ARTICLES = frozenset({"a", "an"})
 _NO_NOUN = _DETERMINERS | frozenset(_OTHER_GRAMMAR.split())
 """Words that do not say what a figure counts."""
 _BEFORE_TIME_WORDS = (
@@ -134,7 +143,7 @@ _BEFORE_A_TIME = frozenset(_BEFORE_TIME_WORDS.split())
 _AFTER_A_TIME = frozenset({"after", "ago", "ahead", "before", "earlier", "later", "prior"})
 _NO_COUNT = frozenset({"any", "each", "every", "no", "some", "that", "the", "this", "which"})
 """Words before "one" where it is no number."""
-_NO_RANK = _NO_NOUN | {"place", "thing"}
+_NO_RANK = _NO_NOUN | _NUMBERS.keys() | {"place", "thing"}
 """Words after "first" where it is no number."""
 QUALIFIERS = NEGATIONS | frozenset({"avoid", "except", "if", "only", "unless", "until", "with"})
 """Words of negations, conditions and exceptions, as ``wording`` writes them."""
@@ -152,12 +161,17 @@ class Figure:
         """Whether the unit is one of measure, which no text calls by another noun."""
         return self.unit in MEASURED
 
+    @property
+    def is_time(self) -> bool:
+        """Whether it is a time; a month has no fixed number of days."""
+        return self.unit in _DURATIONS
+
     def __str__(self) -> str:
-        if self.unit == "second":
+        if self.unit == "second" and _DECIMAL.fullmatch(self.value):
             return next(
-                f"{_plain(value, Decimal(1))} {name if value == 1 else name + 's'}"
+                f"{_plain(value, Fraction(1))} {name if value == 1 else name + 's'}"
                 for name, scale in _TIMES_SHOWN
-                if (value := Decimal(self.value) / scale) % 1 == 0 or name == "second"
+                if (value := Fraction(self.value) / scale) % 1 == 0 or name == "second"
             )
         return f"{self.value} {self.unit}".strip()
 
@@ -175,7 +189,7 @@ _END = _Token("", "end", joined=False)
 class _Number(NamedTuple):
     """A number at the tokens ``start`` to ``end``, and how it is written."""
 
-    value: Decimal | str
+    value: Fraction | str
     start: int
     end: int
     kind: str = ""
@@ -186,11 +200,11 @@ class _Unit(NamedTuple):
     """The unit of a number, in its own scale, and the token after it."""
 
     name: str
-    scale: Decimal
+    scale: Fraction
     end: int
 
 
-_NO_UNIT = _Unit("", Decimal(1), 0)
+_NO_UNIT = _Unit("", Fraction(1), 0)
 
 
 def figures(text: str) -> tuple[Figure, ...]:
@@ -207,7 +221,8 @@ def conflicting(text: str, other: str) -> bool:
 def lacking(text: str, lesson: str) -> tuple[Figure, ...]:
     """Return the figures of a lesson that a text does not have.
 
-    A figure that counts or names something may do so by another noun, one that the lesson has no figure of.
+    A figure that counts or names something may do so by another noun, one that the lesson has no figure of, and one
+    of something need not be counted.
     """
     own = by_unit(figures(text))
     wanted = figures(lesson)
@@ -217,7 +232,7 @@ def lacking(text: str, lesson: str) -> tuple[Figure, ...]:
     def is_said(figure: Figure) -> bool:
         if figure.is_measured or figure.unit in own:
             return figure.value in own.get(figure.unit, ())
-        return figure.value in renamed
+        return figure.value == "1" or figure.value in renamed
 
     return tuple(figure for figure in wanted if not is_said(figure))
 
@@ -263,7 +278,9 @@ def _figures(text: str) -> tuple[Figure, ...]:
 
 def _tokens(text: str) -> Sequence[_Token]:
     text = comparable(_LIST_NUMBER.sub(" ; ", text).translate(SAME_SIGNS), cased=True)
-    text = text.replace("per cent", "percent").replace("**", " ").replace("`", " ")
+    text = (
+        text.replace("per cent", "percent").replace("o'clock", "oclock").replace("**", " ").replace("`", " ")
+    )
     tokens: list[_Token] = []
     end = -1
     for match in _TOKEN.finditer(text):
@@ -295,28 +312,65 @@ def _number(tokens: Sequence[_Token], at: int) -> _Number | None:
         return _digits(tokens, at)
     if token.kind != "word":
         return None
-    before, word, after = (_at(tokens, place).text.casefold() for place in (at - 1, at, at + 1))
-    is_noun = _at(tokens, at + 1).kind == "word" and after not in _NO_NOUN
-    value: int | None = None
+    word = token.text.casefold()
+    if word in _HALVES or _at(tokens, at + 2).text == "of":
+        fraction = _fraction(tokens, at)
+        if fraction is not None:
+            return fraction
     if word in _NUMBERS:
-        counts = word != "one" or after == "-" or (is_noun and before not in _NO_COUNT)
-        return _words(tokens, at) if counts else None
-    if word in _OFTEN and before != "at" and _is_often(word, _at(tokens, at + 1)):
-        return _Number(Decimal(_OFTEN[word]), at, at + 1, "time")
-    if word == "half":
-        return _half(tokens, at)
+        return _words(tokens, at) if word != "one" or _is_count(tokens, at) else None
+    if word in _DAY_PARTS:
+        return _Number(f"{_DAY_PARTS[word]}:00", at, at + 1, CLOCK)
+    if word in _OFTEN and _is_often(tokens, at):
+        return _Number(Fraction(_OFTEN[word]), at, at + 1, "time")
+    value = _rank(tokens, at)
+    return None if value is None else _Number(Fraction(value), at, at + 1)
+
+
+def _rank(tokens: Sequence[_Token], at: int) -> int | None:
+    """Return the number that a word is before its noun: the third attempt, a single retry, within a week."""
+    before, word, after = (_at(tokens, place).text.casefold() for place in (at - 1, at, at + 1))
+    is_noun = _is_noun(_at(tokens, at + 1))
     if word in _ORDINALS and before in _DETERMINERS and is_noun and after not in _NO_RANK:
-        value = _ORDINALS[word]
-    elif (word == "single" and is_noun) or (word in {"a", "an"} and _is_one_time(tokens, at)):
-        value = 1
-    return None if value is None else _Number(Decimal(value), at, at + 1)
+        return _ORDINALS[word]
+    return 1 if (word == "single" and is_noun) or (word in _ARTICLES and _is_one_time(tokens, at)) else None
 
 
-def _half(tokens: Sequence[_Token], at: int) -> _Number:
-    """Return the half of an hour, or of anything else."""
-    if _at(tokens, at + 1).text in {"a", "an"} and _measure(_at(tokens, at + 2).text)[0] in _TIMES:
-        return _Number(Decimal("0.5"), at, at + 2)
-    return _Number(Decimal(50), at, at + 1, PERCENT)
+def _is_noun(token: _Token) -> bool:
+    return token.kind == "word" and token.text.casefold() not in _NO_NOUN
+
+
+def _is_count(tokens: Sequence[_Token], at: int) -> bool:
+    """Return whether "one" is a number, and no pronoun."""
+    after = _at(tokens, at + 1)
+    if after.text == "-":
+        return bool(_measure(_at(tokens, at + 2).text)[0])
+    return _is_noun(after) and _at(tokens, at - 1).text.casefold() not in _NO_COUNT
+
+
+def _fraction(tokens: Sequence[_Token], at: int) -> _Number | None:
+    """Return a part of a time ("half an hour", "a quarter of an hour") or of anything else, which is in percent."""
+    word, place = tokens[at].text.casefold(), at + 1
+    if word in _HALVES:
+        count, parts = 1, 2
+        if _at(tokens, place).text in {"-", "of"}:
+            place += 1
+    else:
+        count = 1 if word in _ARTICLES else _NUMBERS.get(word, 0)
+        parts = _FRACTIONS.get(_at(tokens, place).text.casefold(), 0)
+        place += 2
+    if not count or not parts:
+        return None
+    of_time = place + (_at(tokens, place).text in _ARTICLES)
+    while _at(tokens, of_time).text.casefold() in _BUSINESS:
+        of_time += 1
+    if _measure(_at(tokens, of_time).text)[0] in _TIMES:
+        place += _at(tokens, place).text in _ARTICLES
+        return _Number(Fraction(count, parts), at, place)
+    if _at(tokens, place).text == "a" and _at(tokens, place + 1).text == "dozen":
+        return _Number(Fraction(12 * count, parts), at, place + 2)
+    end = at + 1 if word in _HALVES else place
+    return _Number(Fraction(100 * count, parts), at, end, PERCENT)
 
 
 def _is_one_time(tokens: Sequence[_Token], at: int) -> bool:
@@ -327,35 +381,50 @@ def _is_one_time(tokens: Sequence[_Token], at: int) -> bool:
     return before in _BEFORE_A_TIME or beyond in _AFTER_A_TIME
 
 
-def _is_often(word: str, after: _Token) -> bool:
-    """Return whether "once" is a number, and no conjunction."""
-    follows = after.text.casefold()
-    ends = after.kind != "word" or follows in {"a", "an", "every", "more", "only", "per", *_ADVERBS}
-    return word != "once" or ends
+def _is_often(tokens: Sequence[_Token], at: int) -> bool:
+    """Return whether "once" is a number, and neither a conjunction nor "at once"."""
+    if tokens[at].text.casefold() != "once":
+        return True
+    after = _at(tokens, at + 1)
+    ends = after.kind != "word" or after.text.casefold() in {
+        *_ARTICLES,
+        *_ADVERBS,
+        "every",
+        "more",
+        "only",
+        "per",
+    }
+    return ends and _at(tokens, at - 1).text != "at"
 
 
 def _digits(tokens: Sequence[_Token], at: int) -> _Number:
     text = tokens[at].text
     after = _at(tokens, at + 1)
-    clock = _CLOCK.fullmatch(text)
-    hour = int(text) if text.isdecimal() and len(text) <= len("12") else None
-    half = after.text.casefold()
-    if clock or (hour is not None and half in {"am", "pm"}):
-        hours, minutes = (int(clock[1]), int(clock[2])) if clock else (hour or 0, 0)
-        is_half = half in {"am", "pm"}
-        hours = hours % 12 + 12 * (half == "pm") if is_half else hours
-        return _Number(f"{hours}:{minutes:02}", at, at + 1 + is_half, CLOCK)
+    if clock := _CLOCK.fullmatch(text):
+        return _clock(tokens, at, int(clock[1]), int(clock[2]))
+    if after.text.casefold() in _CLOCKS and text.isdecimal() and len(text) <= len("12"):
+        return _clock(tokens, at, int(text))
     if THOUSANDS.fullmatch(text):
         text = text.replace(",", "")
     if not _DECIMAL.fullmatch(text) or len(text) > MAX_DIGITS:
         return _Number(text, at, at + 1)
-    return _multiplied(tokens, Decimal(text.replace(",", ".")), at, at + 1)
+    value = Fraction(text.replace(",", "."))
+    return _multiplied(tokens, -value if _is_negative(tokens, at) else value, at, at + 1)
+
+
+def _clock(tokens: Sequence[_Token], at: int, hour: int, minute: int = 0) -> _Number:
+    after = _at(tokens, at + 1).text.casefold()
+    if after in {"am", "pm"}:
+        hour = hour % 12 + 12 * (after == "pm")
+    return _Number(f"{hour}:{minute:02}", at, at + 1 + (after in _CLOCKS), CLOCK)
 
 
 def _words(tokens: Sequence[_Token], at: int) -> _Number:
     """Return a number in words: "twenty-four", "one hundred and twenty", "two thousand"."""
     value, end = _below_hundred(tokens, at)
-    number = _multiplied(tokens, value, at, end)
+    if _at(tokens, end).text == "oclock":
+        return _clock(tokens, end - 1, int(value))._replace(start=at)
+    number = _multiplied(tokens, -value if _is_negative(tokens, at) else value, at, end)
     rest = number.end + (_at(tokens, number.end).text.casefold() == "and")
     if (
         _at(tokens, number.end - 1).text.casefold() != "hundred"
@@ -363,26 +432,30 @@ def _words(tokens: Sequence[_Token], at: int) -> _Number:
     ):
         return number
     more, end = _below_hundred(tokens, rest)
-    return _Number(_EXACT.add(Decimal(str(number.value)), more), at, end)
+    return _Number(Fraction(number.value) + more, at, end)
 
 
-def _below_hundred(tokens: Sequence[_Token], at: int) -> tuple[Decimal, int]:
+def _is_negative(tokens: Sequence[_Token], at: int) -> bool:
+    return _at(tokens, at - 1).text.casefold() == "minus"
+
+
+def _below_hundred(tokens: Sequence[_Token], at: int) -> tuple[Fraction, int]:
     """Return a number in words, and the token after it."""
     value, end = _NUMBERS[tokens[at].text.casefold()], at + 1
     unit = end + (_at(tokens, end).text == "-")
     one = _NUMBERS.get(_at(tokens, unit).text.casefold(), 0)
     if value > _TEN and value % _TEN == 0 and 0 < one < _TEN:
-        return Decimal(value + one), unit + 1
-    return Decimal(value), end
+        return Fraction(value + one), unit + 1
+    return Fraction(value), end
 
 
-def _multiplied(tokens: Sequence[_Token], value: Decimal, at: int, end: int) -> _Number:
+def _multiplied(tokens: Sequence[_Token], value: Fraction, at: int, end: int) -> _Number:
     while True:
         token = _at(tokens, end)
         word = token.text.casefold()
         if word not in _MULTIPLES or (word == "k" and not token.joined) or value > MAX_DIGITS**MAX_DIGITS:
             return _Number(value, at, end)
-        value = _EXACT.multiply(value, Decimal(_MULTIPLES[word]))
+        value = value * _MULTIPLES[word]
         end += 1
 
 
@@ -390,7 +463,7 @@ def _unit(
     tokens: Sequence[_Token], number: _Number, starts: Mapping[int, _Number], units: Mapping[int, _Unit]
 ) -> _Unit:
     """Return the unit of a number; one that has none in its own words has that of the number it is a range with."""
-    one, end = Decimal(1), number.end
+    one, end = Fraction(1), number.end
     if number.kind:
         return _Unit(number.kind, one, end)
     before = _at(tokens, number.start - 1).text
@@ -424,15 +497,17 @@ def _measured(tokens: Sequence[_Token], end: int) -> tuple[_Unit | None, int]:
     unit, scale = _measure(_at(tokens, place).text)
     if not unit:
         return None, place
-    if is_business:
-        return _Unit(f"business {evened(word)}", Decimal(1), place + 1), place
+    if is_business and unit == "second":
+        days = Fraction(_WORKING_WEEK) if evened(word) == "week" else Fraction(1)
+        noun = "day" if evened(word) == "week" else evened(word)
+        return _Unit(f"business {noun}", days, place + 1), place
     return _Unit(unit, scale, place + 1), place
 
 
-def _measure(word: str) -> tuple[str, Decimal]:
+def _measure(word: str) -> tuple[str, Fraction]:
     if word in _CASED:
-        return "", Decimal(1)
-    return _SCALES.get(word.casefold(), ("", Decimal(1)))
+        return "", Fraction(1)
+    return _SCALES.get(word.casefold(), ("", Fraction(1)))
 
 
 def _named(tokens: Sequence[_Token], start: int) -> str:
@@ -458,18 +533,20 @@ def _rate(tokens: Sequence[_Token], end: int) -> Figure | None:
     if word in _ADVERBS:
         return Figure(_ADVERBS[word], PER)
     after = _at(tokens, end + 1).text.casefold()
-    if word in {"per", "a", "an", "each", "every", "/"} and _measure(after)[0] in _TIMES:
+    if word in {*_ARTICLES, "per", "each", "every", "/"} and _measure(after)[0] in _TIMES:
         scale = _measure(after)
         name = next(name for name, known in _SCALES.items() if known == scale)
         return Figure(name, PER)
     return None
 
 
-def _plain(value: Decimal | str, scale: Decimal) -> str:
+def _plain(value: Fraction | str, scale: Fraction) -> str:
+    """Return a value in decimal notation, or as a fraction where that has no end."""
     if isinstance(value, str):
         return value
-    text = format(_EXACT.multiply(value, scale), "f")
-    return (text.rstrip("0").rstrip(".") if "." in text else text).removeprefix("+") or "0"
+    value *= scale
+    text = format(_EXACT.divide(Decimal(value.numerator), Decimal(value.denominator)), "f")
+    return text if Fraction(text) == value else str(value)
 
 
 def _names(tokens: Sequence[_Token]) -> Iterable[Figure]:

@@ -287,7 +287,7 @@ class Metrics:
 
         self._canary_callers = self._gauge(
             "combee_canary_callers",
-            "Control: callers of a canary with enough scored runs, by arm; for 100 playbooks.",
+            "Control: callers of a canary with a scored run, by arm; for 100 playbooks.",
             "playbook",
             "arm",
         )

@@ -86,31 +86,31 @@ def verdicts(
 
 
 def proposed(pairs: Sequence[Pair], cosine: Callable[[str, str], float]) -> Proposal:
-    """Return the lowest threshold with which few pairs of each wrong label count as one lesson."""
-    near = {
-        label: sorted(
+    """Return the lowest threshold that few pairs of each wrong label reach.
+
+    Neighbours count whether or not the rule leaves them to embeddings: other lessons than these are neighbours, too.
+    """
+    told = [pair for pair in pairs if may_be_told_by_meaning(pair.text, pair.lesson)]
+    limits = [0.0]
+    for label in LABELS[1:]:
+        labelled = [pair for pair in pairs if pair.label == label]
+        near = sorted(
             (
                 cosine(pair.text, pair.lesson)
-                for pair in pairs
-                if pair.label == label and may_be_told_by_meaning(pair.text, pair.lesson)
+                for pair in (labelled if label == "neighbour" else told)
+                if pair.label == label
             ),
             reverse=True,
         )
-        for label in LABELS
-    }
-    sizes = {label: sum(pair.label == label for pair in pairs) for label in LABELS}
-    limits = [
-        values[allowed]
-        for label, values in near.items()
-        if label != "paraphrase" and (allowed := int(MAX_WRONG * sizes[label])) < len(values)
-    ]
-    meaning = min(1.0, round(max(limits, default=0.0) + _STEP, 3))
-    counted = {label: sum(value >= meaning for value in values) for label, values in near.items()}
-    others = sum(size for label, size in sizes.items() if label != "paraphrase")
+        limits += near[int(MAX_WRONG * len(labelled)) :][:1]
+    meaning = min(1.0, round(max(limits) + _STEP, 3))
+    counted = [pair for pair in told if cosine(pair.text, pair.lesson) >= meaning]
+    right = sum(pair.is_one_lesson for pair in counted)
+    same = sum(pair.is_one_lesson for pair in pairs)
     return Proposal(
         meaning=meaning,
-        recognised=counted["paraphrase"] / max(1, sizes["paraphrase"]),
-        wrong=(sum(counted.values()) - counted["paraphrase"]) / max(1, others),
+        recognised=right / max(1, same),
+        wrong=(len(counted) - right) / max(1, len(pairs) - same),
     )
 
 

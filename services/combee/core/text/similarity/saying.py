@@ -2,7 +2,7 @@
 
 A wrong yes loses a lesson, a missed one costs a line in a check call. So yes needs the same figures and the same
 negations and conditions on both sides, and then the same words in their order, or nearly the same meaning by
-embeddings. Figures of one unit that differ mean no, whatever words and embeddings say.
+embeddings. Where each side has a figure that the other lacks the answer is no, whatever words and embeddings say.
 """
 
 from collections import Counter, defaultdict
@@ -73,7 +73,7 @@ def judge(
     """Return whether ``text`` says ``lesson``; ``cosine`` is that of their embeddings, if there are any."""
     by: By = "words" if cosine is None else "meaning"
     score = _share(text, lesson) if cosine is None else cosine
-    if conflicting(text, lesson):
+    if _has_other_figures(text, lesson):
         return Judgement("no", score, by)
     if _says(text, lesson):
         return Judgement("yes", 1.0, "words")
@@ -88,7 +88,7 @@ def may_be_told_by_meaning(text: str, lesson: str) -> bool:
     They cannot where one side has a figure, a negation or an exception that the other lacks, and where both have
     nearly the same words but not all, or in another order: such a pair is near whatever it says.
     """
-    if conflicting(text, lesson) or not _has_the_same_exact_words(text, lesson):
+    if not _has_the_same_exact_words(text, lesson):
         return False
     words, others = _stems(text), _stems(lesson)
     fewer = min(len(set(words)), len(set(others)))
@@ -186,6 +186,13 @@ def _says(text: str, lesson: str) -> bool:
         return True
     wanted = _sentences(lesson)
     return bool(wanted) and wanted == _sentences(text) and _has_the_same_exact_words(text, lesson)
+
+
+def _has_other_figures(text: str, lesson: str) -> bool:
+    """Return whether figures of one unit differ, or each text has one that the other lacks, however it is counted."""
+    lacks = {figure.value for figure in lacking(text, lesson)}
+    adds = {figure.value for figure in lacking(lesson, text)}
+    return conflicting(text, lesson) or bool(lacks - adds and adds - lacks)
 
 
 def _has_the_same_exact_words(text: str, lesson: str) -> bool:

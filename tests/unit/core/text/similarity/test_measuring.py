@@ -1,6 +1,8 @@
 """Error rates on labelled pairs, and the threshold that follows."""
 
+import csv
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from combee.core.text.similarity.thresholds import Thresholds
 from combee.log.evaluation.labelled_pairs import labelled_pairs
 
 PAIRS = labelled_pairs()
+TABLE = Path(__file__).parents[5] / "docs/results/tables/similarity-labelled.csv"
 
 
 def test_there_are_a_hundred_labelled_pairs_and_more_of_each_label() -> None:
@@ -39,6 +42,13 @@ def test_no_pair_with_another_figure_or_a_turn_counts_as_one_lesson_however_near
     assert yes == []
 
 
+def test_every_pair_with_another_figure_is_refused_before_a_checker_is_asked() -> None:
+    asked = [
+        pair for pair in PAIRS if pair.label == "figure" and judge(pair.text, pair.lesson).verdict != "no"
+    ]
+    assert asked == []
+
+
 def test_words_alone_take_no_other_lesson_for_the_same() -> None:
     assert {told.label: told.yes for told in verdicts(PAIRS) if told.label != "paraphrase"} == dict.fromkeys(
         LABELS[1:], 0
@@ -47,9 +57,9 @@ def test_words_alone_take_no_other_lesson_for_the_same() -> None:
 
 def test_paraphrases_are_asked_about_unless_embeddings_tell_them() -> None:
     without = verdicts(PAIRS)[0]
-    assert without.ask / without.pairs > 0.99
+    assert without.ask / without.pairs > 0.95
     near = verdicts(PAIRS, lambda _text, _lesson: 1.0)[0]
-    assert near.yes / near.pairs == pytest.approx(0.38, abs=0.01)
+    assert near.yes / near.pairs == pytest.approx(0.44, abs=0.01)
 
 
 def test_a_lesson_is_paired_with_its_wordings_its_neighbour_its_turn_and_other_figures() -> None:
@@ -89,3 +99,13 @@ def test_a_threshold_may_be_wrong_about_one_pair_in_a_hundred() -> None:
     pairs = [pair for pair in pairs if judge(pair.text, pair.lesson).verdict == "ask"]
     cosines = {pair.text: 0.9 if n < 2 else 0.5 for n, pair in enumerate(pairs)}
     assert proposed(pairs, lambda text, _lesson: cosines[text]).meaning < 0.9
+
+
+def test_the_page_shows_what_the_rule_says_by_words_alone() -> None:
+    with TABLE.open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["compared by"] == "words alone"]
+    shown = [(row["label"], row["yes"], row["no"], row["ask"]) for row in rows]
+    assert shown == [
+        (told.label, *(f"{count / told.pairs:.1%}" for count in (told.yes, told.no, told.ask)))
+        for told in verdicts(PAIRS)
+    ]
