@@ -13,7 +13,7 @@ from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation
 from support.models import Answer, ScriptedModel, checked, echo, is_combine, items
-from support.scanned import contents, covered, learned, reflections
+from support.scanned import SETTINGS, contents, covered, learned, reflections
 
 LESSONS = tuple(f"Orders of kind {kind} are paid back to the card that paid them." for kind in "abcdefgh")
 
