@@ -13,7 +13,7 @@ from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation
 from support.models import Answer, ScriptedModel, checked, echo, is_combine, items
-from support.scanned import SETTINGS, contents, covered, learned, reflections
+from support.scanned import contents, covered, learned, reflections
 
 LESSONS = tuple(f"Orders of kind {kind} are paid back to the card that paid them." for kind in "abcdefgh")
 
@@ -189,8 +189,7 @@ async def test_a_reflection_that_did_not_get_through_is_not_carried() -> None:
             raise PoisonError("no usable reply")
         return echo(prompt)
 
-    one_call = SETTINGS.model_copy(update={"groups": 1})
-    result = await learned(refusing, reflections(*LESSONS[:2]), settings=one_call)
+    result = await learned(refusing, reflections(*LESSONS[:2]), groups=1)
     assert contents(result) == [LESSONS[1]]
     assert {seen.reflection_id: seen.ok for seen in result.seen} == {"r-0": False, "r-1": True}
 
