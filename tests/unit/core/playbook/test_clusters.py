@@ -93,7 +93,8 @@ def test_what_other_means_found_near_is_alike() -> None:
 def test_a_cluster_says_how_alike_its_most_alike_pair_is_and_by_what() -> None:
     book = entries(*ALIKE, *OTHERS)
     (worded,) = clusters(book, ROOM)
-    assert (worded.by, worded.score) == ("words", pytest.approx(0.7, abs=0.3))
+    assert worded.by == "words"
+    assert 0.4 <= worded.score < 1
     (near,) = clusters(entries(*OTHERS), ROOM, {("e-00001", "e-00003"): 0.912345})
     assert (near.by, near.score) == ("meaning", 0.9123)
     (both,) = clusters(book, ROOM, {("e-00001", "e-00002"): 1.0})
