@@ -77,7 +77,7 @@ AT_ONCE_S = 0.001
 GROWTH = 8.0
 """For four times the text a linear search takes 4 times as long, a quadratic one 16 times."""
 CUBIC, LINEAR, LEAST_S = 64, 5.0, 40e-6
-"""For four times the text: growth with the third power, and linear growth with some noise; a time that is no noise."""
+"""For four times the text: growth with the third power, linear growth with some noise; and a time above the noise."""
 BEYOND_NOISE = 100.0
 """No disturbance makes one search take so many times longer than another."""
 REPEATS = 5
