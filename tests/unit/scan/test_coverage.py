@@ -244,6 +244,7 @@ def with_entry(content: str) -> Playbook:
 async def test_what_an_entry_says_is_known_and_not_added_again() -> None:
     result = await learned(echo, reflections(*LESSONS[:4]), with_entry(LESSONS[0]))
     assert [(one.entry_id, one.evidence) for one in result.known] == [("misc-00001", ("r-0",))]
+    assert [one.content for one in result.operations if one.content == LESSONS[0]] == []
     assert contents(result) == sorted(LESSONS[1:4])
 
 
