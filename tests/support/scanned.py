@@ -14,7 +14,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult
 from support.models import Answer, ModelClient, ScriptedModel
 
-NOTHING = empty("p")
+EMPTY = empty("p")
 
 
 def reflections(*lessons: str, **fields: Any) -> list[Reflection]:
@@ -28,7 +28,7 @@ def reflections(*lessons: str, **fields: Any) -> list[Reflection]:
 async def learned(
     model: ScriptedModel | Answer,
     given: Sequence[Reflection],
-    base: Playbook = NOTHING,
+    base: Playbook = EMPTY,
     *,
     groups: int = 4,
     carry: bool = True,
