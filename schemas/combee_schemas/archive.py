@@ -23,7 +23,7 @@ HEADER, RECORD, TOTALS, DIGEST = b"H", b"R", b"T", b"D"
 FRAME = struct.Struct(">cI")
 MAX_FRAME_BYTES = 16 * KIB * KIB
 """Maximum frame size. Longer frames are refused unread; the largest record of Kafka's defaults is a sixteenth."""
-FORMAT = 2
+FORMAT = 3
 """Format number of topics and archives; it rises when older records can no longer be read, or change meaning."""
 NONE = -1
 """A length of −1 marks a missing key or value; a position of −1 a group without a committed offset here."""

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from combee_schemas.base import Message, PlaybookName, Sparse, Value
-from combee_schemas.marks import Name, ThroughOutcomes, Word
+from combee_schemas.marks import ThroughOutcomes, Word
 
 Count = Annotated[int, Field(ge=0)]
 CallerHash = Annotated[int, Field(ge=0, lt=1 << 64)]
@@ -26,10 +26,6 @@ class CanaryTerms(Value):
     """A candidate that is worse by this margin, or more, must not be accepted."""
     alpha: Annotated[float, Field(gt=0, lt=1)]
     """Error probability: accepting a candidate that is worse by the margin, or rejecting one that is as good."""
-    runs: Annotated[int, Field(ge=1)]
-    """Number of scored runs after which a caller counts, with the mean of their scores."""
-    score: Name = ""
-    """Name of the score used where success is unknown."""
     opened_at_ms: int = 0
     deadline_ms: int
     """A candidate that is not accepted by this time stays closed."""
@@ -45,7 +41,7 @@ class CanaryArm(Sparse):
     unscored: Count = 0
     """Runs without a score, part of ``runs``."""
     counted: Count = 0
-    """Callers with enough scored runs, part of ``callers``."""
+    """Callers with a scored run, part of ``callers``."""
     total: float = 0.0
     """Sum of the counted callers' scores."""
     shares: float = 0.0
@@ -81,8 +77,8 @@ class CanaryStatistics(Message):
     candidate: CanaryArm = CanaryArm()
     control: CanaryArm = CanaryArm()
     capital: CanaryCapital = CanaryCapital()
-    waiting: tuple[tuple[CallerHash, Count, Count, float], ...] = ()
-    """Callers not counted yet: hash, runs, scored runs, sum of scores."""
+    waiting: tuple[tuple[CallerHash, Count], ...] = ()
+    """Callers not counted yet, as none of their runs is scored: hash, runs."""
     counted: tuple[CallerHash, ...] = ()
     """Callers already counted."""
     unproven: Count = 0

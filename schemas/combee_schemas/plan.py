@@ -40,7 +40,7 @@ class Probation(Value):
 
 LARGEST_BATCH = 2000
 """Maximum number of original reflections in a batch, so that their ids fit a manifest."""
-BatchSize = Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
+ReflectionsPerBatch = Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
 Copies = Annotated[int, Field(ge=1, le=8)]
 AggregateTokens = Annotated[int, Field(ge=500)]
 Scope = Annotated[int, Field(ge=0)]
@@ -151,7 +151,7 @@ class PlanSettings(BatchOptions, Sparse):
 class BranchSettings(Value):
     """Settings of a branch that differ from its playbook's; None: the same."""
 
-    batch_size: BatchSize | None = None
+    batch_size: ReflectionsPerBatch | None = None
     """Fixed batch size, which overrides the controller's."""
     copies: Copies | None = None
     carry: bool | None = None

@@ -53,8 +53,6 @@ class Entry(Value):
     helpful: int = 0
     harmful: int = 0
     evidence_count: int = 0
-    guessed_count: int = 0
-    """Part of ``evidence_count``: reflections that a model named as evidence, unsupported by their texts."""
     evidence: tuple[Name, ...] = ()
     """The last 20 reflection ids that the entry rests on."""
     sources: tuple[Name, ...] = ()
@@ -65,7 +63,7 @@ class Entry(Value):
     """Whether a person wrote, kept or imported this text: changing or removing it takes three sources."""
     state: EntryState = "active"
     support: tuple[Name, ...] = ()
-    """In a proposed entry: reflections that count for its promotion, the part of ``evidence`` that is no guess."""
+    """In a proposed entry: reflections that count for its promotion, those of ``evidence`` that say its text."""
     unsupported_batches: int = 0
     """In a proposed entry: number of batches since the last one that supported it."""
     created_version: int = 0
@@ -90,7 +88,7 @@ ChangeKind = Literal[
     "adopt",
     "delete",
 ]
-"""echo: agents repeated what they had been shown; superseded: an operation lost to one with more sources or newer
+"""echo: agents repeated what they had been shown; superseded: an operation gave way to one with more sources or newer
 evidence; conflict: two entries that differ only in figures or a negation, both kept; promote, expire: a proposed
 entry became active, or was removed for lack of support; dropped: an operation that no longer applied."""
 
@@ -141,20 +139,37 @@ class Spend(Value):
     cap_cost: float | None = None
 
 
-class LevelAudit(Value):
-    """Number of a batch's reflections per effect, at one level of its tree or in the playbook.
+class Audit(Value):
+    """Number of a batch's reflections per effect on the playbook, and of those that the model's result says.
 
-    Dead letters are not counted.
+    ``new``, ``known``, ``dropped`` and ``omitted`` add up to the reflections that got through; dead letters are not
+    counted.
     """
 
     new: int = 0
-    """Reflections behind an operation; in the playbook, behind a change of this version."""
+    """Reflections behind a change of this version."""
     known: int = 0
     """Reflections that count for an entry with the same content."""
     dropped: int = 0
-    """Reflections that the model left out by name."""
-    lost: int = 0
-    """Reflections with none of these effects, for no stated reason."""
+    """Reflections that the model left out by name, and is believed."""
+    omitted: int = 0
+    """Reflections with none of these effects."""
+    said: int = 0
+    """Reflections that the model's answer names: as a source, as known, or as dropped."""
+    verified: int = 0
+    """Reflections that the model's own result says, witnessed by words or meaning, or checked."""
+    carried: int = 0
+    """Reflections that are in the result only because code put them there."""
+
+    @property
+    def reflections(self) -> int:
+        """Number of reflections that got through."""
+        return self.kept + self.dropped + self.omitted
+
+    @property
+    def kept(self) -> int:
+        """Number of reflections that are new or known."""
+        return self.new + self.known
 
 
 class AppliedBatch(Value):
@@ -162,12 +177,8 @@ class AppliedBatch(Value):
 
     plan: Plan
     degraded: bool = False
-    retention: tuple[float, ...] = ()
-    """Share of the batch's reflections that were new or known, per level and in the playbook."""
-    audit: tuple[LevelAudit, ...] = ()
-    """Audit per level and in the playbook; empty: the batch had none."""
-    carried: int = 0
-    """Number of proposals that no combine mentioned and code passed on."""
+    audit: Audit | None = None
+    """None: no reflection got through, or the batch had none."""
     sources: dict[Name, int] = Field(default_factory=dict)
     """Number of reflections per source, for the 20 largest sources."""
     usage: Usage = Usage()
@@ -254,11 +265,11 @@ class Playbook(Message):
     batch_sequence: int = 0
     """Sequence of the last applied batch."""
     retention_recent: tuple[float, ...] = ()
-    """Retained share in the playbook for each of the last 20 batches, newest last."""
-    lost_recent: tuple[float, ...] = ()
-    """Lost share for each of the last 20 batches with an audit, newest last."""
-    lost_count: int = 0
-    """Number of reflections lost in the newest of these batches."""
+    """Share of new and known reflections in each of the last 20 batches with an audit, newest last."""
+    omitted_recent: tuple[float, ...] = ()
+    """Omitted share in each of these batches."""
+    omitted_count: int = 0
+    """Number of reflections omitted in the newest of these batches."""
     retired: tuple[Retired, ...] = ()
     """The last 50 entries that left the playbook."""
     rejected: tuple[Rejected, ...] = ()
@@ -297,6 +308,11 @@ class Playbook(Message):
     def usage(self) -> Usage:
         """Usage of the scan of this version's batch; zero if a batch did not make it."""
         return self.batch.usage if self.batch else NOTHING_SPENT
+
+    @property
+    def audit(self) -> Audit | None:
+        """Audit of this version's batch; None: a batch did not make it, or no reflection got through."""
+        return self.batch.audit if self.batch else None
 
     @property
     def reflections(self) -> int:

@@ -21,7 +21,7 @@ class OperationKind(StrEnum):
 
 
 class Operation(Value):
-    """A proposed change of entries, with the reflections it rests on.
+    """A proposed change of entries, with the reflections it rests on: claimed by a model, verified at the root.
 
     ``entry_ids`` is empty for ADD, one id for UPDATE and REMOVE, two or more for MERGE
     (the first survives).
@@ -32,22 +32,28 @@ class Operation(Value):
     content: Text = ""
     entry_ids: tuple[Name, ...] = ()
     evidence: tuple[Name, ...] = ()
-    guessed: tuple[Name, ...] = ()
-    """Part of ``evidence`` that no model named for this content."""
+
+
+Coverage = Literal["", "words", "meaning", "check", "carried"]
+"""Why a result is taken to say a reflection's lesson. words, meaning: their texts are similar enough; check: a check
+call quoted it; carried: code put the lesson there; empty: nothing says it, or nobody looked."""
 
 
 class Seen(Sparse):
     """One reflection as seen by a sub-tree: ``ok`` if at least one of its copies got through."""
 
-    UNWRITTEN = ("ok", "survived", "dropped", "tags", "shown_version", "source")
+    UNWRITTEN = ("ok", "said", "covered", "score", "dropped", "tags", "shown_version", "source")
 
     reflection_id: Id
     offset: ReflectionOffset
     ok: bool = True
-    survived: int = 0
-    """Number of levels after which an operation still rests on it: 0 none, 1 its group's, 2 the first combine's …"""
+    said: bool = False
+    """In the root: whether the model claims that its answer holds the lesson, or dropped it by name."""
+    covered: Coverage = ""
+    score: float = 0.0
+    """Similarity of the lesson and the statement that says it: 0 … 1."""
     dropped: bool = False
-    """Whether the model left it out by name at the level that it did not survive."""
+    """Whether the model left it out by name; in the root, whether it was believed."""
     tags: tuple[BulletTag, ...] = ()
     """Tags of a reflection that reports what its agent was shown."""
     shown_version: int | None = None
@@ -63,12 +69,10 @@ class Echo(Value):
 
 
 class Known(Value):
-    """An entry with the same content as these reflections, according to the model: evidence for the entry."""
+    """An entry with the same content as these reflections: evidence for the entry."""
 
     entry_id: Name
     evidence: tuple[Name, ...] = ()
-    guessed: tuple[Name, ...] = ()
-    """Part of ``evidence`` that the equivalent proposal rests on by a guess."""
 
 
 class Conflict(Value):
@@ -132,10 +136,12 @@ class NodeResult(Value):
     seen: tuple[Seen, ...] = ()
     echoes: tuple[Echo, ...] = ()
     known: tuple[Known, ...] = ()
+    aside: tuple[Operation, ...] = ()
+    """Below the root: proposals of the sub-tree that this result does not repeat, for the root to carry."""
     conflicts: tuple[Conflict, ...] = ()
     """In the root: rewrites that were not applied, because they would have lost something."""
     carried: int = 0
-    """Number of proposals that no combine mentioned and code passed on."""
+    """In the root: number of operations that code added, because nothing else said their lessons."""
     left_out: tuple[int, ...] = ()
     """In the root: indices of the children it did not wait for; other groups hold their reflections."""
     usage: Usage = Usage()

@@ -184,7 +184,7 @@ REFLECTIONS = Topic(
     spread="playbooks",
     retention_ms=30 * DAY_MS,
     written_by=("agents", "reflect", "shuffle", "cli", "gateway"),
-    read_by=("shuffle", "reflect", "publish", "ledger", "gateway"),
+    read_by=("shuffle", "reflect", "scan", "publish", "ledger", "gateway"),
 )
 BATCHES = Topic(
     name="batches",

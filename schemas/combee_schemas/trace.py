@@ -1,6 +1,6 @@
 """Trace: the record of one agent run."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -9,6 +9,8 @@ from combee_schemas.marks import Name, Text
 
 RUN_FIELDS = ("task", "trajectory", "answer", "feedback")
 """The fields that a reflection can be derived from."""
+PASSED_ON = ("playbook", "shown", "bullet_ids", "score", "success", "source")
+"""The fields that the reflection and the outcome of a run take over from its trace."""
 
 
 class Trace(Message):
@@ -43,6 +45,11 @@ class Trace(Message):
     def run_id(self) -> str:
         """The id of its run."""
         return self.trace_id
+
+    @property
+    def passed_on(self) -> dict[str, Any]:
+        """The fields of the run's reflection and outcome that the trace gives."""
+        return {name: getattr(self, name) for name in PASSED_ON}
 
     @property
     def lack(self) -> str:

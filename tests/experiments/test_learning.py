@@ -12,6 +12,7 @@ from benchmarks.law_fit import run_naive
 
 from combee.adapters.ports import LanguageModel, PoisonError
 from combee.core.batching.plan import Base, deal_batch
+from combee.core.playbook.retention import total
 from combee.core.playbook.versions import empty
 from combee.process.settings.model import ModelSettings
 from combee_experiments.arms.agents import reflect_all
@@ -38,7 +39,6 @@ from combee_sim.family.knowledge import Knowledge
 from combee_sim.family.lessons import key
 from combee_sim.inprocess import SimulatedModel
 from combee_sim.modes import parse_modes
-from support.ledger import batch_of
 
 DATA = family(120)
 SETUP = Setup(data=(DATA,), seeds=(0,))
@@ -65,7 +65,7 @@ def test_adaptive_makes_the_versions_that_the_services_make() -> None:
     theirs = run_virtual(learn_with_services(SimulatedModel(), LEARNED, batch_settings(40)))
     assert ours.playbook.entries == theirs.playbook.entries
     assert (len(ours.versions), ours.usage.calls) == (theirs.versions, theirs.usage.calls)
-    assert batch_of(ours.playbook).retention == batch_of(theirs.playbook).retention
+    assert ours.playbook.audit == theirs.playbook.audit
 
 
 def test_plain_is_the_papers_tree_however_many_there_are() -> None:
@@ -105,9 +105,9 @@ def test_numbers_hold_the_audit_of_all_versions() -> None:
     done = learnt(ADAPTIVE, 50)
     numbers = done.numbers()
     assert [version.reflections for version in done.versions] == [50, 50, 20]
-    kept = sum(batch_of(version).retention[-1] * version.reflections for version in done.versions) / 120
-    assert numbers["kept"] == pytest.approx(kept)
-    assert numbers["kept_by_groups"] >= numbers["kept_by_root"] >= numbers["kept"]
+    audit = total(version.audit for version in done.versions if version.audit)
+    for name in ("said", "verified", "carried", "kept"):
+        assert numbers[name] == pytest.approx(getattr(audit, name) / 120)
     assert numbers["proposed"] >= numbers["entries"] == len(done.texts)
 
 

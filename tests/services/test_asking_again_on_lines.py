@@ -81,7 +81,7 @@ async def settled(deployment: Deployment) -> None:
     )
 
 
-async def test_each_line_asks_in_its_own_way_in_as_many_calls_as_were_foreseen() -> None:
+async def test_each_line_asks_in_its_own_way_in_at_most_as_many_calls_as_were_foreseen() -> None:
     deployment = await forked(model=ScriptedModel(together))
     before = deployment.model.calls
     async with deployment.running():
@@ -89,7 +89,8 @@ async def test_each_line_asks_in_its_own_way_in_as_many_calls_as_were_foreseen()
         await settled(deployment)
     assert [asked(deployment, line) for line in LINES] == [[[("r-1", 1), ("r-2", 1)]]] * 2
     assert [contents(deployment, line) for line in LINES] == [{LEFT}] * 2
-    assert outlook.calls + sum(each.calls for each in outlook.branches) == deployment.model.calls - before
+    foreseen = outlook.calls + sum(each.calls for each in outlook.branches)
+    assert foreseen > deployment.model.calls - before == len(LINES) * len(["group", "check"])
     prompts = [ledger.batches(deployment.log, line)[-1].plan.settings.prompts for line in LINES]
     assert prompts == ["full", "small"]
     assert side_by_side.learned(ledger.versions(deployment.log, LINE)).reflections == 0, "nothing new"

@@ -16,7 +16,7 @@ from combee.log.commands import dead_letters
 from combee.log.inspection.audit import audit
 from combee.log.inspection.dead_letters import letters
 from combee.shuffle import partition
-from combee.shuffle.partition import PartitionState
+from combee.shuffle.partition import ShuffleState
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode
@@ -258,13 +258,13 @@ async def test_the_ledger_counts_each_reflection_once_on_each_line() -> None:
 
 
 async def test_the_ledger_misses_what_one_line_has_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = PartitionState.wait
+    wait = ShuffleState.wait
 
-    def forgetful(state: PartitionState, line: str, given: Waiting, **more: Any) -> None:
+    def forgetful(state: ShuffleState, line: str, given: Waiting, **more: Any) -> None:
         if (line, given.member.reflection_id) != (LINE, "r-11"):
             wait(state, line, given, **more)
 
-    monkeypatch.setattr(PartitionState, "wait", forgetful)
+    monkeypatch.setattr(ShuffleState, "wait", forgetful)
     deployment = await learned()
     async with deployment.running():
         await deployment.log.produce(outgoing(FORK))

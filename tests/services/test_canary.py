@@ -22,7 +22,7 @@ from support.planned import PlanningDeployment
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 DEADLINE_S = 3_600.0
-POLICY = CanaryPolicy(share=0.5, margin=0.3, runs=1, within_ms=round(DEADLINE_S * 1000))
+POLICY = CanaryPolicy(share=0.5, margin=0.3, within_ms=round(DEADLINE_S * 1000))
 KNOWN = Provenance(KnownSources(checks={"scorer": ("secret", with_secret(SCORER.secret or b""))}))
 
 

@@ -94,7 +94,7 @@ async def test_entries_that_are_alike_become_one_with_the_evidence_of_both() -> 
     }
     assert [change.kind for change in made.changes] == ["merge", "update"]
     assert (made.version, made.batch_sequence, batch_of(made).usage.calls) == (2, 2, 1)
-    assert (batch_of(made).audit, made.lost_recent) == ((), (0.0,))
+    assert (made.audit, made.omitted_recent) == (None, (0.0,))
     (_, batch) = ledger.batches(deployment.log)
     assert (batch.members, batch.plan.reason, batch.plan.reflections) == ((), "consolidate", 0)
     alike = tuple(entry.id for entry in ledger.versions(deployment.log)[0].entries if entry.content != FEE)

@@ -48,7 +48,8 @@ def honest(deployment: Deployment, kind: type[Planned]) -> Planned:
     seen = tuple(
         Seen(reflection_id=member.reflection.reflection_id, offset=member.offset) for member in group.members
     )
-    result = NodeResult(status="ok", operations=(INVENTION,), seen=seen)
+    invention = INVENTION.model_copy(update={"evidence": (seen[0].reflection_id,)})
+    result = NodeResult(status="ok", operations=(invention,), seen=seen)
     leaf, root = identity.node_id(plan.batch_id, 0, 0), identity.node_id(plan.batch_id, 1, 0)
     if kind is Update:
         return Update(plan=plan, manifest_offset=where, node_id=root, result=result)
@@ -93,7 +94,9 @@ async def test_a_forged_record_is_dead_lettered_and_the_honest_ones_go_on(
 
 
 @pytest.mark.parametrize("kind", [Partial, Update])
-async def test_who_may_write_results_can_forge_those_of_a_planned_batch(kind: type[Planned]) -> None:
+async def test_who_may_write_updates_can_forge_a_result_and_a_forged_partial_invents_no_lesson(
+    kind: type[Planned],
+) -> None:
     """The limit of the check, and why the honest record of these tests is one: rights stop this, nothing else."""
     deployment = Deployment(batch_size=COUNT)
     await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
@@ -103,5 +106,6 @@ async def test_who_may_write_results_can_forge_those_of_a_planned_batch(kind: ty
         await deployment.log.produce(sent(deployment, honest(deployment, kind)))
         deployment.model.gate.set()
         await deployment.until(lambda: ledger.applied(deployment.log) == COUNT)
-    assert INVENTED in {entry.content for entry in ledger.latest(deployment.log).entries}
+    contents = {entry.content for entry in ledger.latest(deployment.log).entries}
+    assert contents == ({INVENTED} if kind is Update else lessons(range(COUNT)))
     assert dead_letters(deployment.log) == []

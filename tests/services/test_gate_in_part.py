@@ -125,16 +125,6 @@ async def test_a_rejected_entry_does_not_come_back_with_the_next_batch(again: Op
     assert "a person rejected it" in newest.changes[0].detail
 
 
-async def test_a_reflection_that_a_guess_named_for_a_rejected_entry_goes_on_counting_for_others() -> None:
-    guessed = add(BAD, "r-2", "r-3").model_copy(update={"guessed": ("r-2",)})
-    deployment = await waiting(add(GOOD, "r-2"), guessed)
-    later = update(3, add("look at the date", "r-2"))
-    await send(deployment, rejected(2, 1, entry_ids=ids_of(deployment, BAD)), later)
-    newest = latest(deployment.log)
-    assert contents(newest) == ["lesson 1", GOOD, "look at the date"]
-    assert [entry.evidence for entry in newest.entries] == [("r-1",), ("r-2",), ("r-2",)]
-
-
 async def test_an_entry_whose_change_is_rejected_says_again_what_agents_read() -> None:
     deployment = deployment_with("approve")
     first = update(

@@ -110,7 +110,7 @@ async def test_a_hostile_reply_of_the_root_never_becomes_the_text(name: str) -> 
         best = max(len(one.result.operations[0].evidence) for one in proposals)
         assert text(deployment) in {one.result.operations[0].content for one in proposals}
         assert version.entries[0].evidence_count == best
-        assert batch_of(version).retention[-1] == pytest.approx(best / COUNT, abs=1e-3)
+        assert version.retention_recent[-1] == pytest.approx(best / COUNT, abs=1e-3)
     assert dead_letters(deployment.log) == []
 
 

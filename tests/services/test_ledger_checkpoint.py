@@ -19,7 +19,7 @@ from combee_schemas.model import Prompt
 from combee_schemas.plan import BranchSettings
 from combee_schemas.trace import Trace
 from support import ledger
-from support.branches import FORK, LINE, one_lesson
+from support.branches import FORK, LINE, SAME
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, outgoing, records, reflection
@@ -54,27 +54,29 @@ class Story:
             max_inflight_batches=choose([1, 3]),
             max_wait_s=20,
         )
-        self.teach = choose([echo, one_lesson])
+        self.insight = choose([{}, {"key_insight": SAME}])
         self.number = 0
 
     def answer(self, prompt: Prompt) -> Mapping[str, Any]:
         """Answer, or fail for good: the same prompt always has the same fate."""
         if Random(prompt.user).random() < self.badness:
             raise PoisonError("no use")
-        return echo(prompt) if prompt.reply_name == "reflection" else self.teach(prompt)
+        return echo(prompt)
 
     async def publish_new(self) -> None:
         """Publish new reflections."""
         for _ in range(self.rng.randint(1, 12)):
             self.number += 1
-            await self.deployment.log.produce(outgoing(reflection(self.number, self.rng.choice(NAMES))))
+            await self.deployment.log.produce(
+                outgoing(reflection(self.number, self.rng.choice(NAMES), **self.insight))
+            )
 
     async def publish(self) -> None:
         """Publish new reflections, repeats with the same or other content, on any partition; and poison."""
         for _ in range(self.rng.randint(1, 12)):
             self.number += 1
             number = self.number if self.rng.random() < 0.9 else self.rng.randint(1, self.number)
-            fields = {"key_insight": "other"} if self.rng.random() < 0.02 else {}
+            fields = {"key_insight": "other"} if self.rng.random() < 0.02 else self.insight
             sent = outgoing(reflection(number, self.rng.choice(NAMES), **fields))
             foreign = self.rng.randrange(self.deployment.partitions) if self.rng.random() < 0.1 else None
             await self.deployment.log.produce(replace(sent, partition=foreign))

@@ -204,18 +204,6 @@ async def test_a_degraded_batch_in_the_middle_holds_up_nobody() -> None:
     assert (await audit(deployment.log)).violations == ()
 
 
-async def test_updates_that_are_held_survive_a_restart_of_the_publisher() -> None:
-    model, deployment = late_first()
-    async with deployment.running(["shuffle", "scan"]):
-        async with deployment.running(["publish"]):
-            await publish(deployment)
-            await until_held(deployment)
-        async with deployment.running(["publish"]):
-            model.tell.set()
-            await settle(deployment)
-    await check(deployment)
-
-
 async def test_a_shuffler_that_restarts_knows_its_three_batches_their_members_and_the_next_number() -> None:
     deployment = overlapping()
     async with deployment.running(["shuffle"]):

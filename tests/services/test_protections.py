@@ -14,12 +14,12 @@ from combee.core.log.watermark import Watermark
 from combee.log.inspection import audit
 from combee.publish.decide import record as decide_record
 from combee.publish.decide.basis import Basis
-from combee.publish.decide.decision import Decision
+from combee.publish.decide.decision import PublishDecision
 from combee.publish.decide.update import next_version
 from combee.scan.answered import Answered
 from combee.shuffle.attempts import Attempts
 from combee.shuffle.manifests import Manifests
-from combee.shuffle.partition import COMMANDS, REFLECTIONS, PartitionState
+from combee.shuffle.partition import COMMANDS, REFLECTIONS, ShuffleState
 from combee_schemas import topics
 from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers, claimed_attempt
 from combee_schemas.reflection import Reflection
@@ -164,10 +164,10 @@ def no_ids(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_all_that_was_read(patch: pytest.MonkeyPatch) -> None:
-    def low(state: PartitionState) -> dict[str, int]:
+    def low(state: ShuffleState) -> dict[str, int]:
         return {name: state.seen[name] + 1 for name in (REFLECTIONS, COMMANDS)}
 
-    patch.setattr(PartitionState, "low", low)
+    patch.setattr(ShuffleState, "low", low)
 
 
 def commit_all_that_was_begun(patch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def no_look_at_results(patch: pytest.MonkeyPatch) -> None:
 
 
 def apply_whatever_comes(patch: pytest.MonkeyPatch) -> None:
-    def apply(basis: Basis, update: Update) -> Decision:
+    def apply(basis: Basis, update: Update) -> PublishDecision:
         return next_version(basis, update, None)
 
     patch.setattr(decide_record, "decide_update", apply)

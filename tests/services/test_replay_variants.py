@@ -233,8 +233,8 @@ def test_a_row_says_what_came_of_a_run_beside_the_original(
     rows: list[Mapping[str, Any]] = [
         as_row(one, original) for one in (original, row("half", 0), row("half", 1))
     ]
-    assert rows[0]["entries"] == {"count": 20, "kept": 20, "added": [], "lost": [], "changed": []}
-    assert (rows[1]["entries"]["kept"], len(rows[1]["entries"]["lost"])) == (10, 10)
+    assert rows[0]["entries"] == {"count": 20, "kept": 20, "added": [], "gone": [], "changed": []}
+    assert (rows[1]["entries"]["kept"], len(rows[1]["entries"]["gone"])) == (10, 10)
     assert table(rows).row_count == 2
 
     scored = {"score": 0.53, "difference": 0.26, "difference_low": 0.21, "difference_high": 0.31}

@@ -40,12 +40,6 @@ def root(deployment: Deployment) -> Update:
     return found
 
 
-def others(deployment: Deployment) -> set[str]:
-    """Return the lessons of the groups that were not asked first."""
-    leaves = [one for one in deployment.model.prompts if not is_combine(one)]
-    return {item["key_insight"] for one in leaves[1:] for item in items(one)}
-
-
 # ---- hostile replies
 
 
@@ -110,40 +104,37 @@ def test_a_hostile_text_is_no_reply_or_one_with_a_fate(name: str) -> None:
 
 @hostile
 @pytest.mark.usefixtures("quick_polls")
-async def test_a_hostile_reply_of_one_group_has_its_fate_and_leaves_the_others(body: Any, fate: Fate) -> None:
+async def test_a_hostile_reply_of_one_group_has_its_fate_and_costs_no_lesson(body: Any, fate: Fate) -> None:
     deployment = await one_batch(leaf_says(body))
     leaf = first_leaf(deployment)
     assert leaf.result.status == LEAF[fate]
     assert all(seen.ok is (fate != "unusable") for seen in leaf.result.seen)
-    assert any(seen.survived for seen in leaf.result.seen) is (fate == "used")
-    assert learned(deployment) >= others(deployment)
+    named = {reflection_id for operation in leaf.result.operations for reflection_id in operation.evidence}
+    assert bool(named) is (fate in {"used", "vague"})
+    assert len(named) == len(leaf.result.seen) or fate != "vague"
+    assert learned(deployment) >= ALL
     assert dead_letters(deployment.log) == []
-
-
-MENTIONS_ALL = {"5,000 operations"}
-"""It names no sources at all, as weak models do, and so stands for all that it read."""
 
 
 @hostile
 @pytest.mark.usefixtures("quick_polls")
-async def test_a_hostile_reply_of_the_root_has_its_fate_and_costs_no_lesson(
-    body: Any, fate: Fate, request: pytest.FixtureRequest
-) -> None:
+async def test_a_hostile_reply_of_the_root_has_its_fate_and_costs_no_lesson(body: Any, fate: Fate) -> None:
     deployment = await one_batch(root_says(body))
     assert root(deployment).result.status == ROOT[fate]
-    if not any(f"[{one}]" in request.node.name for one in MENTIONS_ALL):
-        lost = ALL - learned(deployment)
-        assert len(lost) <= (fate == "used")  # the one that the reply names and says otherwise
+    assert learned(deployment) >= ALL
     assert dead_letters(deployment.log) == []
 
 
 @hostile
 @pytest.mark.usefixtures("quick_polls")
-async def test_a_model_that_is_hostile_throughout_still_makes_a_version(body: Any, fate: Fate) -> None:
+async def test_a_model_that_is_hostile_throughout_costs_the_lessons_of_unusable_replies_only(
+    body: Any, fate: Fate
+) -> None:
     deployment = await one_batch(lambda prompt: reply(body, prompt))
     version = ledger.latest(deployment.log)
     assert version.version == 1
     lost = {letter.record_id for letter in dead_letters(deployment.log)}
     assert lost == ({f"r-{n}" for n in range(COUNT)} if fate == "unusable" else set())
+    assert fate == "unusable" or learned(deployment) >= ALL
     assert batch_of(version).degraded is (fate == "unusable")
     assert deployment.model.most_repeats == 1

@@ -57,18 +57,25 @@ class History:
             Seen(reflection_id=each, offset=int(each[2:]), tags=self._tags(), shown_version=shown)
             for each in ids
         ]
+        taught = [operation for operation in operations if operation.evidence]
+        self._send(len(ids), operations=taught, known=claims, seen=seen)
+        if unsupported := [operation for operation in operations if not operation.evidence]:
+            self.sequence += 1
+            self._send(0, reason="consolidate", operations=unsupported)
+
+    def _send(self, reflections: int, reason: str = "size", **result: object) -> None:
         plan = {
             "batch_id": identity.batch_id(NAME, self.sequence),
             "playbook": NAME,
             "sequence": self.sequence,
             "widths": (1,),
             "base_version": 0,
-            "reflections": len(ids),
+            "reflections": reflections,
             "through_offset": self.reflections,
             "manifest_offset": self.sequence,
+            "reason": reason,
         }
-        result = {"status": "ok", "operations": operations, "known": claims, "seen": seen}
-        self.sent.append(flat(Update, plan=plan, node_id="n", **result))
+        self.sent.append(flat(Update, plan=plan, node_id="n", status="ok", **result))
 
     def _operation(self, n: int, ids: list[str], there: list[str]) -> Operation:
         kind = self.rng.choice(list(OperationKind))

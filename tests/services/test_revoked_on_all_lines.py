@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from combee.core.playbook import versions
 from combee.log.evidence import with_revoked
 from combee.log.inspection.audit import audit
 from combee.publish.decide import record as decide_record
-from combee.publish.decide.decision import Waiting
+from combee.publish.decide.decision import WaitsFor
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command
@@ -29,14 +30,12 @@ from support.branches import (
     forked,
     ids,
     learned,
-    one_lesson,
     publish,
     refused,
 )
 from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, outgoing
-from support.models import Answer, ScriptedModel, echo
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 REVOKE = Command(command_id="revoke", playbook=NAME, kind="revoke", reflection_ids=("r-0", "r-10"))
@@ -106,18 +105,18 @@ def done(deployment: Deployment) -> bool:
 
 
 @pytest.mark.parametrize(("chosen", "left"), [((0,), [1, 2]), ((0, 1), [2]), ((0, 1, 2), [])])
-@pytest.mark.parametrize("said", [echo, one_lesson])
+@pytest.mark.parametrize("fields", [{}, {"key_insight": SAME}], ids=["each its own", "the same"])
 async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_on_its_way(
-    monkeypatch: pytest.MonkeyPatch, said: Answer, chosen: Sequence[int], left: list[int]
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], chosen: Sequence[int], left: list[int]
 ) -> None:
     monkeypatch.setattr(versions, "EVIDENCE_KEPT", 1)
-    deployment = await learned(model=ScriptedModel(said))
+    deployment = await learned(**fields)
     revoke = REVOKE.model_copy(update={"reflection_ids": tuple(ids(chosen))})
     async with deployment.running(["shuffle"]):
         await deployment.log.produce(outgoing(FORK))
         await deployment.until(lambda: bool(ledger.batches(deployment.log, LINE)))
 
-    def later(*_: object) -> Waiting:
+    def later(*_: object) -> WaitsFor:
         """Leave an update for the next session."""
         return "predecessor"
 
@@ -128,7 +127,7 @@ async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_
             await deployment.until(lambda: revoked(deployment))
     async with deployment.running(["publish"]):
         await deployment.until(lambda: bool(ledger.versions(deployment.log, LINE)))
-    asked = [] if said is echo else left
+    asked = left if fields else []
     assert all_contents(deployment) == [set() if asked else ledger.lessons(left)] * 2
     assert [[each.offset for each in version.again] for version in ends(deployment)] == [asked] * 2
     async with deployment.running():

@@ -28,7 +28,9 @@ SCOPE = 4
 NAMED = re.compile(r"^\[([a-z]+-\d{5})\] ", re.MULTILINE)
 
 
-async def scoped_batch(answer: Any = echo, **settings: Any) -> Deployment:
+async def scoped_batch(
+    answer: Any = echo, insight: str = "otherwise than lesson {}", **settings: Any
+) -> Deployment:
     """Learn some lessons in batches of nine, then nine others that each speak of one of them."""
     deployment = Deployment(model=ScriptedModel(), batch_size=COUNT, **{"scope": SCOPE, **settings})
     async with deployment.running():
@@ -40,7 +42,7 @@ async def scoped_batch(answer: Any = echo, **settings: Any) -> Deployment:
         others = (
             reflection(
                 KNOWN + n,
-                key_insight=f"otherwise than lesson {n}",
+                key_insight=insight.format(n),
                 bullet_tags=(BulletTag(id=known[n].id, tag="helpful"),),
             )
             for n in range(COUNT)
@@ -159,7 +161,7 @@ async def test_an_addition_that_says_what_an_unseen_entry_says_repeats_it() -> N
         repeats = [{"type": "ADD", "content": f"Lesson {n}.", "sources": [1]} for n in range(COUNT)]
         return {"operations": [] if is_combine(prompt) else repeats}
 
-    deployment = await scoped_batch(repeating)
+    deployment = await scoped_batch(repeating, "Lesson {}.")
     assert len(ledger.latest(deployment.log).entries) == KNOWN
 
 
@@ -179,11 +181,10 @@ async def test_the_same_batch_is_asked_about_with_the_same_bytes() -> None:
 def test_a_scoped_call_reads_proposed_entries_apart() -> None:
     kept = Entry(id="calc-00001", section="calc", content="lesson one")
     pending = kept.model_copy(update={"id": "calc-00002", "state": "proposed", "support": ("r",)})
-    guessed = pending.model_copy(update={"id": "calc-00003", "support": ()})
     other = kept.model_copy(update={"id": "calc-00004", "content": "nothing of it"})
-    base = empty("p").model_copy(update={"entries": (kept, pending, guessed, other)})
+    base = empty("p").model_copy(update={"entries": (kept, pending, other)})
     given = [reflection(1, key_insight="lesson one")]
-    prompt = ace.aggregate_prompt(base, given, settings=PlanSettings(scope=3))
+    prompt = ace.aggregate_prompt(base, given, settings=PlanSettings(scope=2))
     playbook, proposed = prompt.user.split("<proposed ")
     assert (NAMED.findall(playbook), NAMED.findall(proposed)) == (["calc-00001"], ["calc-00002"])
     assert prompt.entry_ids == ("calc-00001", "calc-00002")

@@ -1,23 +1,23 @@
 """A playbook and a branch of it in a deployment: forked, learning, and what the log says of both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from combee.log.commands.log_store import LogStore
-from combee.log.commands.playbook import Commands, Decision
+from combee.log.commands.playbook import Commands, PreparedCommand
 from combee_schemas.batch import Batch
 from combee_schemas.command import Command
-from combee_schemas.model import Prompt
 from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
-from support.models import ScriptedModel, echo
+from support.models import ScriptedModel
 
 LINE = f"{NAME}@short"
 BATCH = 3
 SAME = "always the same"
+"""A lesson that several reflections teach."""
 OWN = BranchSettings(batch_size=2, copies=1, prompts="small", scope=7)
 FORK = Command(command_id="fork", playbook=NAME, kind="branch", branch="short", settings=OWN)
 DELETE = Command(command_id="delete", playbook=LINE, kind="delete")
@@ -27,16 +27,11 @@ async def publish(deployment: Deployment, numbers: Sequence[int], **fields: Any)
     await deployment.log.produce(*(outgoing(reflection(n, **fields)) for n in numbers))
 
 
-def one_lesson(prompt: Prompt) -> Mapping[str, Any]:
-    """Learn the same from everything."""
-    return {"operations": [{**each, "content": SAME} for each in echo(prompt)["operations"]]}
-
-
-async def learned(count: int = BATCH, model: ScriptedModel | None = None) -> Deployment:
+async def learned(count: int = BATCH, model: ScriptedModel | None = None, **fields: Any) -> Deployment:
     """Return a deployment whose playbook has a version, and reflections that wait."""
     deployment = Deployment(batch_size=BATCH, model=model)
     async with deployment.running():
-        await publish(deployment, range(count))
+        await publish(deployment, range(count), **fields)
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == count // BATCH)
         await deployment.until(lambda: not ledger.behind(deployment.log) or bool(count % BATCH))
     return deployment
@@ -102,7 +97,7 @@ def commands(deployment: Deployment) -> Commands:
     return Commands(deployment.log, LogStore(deployment.log), deployment.clock, issued_by="user:test")
 
 
-async def carried_out(deployment: Deployment, decision: Decision) -> None:
+async def carried_out(deployment: Deployment, decision: PreparedCommand) -> None:
     """Send what was decided and wait for what it makes."""
     on = commands(deployment)
     assert decision.command is not None

@@ -81,10 +81,6 @@ RESULTS: Mapping[str, tuple[Forge, str]] = {
         _with_result(operations=(INVENTION.model_copy(update={"evidence": (STRANGER,)}),)),
         f"it rests on {STRANGER}",
     ),
-    "guessed evidence of a stranger": (
-        _with_result(operations=(INVENTION.model_copy(update={"guessed": (STRANGER,)}),)),
-        f"it rests on {STRANGER}",
-    ),
     "a known entry that a stranger supports": (
         _with_result(known=(Known(entry_id="e", evidence=(STRANGER,)),)),
         f"it rests on {STRANGER}",

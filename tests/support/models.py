@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from combee.adapters.ports import DrainingError
+from combee.core.methods.checking import MAX_QUOTE_WORDS
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply, request_hash
 from combee_sim.roles.fences import unfenced
@@ -41,6 +42,20 @@ def echo(prompt: Prompt) -> Mapping[str, Any]:
     return {"reasoning": "", "operations": operations}
 
 
+def checked(prompt: Prompt) -> Mapping[str, Any]:
+    """Answer a check call rightly: a statement says a lesson if it contains its words."""
+    asked = items(prompt)
+    statements = [(item["n"], item["statement"]) for item in asked if "statement" in item]
+    covered = [
+        {"lesson": item["n"], "statement": n, "quote": " ".join(text.split()[:MAX_QUOTE_WORDS])}
+        for item in asked
+        if "lesson" in item
+        for n, text in statements
+        if item["lesson"] in text
+    ]
+    return {"covered": covered, "lost": []}
+
+
 def request_of(prompt: Prompt) -> str:
     """Return the hash of what a scripted model is asked."""
     return request_hash([{"system": prompt.system, "user": prompt.user}], {})
@@ -51,6 +66,8 @@ class ScriptedModel:
 
     def __init__(self, answer: Answer = echo) -> None:
         self.answer = answer
+        self.answers_checks = True
+        """Whether check calls are answered rightly, whatever ``answer`` says."""
         self.prompts: list[Prompt] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -71,7 +88,8 @@ class ScriptedModel:
         await asyncio.sleep(0)  # others run while a server would think
         await self.gate.wait()
         usage = Usage(calls=1, tokens_in=len(prompt.user))
-        return Reply(body=self.answer(prompt), usage=usage, request=request_of(prompt))
+        answer = checked if self.answers_checks and prompt.reply_name == "check" else self.answer
+        return Reply(body=answer(prompt), usage=usage, request=request_of(prompt))
 
 
 class LateModel(ScriptedModel):

@@ -320,6 +320,16 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * Disputed
+         * @description An entry in conflict with another one, or with a rewrite that would have lost a part of it; all are kept.
+         */
+        Disputed: {
+            /** Id */
+            id: string;
+            /** Why */
+            why: string;
+        };
+        /**
          * Edit
          * @description Change entries; refused if another change to the same entry was made meanwhile.
          */
@@ -634,6 +644,50 @@ export interface components {
             mean?: number | null;
         };
         /**
+         * Audit
+         * @description Number of a batch's reflections per effect on the playbook, and of those that the model's result says.
+         *
+         *     ``new``, ``known``, ``dropped`` and ``omitted`` add up to the reflections that got through; dead letters are not
+         *     counted.
+         */
+        Audit: {
+            /**
+             * New
+             * @default 0
+             */
+            new?: number;
+            /**
+             * Known
+             * @default 0
+             */
+            known?: number;
+            /**
+             * Dropped
+             * @default 0
+             */
+            dropped?: number;
+            /**
+             * Omitted
+             * @default 0
+             */
+            omitted?: number;
+            /**
+             * Said
+             * @default 0
+             */
+            said?: number;
+            /**
+             * Verified
+             * @default 0
+             */
+            verified?: number;
+            /**
+             * Carried
+             * @default 0
+             */
+            carried?: number;
+        };
+        /**
          * Branch
          * @description Origin and settings of a branch.
          */
@@ -684,6 +738,8 @@ export interface components {
             splits: number;
             /** Re Asks */
             re_asks: number;
+            /** Checks */
+            checks: number;
             /** Hedges */
             hedges: number;
             /** Left Out */
@@ -710,8 +766,6 @@ export interface components {
             share: number;
             /** Margin */
             margin: number;
-            /** Runs */
-            runs: number;
             /** E Acceptance */
             e_acceptance: number;
             /** E Worse */
@@ -809,6 +863,11 @@ export interface components {
              * @default []
              */
             counted?: components["schemas"]["Counted"][];
+            /**
+             * Conflicts
+             * @default []
+             */
+            conflicts?: components["schemas"]["Disputed"][];
             /**
              * Unchanged
              * @default 0
@@ -1088,34 +1147,6 @@ export interface components {
             readonly good: boolean;
         };
         /**
-         * LevelAudit
-         * @description Number of a batch's reflections per effect, at one level of its tree or in the playbook.
-         *
-         *     Dead letters are not counted.
-         */
-        LevelAudit: {
-            /**
-             * New
-             * @default 0
-             */
-            new?: number;
-            /**
-             * Known
-             * @default 0
-             */
-            known?: number;
-            /**
-             * Dropped
-             * @default 0
-             */
-            dropped?: number;
-            /**
-             * Lost
-             * @default 0
-             */
-            lost?: number;
-        };
-        /**
          * Listed
          * @description One playbook in a list.
          */
@@ -1339,13 +1370,17 @@ export interface components {
              * @default []
              */
             retention_recent?: number[];
-            /** Lost */
-            lost?: number | null;
+            /** Omitted */
+            omitted?: number | null;
             /**
-             * Lost Recent
+             * Omitted Recent
              * @default []
              */
-            lost_recent?: number[];
+            omitted_recent?: number[];
+            /** Warnings */
+            warnings?: {
+                [key: string]: string;
+            };
             /**
              * Versions
              * @default []
@@ -1429,7 +1464,7 @@ export interface components {
             reflections?: number;
             /** Retention */
             retention?: number | null;
-            audit?: components["schemas"]["LevelAudit"] | null;
+            audit?: components["schemas"]["Audit"] | null;
             /**
              * Tokens
              * @default 0
@@ -2016,16 +2051,9 @@ export interface components {
              */
             model_calls?: number;
             tokens: components["schemas"]["Tokens"];
-            /**
-             * Retention
-             * @default []
-             */
-            retention?: number[];
-            /**
-             * Audit
-             * @default []
-             */
-            audit?: components["schemas"]["LevelAudit"][];
+            /** Retention */
+            retention?: number | null;
+            audit?: components["schemas"]["Audit"] | null;
             /**
              * Degraded
              * @default false
@@ -2089,21 +2117,8 @@ export interface components {
              * @default false
              */
             degraded?: boolean;
-            /**
-             * Retention
-             * @default []
-             */
-            retention?: number[];
-            /**
-             * Audit
-             * @default []
-             */
-            audit?: components["schemas"]["LevelAudit"][];
-            /**
-             * Carried
-             * @default 0
-             */
-            carried?: number;
+            /** @default null */
+            audit?: components["schemas"]["Audit"] | null;
             /** Sources */
             sources?: {
                 [key: string]: number;
@@ -2182,11 +2197,6 @@ export interface components {
              * @default 0
              */
             evidence_count?: number;
-            /**
-             * Guessed Count
-             * @default 0
-             */
-            guessed_count?: number;
             /**
              * Evidence
              * @default []
@@ -2304,15 +2314,15 @@ export interface components {
              */
             retention_recent?: number[];
             /**
-             * Lost Recent
+             * Omitted Recent
              * @default []
              */
-            lost_recent?: number[];
+            omitted_recent?: number[];
             /**
-             * Lost Count
+             * Omitted Count
              * @default 0
              */
-            lost_count?: number;
+            omitted_count?: number;
             /**
              * Retired
              * @default []
@@ -2782,7 +2792,7 @@ export interface components {
          * Usage
          * @description What model calls cost: counts, tokens and seconds of model time.
          *
-         *     Of a scan's tree: ``calls`` = nodes − ``skips`` + ``splits`` + ``re_asks`` + ``hedges``.
+         *     Of a scan's tree: ``calls`` = nodes + ``checks`` − ``skips`` + ``splits`` + ``re_asks`` + ``hedges``.
          */
         NewUsage: {
             /**
@@ -2830,6 +2840,11 @@ export interface components {
              * @default 0
              */
             skips?: number;
+            /**
+             * Checks
+             * @default 0
+             */
+            checks?: number;
             /**
              * Hedges
              * @default 0

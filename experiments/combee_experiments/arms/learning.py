@@ -9,6 +9,7 @@ from combee.core.batching.plan import Base
 from combee.core.formats.render import ace_text
 from combee.core.playbook import versions
 from combee.core.playbook.lines import needless_bytes
+from combee.core.playbook.retention import total
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import estimate_tokens
 from combee.process.settings.playbook import PlaybookSettings
@@ -19,7 +20,7 @@ from combee_experiments.running.cells import Numbers
 from combee_schemas.base import Usage
 from combee_schemas.batch import Member
 from combee_schemas.codec import encode
-from combee_schemas.playbook import AppliedBatch, Playbook
+from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from combee_sim.law.samples import entries_stated
@@ -65,22 +66,15 @@ class Learnt:
             "proposed": self.proposed,
             "entries": len(self.playbook.entries),
             "playbook_tokens": tokens,
-            "carried": sum(batch.carried for batch in self._batches()),
             **self._retention(),
         }
 
-    def _batches(self) -> list[AppliedBatch]:
-        return [version.batch for version in self.versions if version.batch]
-
     def _retention(self) -> Numbers:
-        """Return the audit's shares over all reflections: after the groups, after the root, in the playbook."""
-        batches = self._batches()
-        total = sum(batch.plan.reflections for batch in batches)
-        places = {"kept_by_groups": 0, "kept_by_root": -2, "kept": -1}
-        return {
-            name: sum(batch.retention[place] * batch.plan.reflections for batch in batches) / total
-            for name, place in places.items()
-        }
+        """Return the audit's shares over all reflections."""
+        audit = total(version.audit for version in self.versions if version.audit)
+        count = sum(version.reflections for version in self.versions)
+        counts = {name: getattr(audit, name) for name in ("said", "verified", "carried", "kept")}
+        return {name: number / count for name, number in counts.items()}
 
 
 async def learn(

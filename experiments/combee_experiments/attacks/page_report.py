@@ -6,6 +6,7 @@ With ``--measured`` after them it measures nothing and writes what there is.
 import csv
 import logging
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import structlog
@@ -24,7 +25,7 @@ CELLS = Path("results/attacks/cells.jsonl")
 SHOWN = (OFF, CAPPED, EVALUATE, APPROVE, ALL_EVALUATE, ALL_APPROVE)
 TEXT = """# Attacks
 
-**Simulated**: no real model was asked, and no real attacker tried. {producers}, {seeds} seed(s).
+**Simulated**: no real model was asked, and no real attacker tried. {producers}; seeds: {seeds}.
 `make test-attacks` runs a small version. `python -m combee_experiments.attacks.page_report {seeds} --measured` writes
 this page from what `combee experiment attacks --seeds {seeds}` measured; without `--measured` it does both.
 
@@ -34,16 +35,19 @@ this page from what `combee experiment attacks --seeds {seeds}` measured; withou
 
 ## What production shows in the end
 
+Number of harmful entries that are shown, and the share of honest lessons that is kept:
+
 {table}
 
-*Overwritten or removed* counts true entries in all versions. *Wrongly* counts decisions of the gate: accepted with
-something harmful, or rejected with nothing harmful. [All figures](tables/attacks.csv) also have protections alone.
+[All figures](tables/attacks.csv) also have protections alone, the attackers' share, evictions, and decisions of the
+gate: *overwritten or removed* counts true entries in all versions, *wrongly accepted* decisions with something
+harmful, *wrongly rejected* those with nothing harmful.
 
 ## What checking evidence costs
 
 Nobody attacks here. The seven producers say each lesson word for word, or in one of five wordings (a model notices
-with a probability of 80 % that two say the same). *Evidence that counts* is no guess: the reflection says the whole
-text. `python -m combee_experiments.attacks.price {seeds}` prints it:
+with a probability of 80 % that two say the same). *Reflections that count* are evidence or an echo.
+`python -m combee_experiments.attacks.price {seeds}` prints it:
 
 {price}
 
@@ -88,9 +92,18 @@ against it were written with its result in view. This is no blind test.
 PRODUCERS = "Seven honest producers and three malicious ones, 24 rounds, the attack from the fifth on"
 
 
+def overview(figures: Iterable[Sequence[str]]) -> Table:
+    """Return a row per attack and a column per protection, from the rows of the whole table."""
+    by_attack: dict[str, dict[str, str]] = {}
+    for attack, protection, _, harmful, kept, *_ in figures:
+        by_attack.setdefault(attack, {})[protection] = f"{harmful}; {kept}"
+    lines = ((attack, *(cells.get(arm, "") for arm in SHOWN)) for attack, cells in by_attack.items())
+    return Table(title="", columns=("attack", *SHOWN), rows=tuple(lines))
+
+
 def page(measured: Measured, seeds: int) -> str:
     """Return the page."""
-    table = Table(title="", columns=COLUMNS, rows=tuple(row for row in rows(measured) if row[1] in SHOWN))
+    table = overview(rows(measured))
     return TEXT.format(
         producers=PRODUCERS,
         seeds=seeds,

@@ -16,11 +16,11 @@ from combee_experiments.running.setup import parse_seeds
 from combee_experiments.running.virtual_time import run_virtual
 
 WORDINGS = {1: "verbatim", 5: "in five wordings"}
-COLUMNS = ("lessons are said", "protection", "evidence that counts", "lessons shown", "entries shown")
+COLUMNS = ("lessons are said", "protection", "reflections that count", "lessons shown", "entries shown")
 
 
 def table(seeds: tuple[int, ...]) -> Table:
-    """Return how much evidence counts, and what agents are shown, without any attacker."""
+    """Return how many reflections count, and what agents are shown, without any attacker."""
     rows = []
     for wordings, said in WORDINGS.items():
         for arm in (OFF, "several sources", CAPPED):

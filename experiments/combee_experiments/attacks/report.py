@@ -86,7 +86,7 @@ def _of_a_gate(measured: Measured, arm: str, attacks: Sequence[str]) -> Verdict:
 
     ended = [attack for attack in attacks if len(measured.where(arm, attack=attack))]
     unmeasured = [attack for attack in attacks if attack not in ended]
-    criterion = f"{arm}: nothing harmful is shown, and at least {KEPT:.0%} of the honest lessons"
+    criterion = f"{arm}: nothing harmful is shown, and at least {KEPT:.0%} of the honest lessons are"
     return _of_all(criterion, ended, is_met, told, unmeasured)
 
 
@@ -99,9 +99,9 @@ def _of_all(
 ) -> Verdict:
     attacks = tuple(attacks)
     broken = [attack for attack in attacks if not is_met(attack)]
-    word = f"by {len(attacks) - len(broken)} of {len(attacks)} attacks"
-    what = "; ".join(f"{attack}: {told(attack)}" for attack in broken)
-    missed = f"; missed by {what}" if broken else ""
+    word = f"in {len(attacks) - len(broken)} of {len(attacks)} attacks"
+    what = ", ".join(f"{attack} ({told(attack)})" for attack in broken)
+    missed = f"; not in {what}" if broken else ""
     unknown = f"; **not measured**: {', '.join(unmeasured)}" if unmeasured else ""
     met = not (broken or unmeasured)
     return Verdict(criterion=criterion, met=met, told=f"{word}{missed}{unknown}")

@@ -8,6 +8,7 @@ from random import Random
 
 from combee.adapters.ports import TopicPartition
 from combee.assembly import wiring
+from combee.core.batching.planned import evidence_of
 from combee.core.evaluation.questions import Question
 from combee.core.gate.gate import Gate, gates_of
 from combee.core.gate.policy import NO_GATE, GatePolicy
@@ -44,7 +45,6 @@ from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import MAX_REJECTED, Decision
 from combee_schemas.playbook import Label, Playbook
-from combee_schemas.scan import Known, Operation
 from combee_sim.family.family import ask
 from combee_sim.modes import NO_MODES, NOTICED, Modes
 
@@ -210,17 +210,13 @@ def harmful(version: Playbook) -> tuple[str, ...]:
 
 
 async def unattacked(seed: int, arm: str, wordings: int) -> Numbers:
-    """Run one arm without attackers, each lesson said in so many wordings; also measure which evidence counts."""
+    """Run one arm without attackers, each lesson said in so many wordings; also measure which reflections count."""
     deployment = Attacked(seed, NONE, ARMS[arm], wordings)
     numbers = await deployment.run()
     source = TopicPartition(topic=topics.UPDATES.name, partition=0)
     results = [topics.UPDATES.read(record).result async for record in deployment.log.read(source, 0)]
-    claims: list[Operation | Known] = []
-    for result in results:
-        claims += (*result.operations, *result.known)
-    evidence = sum(len(claim.evidence) for claim in claims)
-    guessed = sum(len(claim.guessed) for claim in claims)
-    return {**numbers, "counted": 1 - guessed / max(1, evidence)}
+    counted = sum(len(frozenset(evidence_of(result))) for result in results)
+    return {**numbers, "counted": counted / max(1, sum(len(result.seen) for result in results))}
 
 
 async def attacked(seed: int, attack: str = NONE, arm: str = "off") -> Numbers:

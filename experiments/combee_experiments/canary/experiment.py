@@ -65,7 +65,6 @@ class Setting:
 
     base: float = 0.8
     share: float = 0.1
-    runs: int = 1
     swing: float = 0.0
     """The base rate drifts up and down by so much, once in 2,000 runs."""
     spread: float = 0.0
@@ -87,7 +86,6 @@ SETTINGS: Mapping[str, Setting] = {
     EQUAL: Setting(share=0.5),
     "drift": Setting(base=0.75, swing=0.15),
     HEAVY: Setting(base=0.75, spread=0.1, heavy=True, decisions=60),
-    "heavy callers, 10 runs": Setting(base=0.75, spread=0.1, heavy=True, runs=10, decisions=60),
     HIDDEN: Setting(hidden=1 / 3, decisions=200),
     **{name: Setting(forging=share) for name, share in FORGED.items()},
 }
@@ -213,7 +211,6 @@ def _terms(setting: Setting) -> CanaryTerms:
         share=setting.share,
         margin=MARGIN,
         alpha=ALPHA,
-        runs=setting.runs,
         deadline_ms=1,
     )
 

@@ -103,19 +103,20 @@ def _worth(data: Data, measured: Measured) -> Table:
 
 
 def _retention(data: Data, measured: Measured) -> Table:
-    shown = (("groups", "kept_by_groups"), ("root", "kept_by_root"), ("playbook", "kept"))
+    shown = (("said", "said"), ("verified", "verified"), ("in the playbook", "kept"))
     arms = (NAIVE.name, *COMBEE)
     rows = tuple(
         (str(size), *(_told(measured, arm, size, name, 2) for arm in arms for _, name in shown))
         for size in _sizes(measured)
     )
-    columns = tuple(f"{arm}: {level}" for arm in arms for level, _ in shown)
+    columns = tuple(f"{arm}: {told}" for arm in arms for told, _ in shown)
     return Table(
         title=f"{data.name}: retention",
         columns=("batch size", *columns),
         rows=rows,
-        note="The share of a batch's reflections on which something still rests after its groups, after the root and"
-        " in the playbook: the audit that every version carries. A lost reflection may say what another says.",
+        note="The share of a batch's reflections that the model accounts for, that are verified in what it wrote, and"
+        " that are in the playbook: the audit that every version carries. An omitted reflection may say what another"
+        " says.",
     )
 
 

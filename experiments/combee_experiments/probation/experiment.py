@@ -156,7 +156,7 @@ def _through(lessons: Lessons, learnt: Learnt) -> Mapping[int, frozenset[str]]:
         ]
         for content, source in said:
             for name in lessons.kept([content]):
-                named[name].update(set(source.evidence).difference(source.guessed))
+                named[name].update(source.evidence)
     return {least: frozenset(name for name, ids in named.items() if len(ids) >= least) for least in STRENGTHS}
 
 

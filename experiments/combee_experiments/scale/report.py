@@ -77,8 +77,8 @@ def _row(size: int, arm: str, measured: Measured) -> tuple[str, ...]:
         measured.spread("calls").told(0),
         measured.spread("seconds").told(0),
         measured.spread("lessons").told(3) + cut,
-        measured.spread("kept_by_groups").told(2),
-        measured.spread("kept_by_root").told(2),
+        measured.spread("verified").told(2),
+        measured.spread("kept").told(2),
         measured.spread("lessons_within_budget").told(2),
     )
 

@@ -7,7 +7,7 @@ from combee_experiments.running.cells import Measured
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 
 UNSHUFFLED, SHUFFLED, DISTINCT = "not shuffled", "shuffled", "distinct"
-COUNTED = (("lessons", "lessons", 1), ("kept_by_groups", "retention by groups", 3))
+COUNTED = (("lessons", "lessons", 1), ("kept", "retention", 3))
 ORDERS = (
     "By topic: within each batch, reflections with the same lesson came one after the other, as from agents that "
     "work through one kind of task; mixed: in an order drawn with the seed. Without that, leaving the shuffle out "
@@ -70,11 +70,11 @@ def _groups(title: str, measured: Measured, root: int) -> Table:
     for groups in sorted(map(int, measured.values("groups"))):
         found = measured.where(groups=groups)
         lessons = (found.where(carry=carry).spread("lessons").told() for carry in (0, 1))
-        kept = found.spread("kept_by_groups").told(2)
+        kept = found.spread("kept").told(2)
         rows.append(
             (f"{groups}{' = √n' if groups == root else ''}", *lessons, kept, found.spread("calls").told(0))
         )
-    columns = ("groups", "lessons, carry off", "lessons, carry on", "retention by groups", "calls")
+    columns = ("groups", "lessons, carry off", "lessons, carry on", "retention", "calls")
     return Table(title=title, columns=columns, rows=tuple(rows))
 
 

@@ -88,12 +88,27 @@ async def _reflect(worker: Worker) -> None:
 
 
 async def _scan(worker: Worker) -> None:
-    async with _recorded_answers(worker) as known:
-        await _ask(
-            worker,
-            lambda log, model, clock, limiter: ScanHandler(log, model, clock, limiter=limiter),
-            lambda model, hash_of: RecordedModel(model, hash_of, worker.log, worker.clock, known=known),
-        )
+    async with _recorded_answers(worker) as known, _vectors(worker) as vectors:
+
+        def build(log: Log, model: LanguageModel, clock: Clock, limiter: DeadLetterLimiter) -> ScanHandler:
+            return ScanHandler(log, model, clock, limiter=limiter, vectors=vectors)
+
+        def record(model: LanguageModel, hash_of: HashOf) -> LanguageModel:
+            return RecordedModel(model, hash_of, worker.log, worker.clock, known=known)
+
+        await _ask(worker, build, record)
+
+
+@asynccontextmanager
+async def _vectors(worker: Worker) -> AsyncIterator[Vectors]:
+    """Yield the vectors of the configured embedding model; there are none without one."""
+    settings = worker.settings.model
+    embeds = embedder(settings, worker.telemetry.called)
+    try:
+        yield Vectors(embeds, settings.embedding_model or "")
+    finally:
+        if embeds:
+            await embeds.close()
 
 
 @asynccontextmanager
@@ -156,35 +171,33 @@ def _provenance(worker: Worker) -> Provenance:
 
 
 async def _shuffle(worker: Worker) -> None:
-    from combee.shuffle import app as faust_app  # noqa: PLC0415 - only this worker loads Faust
-
-    settings, telemetry = worker.settings, worker.telemetry
-    spending = settings.spend.policy(settings.model.model)
+    settings = worker.settings
     # Under a supervisor this folder lies in the supervisor's, which is deleted even after a kill -9 of this process.
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
-        embeds = embedder(settings.model, telemetry.called)
-        shuffler = Shuffler(
-            worker.log,
-            worker.clock,
-            settings.batch,
-            spending,
-            budget_tokens=settings.playbook.playbook_tokens,
-            neighbours=Neighbours(Vectors(embeds, settings.model.embedding_model or "")),
-            tenants=Tenants(settings.tenants.limits(), burst_s=IN_BATCHES_S),
-            provenance=_provenance(worker),
-            tracing=telemetry.tracing,
-        )
-        telemetry.watch(
-            shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight, held=shuffler.held
-        )
-        app = faust_app.build_app(worker.connection, Path(folder))
-        delivery = faust_app.session(app, shuffler, worker.connection, worker.stop, telemetry.on_turn)
-        try:
-            await wiring.run_shuffle(shuffler, delivery)
-        finally:
-            if embeds:
-                await embeds.close()
+        async with _vectors(worker) as vectors:
+            await _run_shuffle(worker, Path(folder), vectors)
+
+
+async def _run_shuffle(worker: Worker, folder: Path, vectors: Vectors) -> None:
+    from combee.shuffle import app as faust_app  # noqa: PLC0415 - only this worker loads Faust
+
+    settings, telemetry = worker.settings, worker.telemetry
+    shuffler = Shuffler(
+        worker.log,
+        worker.clock,
+        settings.batch,
+        settings.spend.policy(settings.model.model),
+        budget_tokens=settings.playbook.playbook_tokens,
+        neighbours=Neighbours(vectors),
+        tenants=Tenants(settings.tenants.limits(), burst_s=IN_BATCHES_S),
+        provenance=_provenance(worker),
+        tracing=telemetry.tracing,
+    )
+    telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight, held=shuffler.held)
+    app = faust_app.build_app(worker.connection, folder)
+    delivery = faust_app.session(app, shuffler, worker.connection, worker.stop, telemetry.on_turn)
+    await wiring.run_shuffle(shuffler, delivery)
 
 
 async def _publish(worker: Worker) -> None:

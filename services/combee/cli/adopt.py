@@ -18,7 +18,7 @@ from combee.cli.shared.options import (
     checked_line,
 )
 from combee.cli.shared.sending import carry_out
-from combee.log.commands.playbook import Commands, Decision
+from combee.log.commands.playbook import Commands, PreparedCommand
 from combee_schemas.base import playbook_of
 
 
@@ -53,7 +53,7 @@ def adopt(
     """Publish a branch's entries as the playbook's next version; the branch stays and keeps learning."""
     name = playbook_of(line)
 
-    async def decide(_log: Log, commands: Commands) -> Decision:
+    async def decide(_log: Log, commands: Commands) -> PreparedCommand:
         return await commands.adopt(name, line, version, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))

@@ -17,7 +17,7 @@ from combee.cli.shared.sending import carry_out
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
-from combee.log.commands.playbook import Commands, Decision
+from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.log.history import History
 from combee.log.inspection.branches import Line, LinesToday, SideBySide
 from combee.log.reports.cost import pause_texts, spend_text, today_row
@@ -58,7 +58,7 @@ def branch(
         raise typer.BadParameter("name the playbook that the branch is made of")
     settings = _settings(own or [])
 
-    async def decide(_log: Log, commands: Commands) -> Decision:
+    async def decide(_log: Log, commands: Commands) -> PreparedCommand:
         return await commands.branch(name, as_, settings, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
@@ -114,7 +114,7 @@ def _row(line: Line, known: LinesToday) -> dict[str, Any]:
         "model_calls": learned.usage.calls,
         "tokens": learned.usage.tokens(),
         "retention": learned.retention,
-        "lost": learned.lost,
+        "omitted": learned.omitted,
         "in_flight": today.own.in_flight,
         **today_row(today),
     }
@@ -123,7 +123,7 @@ def _row(line: Line, known: LinesToday) -> dict[str, Any]:
 def _table(rows: Iterable[dict[str, Any]]) -> Table:
     """Return playbook and branches side by side; reflections and tokens count from the fork."""
     table = Table("line", "forked from", "version", "entries", "versions", "reflections", box=None)
-    for title in ("calls", "tokens", "retention", "lost", "tokens today"):
+    for title in ("calls", "tokens", "retention", "omitted", "tokens today"):
         table.add_column(title)
     for row in rows:
         table.add_row(
@@ -131,7 +131,7 @@ def _table(rows: Iterable[dict[str, Any]]) -> Table:
             counts_text(row["entries"], row["proposed"]),
             *(str(row[name]) for name in ("versions", "reflections", "model_calls")),
             f"{row['tokens']['in'] + row['tokens']['out']:,}",
-            *(percent(row[name]) for name in ("retention", "lost")),
+            *(percent(row[name]) for name in ("retention", "omitted")),
             spend_text(row["spend"]),
         )
     return table

@@ -1,6 +1,7 @@
 """``combee cost``: model calls, tokens and money spent on playbooks, in total and today."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import typer
@@ -13,10 +14,11 @@ from combee.cli.shared.options import AsJson, MaybeName, Servers
 from combee.core.names.tenants import tenant_of
 from combee.core.playbook.side_by_side import in_order
 from combee.log.history import partition_of
-from combee.log.reports.cost import cost_row
+from combee.log.reports.cost import amount, day_text
 from combee.process.settings.loading import Settings, load_settings
 from combee_schemas import topics
-from combee_schemas.playbook import Playbook
+from combee_schemas.base import Usage
+from combee_schemas.playbook import Playbook, Spend
 from combee_schemas.topics import key_of
 
 TOLD_EVERY = 100
@@ -77,6 +79,35 @@ async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
                         bare = version.model_copy(update={"entries": (), "changes": ()})
                         histories.setdefault(version.name, []).append(bare)
     return histories
+
+
+def cost_row(name: str, histories: Iterable[Iterable[Playbook]]) -> dict[str, Any]:
+    """Return the cost of playbooks' versions; a day's money is the amount recorded by the last version of each."""
+    used, reflections, batches = Usage(), 0, 0
+    days: dict[int, Spend] = {}
+    for made in histories:
+        spent: dict[int, Spend] = {}
+        for version in made:
+            if version.batch is not None:
+                used += version.usage + version.batch.plan.reflect_usage
+                reflections += version.reflections
+                batches += 1
+                spent[version.spend.day] = version.spend
+        for day, spend in spent.items():
+            known = days.get(day, Spend(day=day))
+            days[day] = Spend(day=day, tokens=known.tokens + spend.tokens, cost=known.cost + spend.cost)
+    tokens = used.tokens_in + used.tokens_out
+    return {
+        "name": name,
+        "batches": batches,
+        "reflections": reflections,
+        "model_calls": used.calls,
+        "tokens": used.tokens(),
+        "tokens_per_reflection": round(tokens / reflections, 1) if reflections else None,
+        "model_seconds": round(used.seconds, 3),
+        "cost": round(sum(spend.cost for spend in days.values()), 6),
+        "days": [{"day": day_text(day), **amount(days[day])} for day in sorted(days)],
+    }
 
 
 def _print(rows: list[dict[str, Any]], by: str = "playbook") -> None:

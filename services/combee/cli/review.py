@@ -19,7 +19,7 @@ from combee.core.commands import RefusedError
 from combee.core.gate.gate import gates_of
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
-from combee.log.commands.playbook import Candidate, Commands, Decision
+from combee.log.commands.playbook import Candidate, Commands, PreparedCommand
 from combee.log.history import all_labels
 from combee.log.reports.gate import GateReport, gate_report, judgement_text, verdict_text
 from combee.process.settings.loading import Settings, load_settings
@@ -189,7 +189,7 @@ def _judge(
     if judged is not None:
         said = asdict(judged)
 
-        async def decide(_log: Log, commands: Commands) -> Decision:
+        async def decide(_log: Log, commands: Commands) -> PreparedCommand:
             return await commands.judge(name, number, production=production, **said)
 
         reads = asyncio.run(carry_out(name, decide, timeout_s=timeout_s, servers=servers)).version

@@ -17,7 +17,7 @@ from combee.core.gate.canary_verdict import CanaryReport, canary_text
 from combee.core.gate.gate import gates_of
 from combee.core.names.tenants import NO_LIMITS, Limits
 from combee.core.playbook.probation import counts_text
-from combee.core.playbook.retention import losing, percent
+from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_text, in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
@@ -26,7 +26,7 @@ from combee.log.inspection.branches import lines_today
 from combee.log.inspection.dead_letters import held_back
 from combee.log.inspection.lag import INPUTS, backlog
 from combee.log.inspection.outcomes import canaries, outcomes_by_line
-from combee.log.reports.controller import policy_text, size_text
+from combee.log.reports.controller import size_text
 from combee.log.reports.cost import pause_texts, spend_text
 from combee.log.reports.gate import GateReport
 from combee.log.reports.status import status_row
@@ -113,7 +113,7 @@ async def _playbooks(
 def _print(state: dict[str, Any]) -> None:
     console = output()
     console.print(f"broker: {state['broker']}")
-    services = Table("service", "lag (records)", "oldest uncommitted (s)", box=None, title_justify="left")
+    services = Table("service", "lag (offsets)", "oldest uncommitted (s)", box=None, title_justify="left")
     for name, facts in state["services"].items():
         oldest = facts["oldest_uncommitted_s"]
         services.add_row(name, str(facts["lag"]), "" if oldest is None else f"{oldest:.1f}")
@@ -131,7 +131,7 @@ def _print(state: dict[str, Any]) -> None:
             "batches in flight",
             "tokens today",
         ),
-        *("retention", "lost"),
+        *("retention", "omitted"),
         box=None,
     )
     for row in state["playbooks"]:
@@ -139,10 +139,10 @@ def _print(state: dict[str, Any]) -> None:
             *(str(row[name]) for name in ("name", "version", "made_by")),
             counts_text(row["entries"], row["proposed"]),
             str(row["batch_size"]),
-            policy_text(row),
+            _policy_text(row),
             str(row["in_flight"]),
             spend_text(row["spend"]),
-            *(percent(row[name]) for name in ("retention", "lost")),
+            *(percent(row[name]) for name in ("retention", "omitted")),
         )
     for table in (services, sizes, playbooks):
         console.print()
@@ -154,22 +154,29 @@ def _print(state: dict[str, Any]) -> None:
         console.print(warning, style="yellow", soft_wrap=True)
 
 
+def _policy_text(row: Mapping[str, Any]) -> str:
+    """Return the origin of a line's batch size in ``status --json``."""
+    if row["branch"] and "batch_size" in row["branch"]["settings"]:
+        return "branch"
+    return row["sizing"]["policy"] if row["sizing"] else "start value"
+
+
 def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
-    """Yield warnings: held-back or paused playbooks, and playbooks that lose reflections."""
+    """Yield warnings: held-back or paused playbooks, and those of the audit."""
     for hold in state["held_back"]:
         what, until = hold["playbook"] or "unreadable records", moment(hold["until_ms"])
         yield f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
     yield from pause_texts(state["playbooks"])
     for row in state["playbooks"]:
-        if row["losing"]:
-            yield f"warning: {row['name']}: {losing(row['lost'])}"
+        for text in row["warnings"].values():
+            yield f"warning: {row['name']}: {text}"
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield further details of a playbook or branch: fork, batch size, runs, gate, canary."""
     if row["branch"]:
         yield f"forked from {branch_text(row['branch'])}"
-    if row["sizing"] and policy_text(row) not in {"configured", "branch"}:
+    if row["sizing"] and _policy_text(row) not in {"configured", "branch"}:
         yield f"{size_text({**row, **row['sizing']})}: {row['sizing']['reason']}"
     if runs := row["outcomes"]:
         yield f"version {runs['version']}: {figures_text(FiguresReport.model_validate(runs))}"

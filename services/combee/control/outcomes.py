@@ -128,7 +128,7 @@ class OutcomeFolder:
         source = TopicPartition(topic=topics.OUTCOMES.name, partition=number)
         async for record in self._log.read(source, max(0, start - HORIZON), start):
             with suppress(CodecError):
-                outcome = self._provenance.outcome(record, again=True)
+                outcome = self._provenance.outcome(record, is_reread=True)
                 if await self._home(outcome) != number:
                     continue
                 fold.add(record.offset, outcome)

@@ -50,12 +50,12 @@ class Changes:
 class Feed:
     """Follows ``history`` from the moment it starts."""
 
-    def __init__(self, log: Log, history: History, *, kept: int = KEPT, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, log: Log, history: History, *, kept: int = KEPT) -> None:
         self.changed = Changes()
         """Notified at every new version."""
         self._log = log
         self._history = history
-        self._most = kept, kept_bytes
+        self._most = kept, KEPT_BYTES
         self._recent: deque[Record] = deque()
         """Records not yet decoded; a version that no stream requests is never decoded."""
         self._decoded: OrderedDict[tuple[int, int], Playbook | None] = OrderedDict()

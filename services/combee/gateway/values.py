@@ -12,7 +12,7 @@ from combee_schemas.base import LineName, Value
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.gate import Judge
 from combee_schemas.plan import Branch, Outcomes
-from combee_schemas.playbook import LABEL_PATTERN, PRODUCTION, Label, LevelAudit, Origin, Playbook
+from combee_schemas.playbook import LABEL_PATTERN, PRODUCTION, Audit, Label, Origin, Playbook
 
 LARGEST_WHOLE = 2.0**64
 LabelName = Annotated[str, StringConstraints(pattern=LABEL_PATTERN)]
@@ -108,10 +108,10 @@ class VersionRow(Value):
     """Number of changes by kind."""
     model_calls: int = 0
     tokens: Tokens
-    retention: tuple[float, ...] = ()
-    """Share of the batch's reflections kept (new or known) after each level, and in the playbook."""
-    audit: tuple[LevelAudit, ...] = ()
-    """Audit of the reflections at each level and in the playbook; empty without a batch."""
+    retention: float | None = None
+    """Share of the batch's reflections that are new or known."""
+    audit: Audit | None = None
+    """Audit of the batch; None without one."""
     degraded: bool = False
     closed_at_ms: int = 0
     created_at_ms: int = 0

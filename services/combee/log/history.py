@@ -316,10 +316,12 @@ class History:
                         (other_version.version, other_version.history_offset),
                         other_version.history_offset + 1,
                     )
-                    if (
+                    is_far = (
                         version - other_version.version > SPAN
                         or other_version.history_offset - start > 2 * SPAN
-                    ):
+                    )
+                    # A short rest is read on: a jump within it would read the same records one by one.
+                    if is_far and area.high - area.low > 2 * SPAN:
                         break
                 else:
                     area.high = start if is_first else area.low

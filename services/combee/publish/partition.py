@@ -8,14 +8,14 @@ from combee.core.gate.gate import Gate, gate_of
 from combee.core.log.watermark import Watermark
 from combee.core.playbook.versions import empty
 from combee.process.worker.views import Newest
-from combee.publish.decide.decision import Decision
+from combee.publish.decide.decision import PublishDecision
 from combee_schemas import topics
 from combee_schemas.base import is_branch_of, playbook_of
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Label, Playbook, deleted_key, label_key
 
 
 @dataclass(slots=True, kw_only=True)
-class PartitionState:
+class PublishState:
     """The state on which decisions are made; ``remember`` is called with each decision once it is written."""
 
     number: int
@@ -56,7 +56,7 @@ class PartitionState:
 
     # ---- a decision is written
 
-    def records(self, decision: Decision) -> list[Outgoing]:
+    def records(self, decision: PublishDecision) -> list[Outgoing]:
         """Return the records of a decision's changed labels and gate decisions."""
         labels = [
             topics.LABELS.record(label) if label else topics.LABELS.tombstone(key)
@@ -84,7 +84,7 @@ class PartitionState:
     def _tombstone(self, key: str) -> Outgoing:
         return topics.PLAYBOOKS.tombstone(key, partition=self.number)
 
-    def remember(self, decision: Decision, placed: Iterable[Playbook]) -> None:
+    def remember(self, decision: PublishDecision, placed: Iterable[Playbook]) -> None:
         """Remember a decision, once it is written; ``placed``: its versions with their places in ``history``."""
         for version in placed:
             self._take_version(version)

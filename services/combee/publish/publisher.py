@@ -43,10 +43,10 @@ from combee.process.worker.dead_letters import dead_letter, log_dead_letter
 from combee.process.worker.manifest_cache import ManifestCache, Place
 from combee.process.worker.session import together
 from combee.publish.decide.basis import Basis, UnreadError
-from combee.publish.decide.decision import SKIP, Decision, Lost, Rules, Waiting
+from combee.publish.decide.decision import SKIP, Lost, PublishDecision, Rules, WaitsFor
 from combee.publish.decide.gate import completed, decide_start
 from combee.publish.decide.record import decide
-from combee.publish.partition import PartitionState
+from combee.publish.partition import PublishState
 from combee.publish.reading import Reader, open_partition
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
@@ -78,7 +78,7 @@ class _Partition:
     wait ends.
     """
 
-    state: PartitionState
+    state: PublishState
     transactor: Transactor
     awaiting_manifest: dict[int, tuple[Place, float]] = field(default_factory=dict)
     """Updates that wait for their manifest, by offset: its place, and since when they wait (monotonic seconds)."""
@@ -202,7 +202,7 @@ class Publisher:
             try:
                 message, basis = await self._read(record), self._basis(ours, may_wait=not is_settled)
                 outcome = await self._read_for(basis, lambda: decide(basis, message, record.offset))
-                if isinstance(outcome, Decision):
+                if isinstance(outcome, PublishDecision):
                     made = outcome
                     decision = await self._read_for(basis, lambda: completed(basis, made))
                     return await self._write(ours, decision, record)
@@ -237,7 +237,7 @@ class Publisher:
             except UnreadError as missing:
                 basis.answers[missing.request] = await self._reader.answer(missing.request, basis.state)
 
-    async def _wait(self, ours: _Partition, message: object, offset: int, waits_for: Waiting) -> None:
+    async def _wait(self, ours: _Partition, message: object, offset: int, waits_for: WaitsFor) -> None:
         """Remember the place of an update that cannot be applied yet; it is not committed."""
         assert isinstance(message, Update)  # noqa: S101 - nothing else waits
         if waits_for == "predecessor":
@@ -257,7 +257,7 @@ class Publisher:
             await transaction.commit_offsets(GROUP, ours.state.offsets([record]))
 
     async def _write(
-        self, ours: _Partition, decision: Decision, record: Record | None = None
+        self, ours: _Partition, decision: PublishDecision, record: Record | None = None
     ) -> Sequence[Playbook]:
         """Write a decision, and that its record is done, in one transaction; return the versions, placed.
 
@@ -277,7 +277,7 @@ class Publisher:
         return placed
 
     async def _send_version(
-        self, transaction: Transaction, state: PartitionState, version: Playbook
+        self, transaction: Transaction, state: PublishState, version: Playbook
     ) -> Playbook:
         named: Notes = {
             "combee.playbook": version.name,
@@ -302,7 +302,7 @@ class Publisher:
         )
 
 
-def _log_decision(decision: Decision, placed: Sequence[Playbook]) -> None:
+def _log_decision(decision: PublishDecision, placed: Sequence[Playbook]) -> None:
     if decision.passed_over:
         logger.info("verdict_passed_over", reason=decision.passed_over)
     for message in decision.decisions:

@@ -22,7 +22,7 @@ from combee.publish.decide.basis import (
     Request,
     UpdatesBetween,
 )
-from combee.publish.partition import PartitionState
+from combee.publish.partition import PublishState
 from combee_schemas import topics
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.topics import Topic, key_of
@@ -30,13 +30,13 @@ from combee_schemas.topics import Topic, key_of
 M = TypeVar("M", Playbook, Label)
 
 
-async def open_partition(log: Log, number: int, starts: dict[str, int]) -> PartitionState:
+async def open_partition(log: Log, number: int, starts: dict[str, int]) -> PublishState:
     """Return a partition's state from the compacted topics; its former owner must be fenced before."""
     watermarks = {topic: Watermark(start) for topic, start in starts.items()}
     playbooks, labels = Newest(topics.PLAYBOOKS), Newest(topics.LABELS)
     await _take_all(log, playbooks, topics.PLAYBOOKS, number)
     await _take_all(log, labels, topics.LABELS, 0)
-    return PartitionState(number=number, watermarks=watermarks, playbooks=playbooks, labels=labels.all())
+    return PublishState(number=number, watermarks=watermarks, playbooks=playbooks, labels=labels.all())
 
 
 async def _take_all(log: Log, newest: Newest[M], topic: Topic[M], partition: int) -> None:
@@ -60,7 +60,7 @@ class Reader:
         return (await self._log.read_at(source, [offset]))[offset]
 
     async def answer(  # noqa: C901, PLR0911 - one branch for each request
-        self, request: Request[Any], state: PartitionState
+        self, request: Request[Any], state: PublishState
     ) -> object:
         """Return the answer to a request.
 

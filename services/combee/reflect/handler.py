@@ -123,16 +123,11 @@ class ReflectHandler:
         fields, reply = await self._fields(trace, self._shown(trace))
         return Reflection(
             reflection_id=self._provenance.derived_ids(trace)[0],
-            playbook=trace.playbook,
+            **trace.passed_on,
             **fields,
             trace_id=trace.trace_id,
             task_excerpt=task_excerpt(trace),
             trace_digest=content,
-            shown=trace.shown,
-            bullet_ids=trace.bullet_ids,
-            score=trace.score,
-            success=trace.success,
-            source=trace.source,
             request=reply.request,
             usage=reply.usage,
             created_at_ms=self._clock.now_ms(),

@@ -54,5 +54,5 @@ class Reflected:
 
     async def _take(self, record: Record) -> None:
         if topics.REFLECTIONS.read_or_none(record) is not None:  # shuffle dead-letters what cannot be read
-            reflection = self._provenance.reflection(record, again=True)
+            reflection = self._provenance.reflection(record, is_reread=True)
             self._add((reflection.playbook, reflection.reflection_id), identity.fingerprint(reflection))

@@ -7,12 +7,13 @@ The path of a group to the update of its batch:
 2. ``_emit`` writes the result: a partial on ``scan.N``, to the partition of its parent; of the root the update.
 3. ``_child`` takes a partial. It waits in ``Gathering``, with its record uncommitted, until its siblings have come.
    The last one combines them (``Aggregator.combine``); ``_emit`` writes the result in the same way.
+4. The root's result is checked against the batch's reflections before that (``Aggregator.checked``).
 
 Offsets are committed once a record's task has returned, so the log is the only memory.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from weakref import WeakValueDictionary
 
@@ -33,16 +34,19 @@ from combee.core.methods.method import Method, shaped
 from combee.core.names import identity
 from combee.core.playbook.lines import as_seen_on
 from combee.core.playbook.versions import empty
+from combee.core.text.similarity.thresholds import model_and_thresholds
 from combee.process.settings.methods import method
 from combee.process.worker import manifest_cache
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.process.worker.manifest_cache import ManifestCache
 from combee.process.worker.retry import write
+from combee.process.worker.vectors import Vectors
 from combee.process.worker.views import Playbooks
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
 from combee.scan.gathering import Arrivals, Gathering, GatheringKey, GroupCalls, Wave, key_of
 from combee.scan.hedged import HedgedModel
+from combee.scan.members import members_of
 from combee.scan.outcome import shorter
 from combee.scan.templates import Templates
 from combee_schemas import topics
@@ -83,12 +87,14 @@ class ScanHandler:
         *,
         methods: Callable[[str], Method] = method,
         limiter: DeadLetterLimiter | None = None,
+        vectors: Vectors | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._hedged = HedgedModel(model, clock)
         self._watched = self._hedged.watching()
         self._methods = methods
+        self._vectors = vectors or Vectors()
         self._templates = Templates()
         self._limiter = limiter or DeadLetterLimiter(clock)
         self.manifests = ManifestCache(log)
@@ -160,12 +166,7 @@ class ScanHandler:
             aggregator = self._aggregator(group, 0)
             base = await self._base(group)
             await self._wave.turn()
-            asked = (
-                aggregator.consolidate(base, group.clusters)
-                if group.plan.reason == "consolidate"
-                else aggregator.group(base, [_as_seen_on(base, member) for member in group.members])
-            )
-            result = await self._groups.result(group.plan, asked)
+            result = await self._groups.result(group.plan, _of_group(aggregator, base, group))
             if result is not None:
                 if result.status == "failed":
                     await self._limiter.failed(
@@ -202,10 +203,18 @@ class ScanHandler:
                 children = [gathering.children[i] for i in sorted(results)]
                 result = await aggregator.combine(base, level, children)
                 if tree.is_root(child.plan.widths, level):
-                    result = stragglers.with_left_out(result, child.plan, results)
+                    members = await self._members(child, result)
+                    checked = await aggregator.checked(base, level, result, _as_seen_on(base, members))
+                    result = stragglers.with_left_out(checked, child.plan, results)
                 await self._emit(child, level, index, result)
         gathering.done.set()
         self._gatherings.pop(key, None)
+
+    async def _members(self, record: Planned, result: NodeResult) -> list[GroupMember]:
+        """Return the reflections of a batch that got through to its root's result."""
+        manifest = await self.manifests.find(await self.manifests.place_of(record))
+        through = {seen.offset for seen in result.seen if seen.ok}
+        return await members_of(self._log, manifest, through)
 
     async def _may_go_on(self, gathering: Gathering, child: Partial, level: int) -> bool:
         """Wait for a parent's other children as long as they may take; return whether it may go on without them."""
@@ -266,6 +275,8 @@ class ScanHandler:
             carry=settings.carry,
             apart=settings.propose_flagged,
             note=note,
+            vectors=self._vectors,
+            thresholds=model_and_thresholds(settings.embeddings)[1],
         )
 
     def _lock(self, node_id: str) -> asyncio.Lock:
@@ -281,7 +292,7 @@ class ScanHandler:
 
     async def _emit(self, record: Planned, level: int, index: int, result: NodeResult) -> None:
         """Write a node's result; a result too large for a record is shortened, so that the tree completes."""
-        for candidate in chain([result], shorter(result, level)):
+        for candidate in chain([result], shorter(result)):
             try:
                 outgoing = await self._result(record, level, index, candidate)
             except CodecError:
@@ -314,6 +325,20 @@ class ScanHandler:
         return above.record(partial, partition=partition)
 
 
-def _as_seen_on(base: Playbook, member: GroupMember) -> GroupMember:
-    seen = as_seen_on(base, member.reflection)
-    return member if seen is member.reflection else member.model_copy(update={"reflection": seen})
+async def _of_group(aggregator: Aggregator, base: Playbook, group: Group) -> NodeResult:
+    """Return a group's result; if it is the whole batch, the result is checked as the root's."""
+    if group.plan.reason == "consolidate":
+        return await aggregator.consolidate(base, group.clusters)
+    members = _as_seen_on(base, group.members)
+    result = await aggregator.group(base, members)
+    is_root = tree.is_root(group.plan.widths, 0)
+    return await aggregator.checked(base, 0, result, members) if is_root else result
+
+
+def _as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
+    """Return reflections with the tags and shown entries that count on the line of a version."""
+    own = ((member, as_seen_on(base, member.reflection)) for member in members)
+    return [
+        member if seen is member.reflection else member.model_copy(update={"reflection": seen})
+        for member, seen in own
+    ]

@@ -32,7 +32,10 @@ class InMemoryScan:
     async def update(self) -> Update:
         """Return the root's result."""
         root = len(self._plan.widths) - 1
-        return self._record(Update, await self._node(root, 0), root, 0, {})
+        result = await self._node(root, 0)
+        members = {member.offset: member for group in self._groups for member in group}
+        checked = await self._aggregator.checked(self._base, root, result, list(members.values()))
+        return self._record(Update, checked, root, 0, {})
 
     async def _node(self, level: int, index: int) -> NodeResult:
         if level == 0:
@@ -52,7 +55,7 @@ class InMemoryScan:
     ) -> R:
         """Return a node's result, cut as the service cuts it where a record could not hold it."""
         fixed = {"plan": self._plan, "node_id": identity.node_id(self._plan.batch_id, level, index), **own}
-        for candidate in chain([result], shorter(result, level)):
+        for candidate in chain([result], shorter(result)):
             record = kind.model_validate({**fixed, "result": candidate})
             try:
                 encode(record)

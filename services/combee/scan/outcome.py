@@ -2,28 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TypeVar
 
 from combee.adapters.ports import PoisonError
 from combee.core.playbook import operations as ops
-from combee.core.playbook.retention import surviving
 from combee_schemas.base import Usage
 from combee_schemas.playbook import EVIDENCE_KEPT
 from combee_schemas.scan import Known, NodeResult, Operation, Seen
-
-Claim = TypeVar("Claim", Operation, Known)
 
 SKIPPED = Usage(skips=1)
 SPLIT = Usage(splits=1)
 TAGS_OF_EACH = 20
 """Tags per reflection that are kept until nothing else can be left out."""
-
-
-def audited(
-    result: NodeResult, level: int, kept: frozenset[str], dropped: frozenset[str] = frozenset()
-) -> NodeResult:
-    """Return a result with which reflections survived this level, or were dropped by name."""
-    return result.model_copy(update={"seen": surviving(result.seen, level, kept, dropped)})
 
 
 def spent(error: PoisonError) -> Usage:
@@ -36,8 +25,8 @@ def reasons(parts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
-def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
-    """Yield ever smaller results of a node of ``level``; the reason of each names what was left out.
+def shorter(result: NodeResult) -> Iterator[NodeResult]:
+    """Yield ever smaller results of a node; the reason of each names what was left out.
 
     Bookkeeping goes first: most tags of a reflection; evidence of which other operations hold a copy; then all tags
     and the entries that calls were shown; then most names of what an operation or a known entry rests on. Operations
@@ -49,6 +38,9 @@ def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
     PoisonError
         When nothing is left to leave out.
     """
+    if result.aside:
+        result = result.model_copy(update={"aside": ()})
+        yield _noted(result, "proposals to carry left out for size")
     result = result.model_copy(update={"seen": _tagged(result.seen, TAGS_OF_EACH)})
     yield _noted(result, f"tags beyond {TAGS_OF_EACH} each left out for size")
     for count in (EVIDENCE_KEPT, 1):
@@ -70,7 +62,7 @@ def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
         only = cut.model_copy(
             update={
                 "operations": tuple(cut.operations[n] for n in sorted(left)),
-                "seen": _without(bare, _lost(result, left), level),
+                "seen": _without(bare, _lost(result, left)),
             }
         )
         yield _noted(only, f"{len(whole) - len(left)} operations, {note}")
@@ -93,21 +85,13 @@ def _naming(result: NodeResult, count: int) -> NodeResult:
     """Return a result whose operations and known entries name at most ``count`` reflections each."""
     return result.model_copy(
         update={
-            "operations": tuple(_resting_on(operation, count) for operation in result.operations),
-            "known": tuple(_resting_on(claim, count) for claim in result.known),
-            "echoes": tuple(
-                echo.model_copy(update={"evidence": echo.evidence[:count]}) for echo in result.echoes
-            ),
+            name: tuple(
+                claim.model_copy(update={"evidence": claim.evidence[:count]})
+                for claim in getattr(result, name)
+            )
+            for name in ("operations", "known", "echoes")
         }
     )
-
-
-def _resting_on(claim: Claim, count: int) -> Claim:
-    """Return an operation or a known entry with ``count`` reflections of its evidence, certain ones first."""
-    is_guess = frozenset(claim.guessed).__contains__
-    evidence = tuple(sorted(claim.evidence, key=is_guess)[:count])
-    guessed = tuple(filter(is_guess, evidence))
-    return claim.model_copy(update={"evidence": evidence, "guessed": guessed})
 
 
 def _lost(result: NodeResult, left: Iterable[int]) -> frozenset[str]:
@@ -116,9 +100,9 @@ def _lost(result: NodeResult, left: Iterable[int]) -> frozenset[str]:
     return ops.rests(result.operations).difference(chain.from_iterable(claim.evidence for claim in claims))
 
 
-def _without(seen: Iterable[Seen], lost: frozenset[str], level: int) -> tuple[Seen, ...]:
+def _without(seen: Iterable[Seen], lost: frozenset[str]) -> tuple[Seen, ...]:
     return tuple(
-        reflection.model_copy(update={"ok": False, "survived": min(reflection.survived, level)})
+        reflection.model_copy(update={"ok": False, "covered": ""})
         if reflection.reflection_id in lost
         else reflection
         for reflection in seen

@@ -1,64 +1,64 @@
-"""Closing windows: a batch is cut from each window that is due and that no gate holds back."""
+"""Closing windows: a batch is cut from each window that is due and that nothing holds back."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from combee.shuffle import partition
+from combee.shuffle.admission import Admission
 from combee.shuffle.cutting import Cutter
-from combee.shuffle.gates import Gates
-from combee.shuffle.partition import PartitionState
+from combee.shuffle.partition import ShuffleState
 from combee.shuffle.rules import BatchRules
 
 
 @dataclass(frozen=True, slots=True)
 class Closer:
-    """Closes windows: the rules say what may close, the gates what must wait, and the cutter cuts the batch."""
+    """Closes windows: the rules say what may close, the admission what must wait, and the cutter cuts the batch."""
 
     rules: BatchRules
-    gates: Gates
+    admission: Admission
     cutter: Cutter
 
-    async def close_full(self, state: PartitionState, line: str) -> None:
+    async def close_full(self, state: ShuffleState, line: str) -> None:
         """Close a window that holds a whole batch; ``close_due`` handles all other reasons to close."""
         window = state.windows.get(line)
         if window is not None and len(window.waiting) >= self.rules.batch_size(state, line):
             await self._close_window(state, line)
 
-    async def close_due(self, state: PartitionState) -> list[str]:
+    async def close_due(self, state: ShuffleState) -> list[str]:
         """Cut batches from every window that is due; return the lines that were checked."""
         lines = self.rules.lines_to_look_at(state)
         for line in lines:
             await self._close_window(state, line)
         return lines
 
-    async def _close_window(self, state: PartitionState, line: str) -> None:
+    async def _close_window(self, state: ShuffleState, line: str) -> None:
         """Cut batches from a window until it is not due any more or must wait."""
         while (window := state.windows.get(line)) is not None:
             close = self.rules.close(state, line, window)
             if close is None:
                 state.remind(line)
                 return
-            if self.gates.is_busy(state, line):
+            if self.admission.is_busy(state, line):
                 return  # the line's next version makes it change
-            # Asked last: a gate logs each batch that it holds back.
-            if self.gates.hold_back(state, line):
-                state.held.add(line)
+            # Asked last: the admission logs each batch that it holds back.
+            if self.admission.hold_back(state, line):
+                state.blocked.add(line)
                 return
             await self.cutter.close(state, line, close)
 
-    def to_read_again(self, state: PartitionState, lines: Iterable[str]) -> dict[str, list[int]]:
+    def to_read_again(self, state: ShuffleState, lines: Iterable[str]) -> dict[str, list[int]]:
         """Remove from windows the offsets of reflections that now fit into memory, and return them by line.
 
         They belong to full windows with less than a batch in memory, and to sources below their share.
         """
-        again: dict[str, list[int]] = {}
+        offsets: dict[str, list[int]] = {}
         for line in lines:
             window = state.windows.get(line)
-            if window is None or not (window.beyond or window.held):
+            if window is None or not (window.overflow or window.over_share):
                 continue
             size, most = self.rules.batch_size(state, line), self.rules.most_of_one(state, line)
-            is_short = window.beyond and len(window.waiting) < size
+            is_short = window.overflow and len(window.waiting) < size
             if is_short or window.has_room(most):
                 count = max(size, partition.WINDOW_KEPT) if is_short else 0
-                again[line] = window.take_offsets(count, most)
-        return again
+                offsets[line] = window.take_offsets(count, most)
+        return offsets

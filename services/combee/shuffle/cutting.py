@@ -23,9 +23,9 @@ from combee.core.playbook.lines import needless_bytes, without_needless
 from combee.core.playbook.spend import bounded, total
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.views import Playbooks
-from combee.shuffle.gates import Gates
+from combee.shuffle.admission import Admission
 from combee.shuffle.manifests import InFlight
-from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
+from combee.shuffle.partition import GROUP, REFLECTIONS, ShuffleState
 from combee.shuffle.rules import BatchRules
 from combee_schemas import topics
 from combee_schemas.base import NOTHING_SPENT, Usage
@@ -43,17 +43,17 @@ NO_BODIES: Bodies = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutter:
-    """Writes batches; its knowledge of a partition is in ``PartitionState``."""
+    """Writes batches; its knowledge of a partition is in ``ShuffleState``."""
 
     log: Log
     clock: Clock
     rules: BatchRules
-    gates: Gates
+    admission: Admission
     playbooks: Playbooks
     provenance: Provenance
     tracing: Tracing
 
-    async def close(self, state: PartitionState, line: str, close: Close) -> None:
+    async def close(self, state: ShuffleState, line: str, close: Close) -> None:
         """Cut a batch of the first reflections in a line's window."""
         taken, dropped = state.window(line).take(close.count)
         bodies = await self.bodies(state, taken)
@@ -64,7 +64,7 @@ class Cutter:
 
     def planned(
         self,
-        state: PartitionState,
+        state: ShuffleState,
         line: str,
         close: Close,
         taken: Sequence[Waiting],
@@ -96,22 +96,22 @@ class Cutter:
 
     def _usages(self, reflections: Sequence[Reflection]) -> list[Usage]:
         """Return the reflections' usage, capped at the limit per reflection; larger claims are logged."""
-        most = self.gates.spend.policy.reflection_tokens
+        most = self.admission.spend.policy.reflection_tokens
         usages = [bounded(reflection.usage, most) for reflection in reflections]
-        beyond = [
+        oversized = [
             reflection.reflection_id
             for reflection, usage in zip(reflections, usages, strict=True)
             if usage.tokens_in != reflection.usage.tokens_in
             or usage.tokens_out != reflection.usage.tokens_out
         ]
-        if beyond:
+        if oversized:
             logger.warning(
-                "usage_bounded", playbook=reflections[0].playbook, reflections=beyond, most_tokens=most
+                "usage_bounded", playbook=reflections[0].playbook, reflections=oversized, most_tokens=most
             )
         return usages
 
     async def cut(
-        self, state: PartitionState, batch: Batch, bodies: Bodies = NO_BODIES, taken: Sequence[Waiting] = ()
+        self, state: ShuffleState, batch: Batch, bodies: Bodies = NO_BODIES, taken: Sequence[Waiting] = ()
     ) -> None:
         """Write a batch and commit the offsets; its reflections or its order must be released before."""
         batch = batch.model_copy(
@@ -128,7 +128,7 @@ class Cutter:
                 await self._commit(state, transaction)
         state.written()
         state.manifests.add(batch, offset, self.clock.monotonic())
-        self.gates.tenant.cut(batch.plan.playbook, len(batch.members))
+        self.admission.tenant.cut(batch.plan.playbook, len(batch.members))
         logger.info(
             "batch",
             playbook=batch.plan.playbook,
@@ -148,19 +148,19 @@ class Cutter:
             if item.context is not None
         ]
 
-    async def commit(self, state: PartitionState) -> None:
+    async def commit(self, state: ShuffleState) -> None:
         """Commit offsets and write dead letters, if there is anything to commit or to write."""
         if state.outbox or state.low() != state.committed:
             async with state.transactor.transaction() as transaction:
                 await self._commit(state, transaction)
             state.written()
 
-    async def _commit(self, state: PartitionState, transaction: Transaction) -> None:
+    async def _commit(self, state: ShuffleState, transaction: Transaction) -> None:
         await transaction.send(*state.outbox)
         offsets = {TopicPartition(topic=t, partition=state.number): at for t, at in state.low().items()}
         await transaction.commit_offsets(GROUP, offsets)
 
-    async def emit_again(self, state: PartitionState, in_flight: InFlight) -> None:
+    async def emit_again(self, state: ShuffleState, in_flight: InFlight) -> None:
         """Write a batch's groups again, under the same ids; close it if its reflections have expired."""
         batch = in_flight.batch
         bodies = await self._read(state.number, [member.offset for member in batch.members])
@@ -169,13 +169,13 @@ class Cutter:
             return
         await self._emit(state, in_flight, await self._groups(batch, in_flight.offset, bodies))
 
-    async def give_up(self, state: PartitionState, in_flight: InFlight, reason: str) -> None:
+    async def give_up(self, state: ShuffleState, in_flight: InFlight, reason: str) -> None:
         """Close a batch without a result."""
         await self._emit(
             state, in_flight, [without_result(in_flight.batch, in_flight.offset, "failed", reason)]
         )
 
-    async def _emit(self, state: PartitionState, in_flight: InFlight, outgoing: Sequence[Outgoing]) -> None:
+    async def _emit(self, state: ShuffleState, in_flight: InFlight, outgoing: Sequence[Outgoing]) -> None:
         with self.tracing.gathered(
             "batch again", await self._cut_in(state, in_flight), _named(in_flight.batch)
         ):
@@ -184,7 +184,7 @@ class Cutter:
         in_flight.since = self.clock.monotonic()
         in_flight.emissions += 1
 
-    async def _cut_in(self, state: PartitionState, in_flight: InFlight) -> list[Origin]:
+    async def _cut_in(self, state: ShuffleState, in_flight: InFlight) -> list[Origin]:
         """Return the span in which a batch was cut, from its manifest's headers."""
         if self.tracing is NO_TRACING:
             return []
@@ -193,7 +193,7 @@ class Cutter:
         contexts = map(self.tracing.context_of, records.values())
         return [Origin(context=context) for context in contexts if context is not None]
 
-    async def bodies(self, state: PartitionState, taken: Sequence[Waiting]) -> Bodies:
+    async def bodies(self, state: ShuffleState, taken: Sequence[Waiting]) -> Bodies:
         """Return the bodies of these reflections, reading those that are not in memory."""
         in_memory = {item.member.offset: item.body for item in taken if item.body is not None}
         missing = [item.member.offset for item in taken if item.body is None]
@@ -202,7 +202,9 @@ class Cutter:
     async def _read(self, number: int, offsets: Sequence[int]) -> dict[int, Reflection]:
         source = TopicPartition(topic=REFLECTIONS, partition=number)
         records = await self.log.read_at(source, offsets)
-        return {offset: self.provenance.reflection(record, again=True) for offset, record in records.items()}
+        return {
+            offset: self.provenance.reflection(record, is_reread=True) for offset, record in records.items()
+        }
 
     async def _groups(self, batch: Batch, offset: int, bodies: Bodies) -> Sequence[Outgoing]:
         if batch.plan.branch is not None:

@@ -31,10 +31,10 @@ class Manifests:
     horizon: int
     sequences: dict[str, int] = field(default_factory=dict)
     through: dict[str, int] = field(default_factory=dict)
-    beyond: dict[str, set[int]] = field(default_factory=dict)
+    batched_ahead: dict[str, set[int]] = field(default_factory=dict)
     """By line, the batched reflections beyond ``through``: an earlier one still waits because its source
     had filled its share."""
-    _beyond_since: dict[str, int] = field(default_factory=dict)
+    _ahead_since: dict[str, int] = field(default_factory=dict)
     """By line, the offset of the first manifest with such a reflection."""
     in_flight: dict[str, dict[int, InFlight]] = field(default_factory=dict)
     executed: set[tuple[str, str]] = field(default_factory=set)
@@ -47,7 +47,7 @@ class Manifests:
         name = batch.plan.playbook
         self.sequences[name] = max(self.sequences.get(name, 0), batch.plan.sequence)
         self.through[name] = max(self.through.get(name, -1), batch.plan.through_offset)
-        self._note_beyond(batch, offset)
+        self._note_ahead(batch, offset)
         self.in_flight.setdefault(name, {})[batch.plan.sequence] = InFlight(
             batch=batch, offset=offset, since=now
         )
@@ -58,20 +58,20 @@ class Manifests:
             self._ids[name, member.reflection_id, member.attempt] = place
         self._forget(offset - self.horizon)
 
-    def _note_beyond(self, batch: Batch, offset: int) -> None:
+    def _note_ahead(self, batch: Batch, offset: int) -> None:
         name, through = batch.plan.playbook, self.through[batch.plan.playbook]
         # A branch begins with the reflections already batched for its playbook.
         of = batch.plan.branch.of if batch.plan.branch else name
-        known, since = self.beyond.get(of, set()), self._beyond_since.get(of, offset)
+        known, since = self.batched_ahead.get(of, set()), self._ahead_since.get(of, offset)
         if not known and all(member.offset <= through for member in batch.members):
             return
         offsets = known.union(member.offset for member in batch.members)
-        self.beyond[name] = {at for at in offsets if at > through}
-        if self.beyond[name]:
-            self._beyond_since[name] = since
+        self.batched_ahead[name] = {at for at in offsets if at > through}
+        if self.batched_ahead[name]:
+            self._ahead_since[name] = since
         else:
-            del self.beyond[name]
-            self._beyond_since.pop(name, None)
+            del self.batched_ahead[name]
+            self._ahead_since.pop(name, None)
 
     def _forget(self, before: int) -> None:
         while self._ids:
@@ -89,7 +89,7 @@ class Manifests:
 
     def covers(self, playbook: str, offset: int) -> bool:
         """Return whether a manifest already covers this record, which is being read again."""
-        return offset <= self.through.get(playbook, -1) or offset in self.beyond.get(playbook, ())
+        return offset <= self.through.get(playbook, -1) or offset in self.batched_ahead.get(playbook, ())
 
     def knows(self, playbook: str, reflection_id: str, attempt: int) -> bool:
         """Return whether this attempt of a reflection is in a batch already."""
@@ -127,7 +127,7 @@ class Manifests:
     @property
     def oldest_beyond(self) -> int:
         """The offset of the first manifest beyond a reflection that still waits; −1 if there is none."""
-        return min(self._beyond_since.values(), default=-1)
+        return min(self._ahead_since.values(), default=-1)
 
 
 async def read_manifests(

@@ -13,10 +13,10 @@ from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters, has_grown
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.views import Playbooks
+from combee.shuffle.admission import Admission
 from combee.shuffle.cutting import Cutter, base_of
-from combee.shuffle.gates import Gates
 from combee.shuffle.neighbours import NOTHING, Neighbours
-from combee.shuffle.partition import PartitionState
+from combee.shuffle.partition import ShuffleState
 from combee.shuffle.rules import BatchRules
 from combee_schemas import topics
 from combee_schemas.command import Command
@@ -37,24 +37,24 @@ class Orders:
     log: Log
     clock: Clock
     rules: BatchRules
-    gates: Gates
+    admission: Admission
     cutter: Cutter
     playbooks: Playbooks
     neighbours: Neighbours
     provenance: Provenance
 
-    async def cut(self, state: PartitionState) -> None:
-        """Cut every requested batch that no gate holds back; the others wait."""
+    async def cut(self, state: ShuffleState) -> None:
+        """Cut every requested batch that nothing holds back; the others wait."""
         for _, command in sorted(state.orders.items()):
             cut = self._fork if command.kind == "branch" else self._consolidate
             if await cut(state, command):
                 state.settle_order(command)
-        for line in sorted(state.again):
+        for line in sorted(state.to_ask_again):
             await self._ask_again(state, line)
         for line in sorted(state.grown):
             await self._consolidate_grown(state, line)
 
-    async def _consolidate_grown(self, state: PartitionState, line: str) -> None:
+    async def _consolidate_grown(self, state: ShuffleState, line: str) -> None:
         """Consolidate without a command if the playbook has grown enough; otherwise check again when it changes."""
         base, rules = self.playbooks.latest(line), self.rules
         is_due = not _has_in_flight(state, line, "consolidate") and has_grown(
@@ -63,13 +63,13 @@ class Orders:
         if not is_due or await self._consolidate(state, consolidation(base), automatic=True):
             state.grown.discard(line)
 
-    async def _consolidate(self, state: PartitionState, command: Command, *, automatic: bool = False) -> bool:
+    async def _consolidate(self, state: ShuffleState, command: Command, *, automatic: bool = False) -> bool:
         """Cut a consolidation's batch; return whether the order is done, False: it waits."""
         line = command.playbook
         base = self.playbooks.latest(line)
         if self._is_done(state, line, command) or not base.entries or base.holds != "entries":
             return True
-        if not self.gates.may_go(state, line):
+        if not self.admission.may_go(state, line):
             return False
         entries = probation.shown(base).entries
         neighbours = NOTHING if command.clusters is not None else self.neighbours.of(line, entries)
@@ -100,21 +100,21 @@ class Orders:
         await self.cutter.cut(state, batch)
         return True
 
-    async def _ask_again(self, state: PartitionState, line: str) -> None:
+    async def _ask_again(self, state: ShuffleState, line: str) -> None:
         """Cut a batch of the reflections that a version wants asked again; the rest waits for the batch's version."""
         wanted = self.playbooks.latest(line).again
         if not wanted or _has_in_flight(state, line, "revoke"):
-            state.again.discard(line)
-        elif self.gates.may_go(state, line):
+            state.to_ask_again.discard(line)
+        elif self.admission.may_go(state, line):
             is_known = partial(state.manifests.knows, line)
             taken = await _read_again(self.log, state.number, wanted, is_known, self.provenance)
-            state.again.discard(line)
+            state.to_ask_again.discard(line)
             if taken:
                 bodies = await self.cutter.bodies(state, taken)
                 close = Close(count=len(taken), reason="revoke")
                 await self.cutter.cut(state, self.cutter.planned(state, line, close, taken, bodies), bodies)
 
-    async def _fork(self, state: PartitionState, command: Command) -> bool:
+    async def _fork(self, state: ShuffleState, command: Command) -> bool:
         """Begin a branch between two batches of its playbook; return whether the order is done, False: it waits.
 
         Then every reflection of the playbook is in the version that the branch begins with, or in its window.
@@ -147,13 +147,13 @@ class Orders:
         await self.cutter.cut(state, batch)
         return True
 
-    def _is_done(self, state: PartitionState, line: str, command: Command) -> bool:
+    def _is_done(self, state: ShuffleState, line: str, command: Command) -> bool:
         """Return whether a command has had its batch."""
         executed = (line, command.command_id) in state.manifests.executed
         return executed or command.command_id in self.playbooks.latest(line).commands
 
 
-def _has_in_flight(state: PartitionState, line: str, reason: str) -> bool:
+def _has_in_flight(state: ShuffleState, line: str, reason: str) -> bool:
     in_flight = state.manifests.in_flight.get(line, {}).values()
     return any(batch.batch.plan.reason == reason for batch in in_flight)
 
@@ -187,6 +187,6 @@ async def _read_again(
             later = count(member.attempt + 1)
             attempt = next(attempt for attempt in later if not is_known(member.reflection_id, attempt))
             member = member.model_copy(update={"attempt": attempt})
-            body = provenance.reflection(record, again=True)
+            body = provenance.reflection(record, is_reread=True)
             waiting.append(Waiting(member=member, size=len(record.value or b""), seen_at=0.0, body=body))
     return waiting[: plan.go_together([item.size for item in waiting])]

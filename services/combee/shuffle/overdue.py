@@ -6,7 +6,7 @@ from combee.adapters.ports import Clock
 from combee.process.settings.batch import BatchSettings
 from combee.shuffle.cutting import Cutter
 from combee.shuffle.manifests import InFlight
-from combee.shuffle.partition import PartitionState
+from combee.shuffle.partition import ShuffleState
 
 logger = structlog.get_logger()
 
@@ -28,7 +28,7 @@ class Overdue:
         """Record that the model has just answered a call."""
         self._answered_at = self._clock.monotonic()
 
-    async def look_after(self, state: PartitionState, passed: float) -> None:
+    async def look_after(self, state: ShuffleState, passed: float) -> None:
         """Emit overdue batches again, or give them up; ``passed``: seconds since the last check."""
         now = self._clock.monotonic()
         answered_s = min(passed, ANSWERING_S) if now - self._answered_at <= ANSWERING_S else 0.0
@@ -40,7 +40,7 @@ class Overdue:
             if is_overdue and state.manifests.is_in_flight(in_flight):
                 await self._emit_or_give_up(state, in_flight)
 
-    async def _emit_or_give_up(self, state: PartitionState, in_flight: InFlight) -> None:
+    async def _emit_or_give_up(self, state: ShuffleState, in_flight: InFlight) -> None:
         """Emit a batch's groups again under the same ids; at last close it without a result."""
         plan, tries = in_flight.batch.plan, in_flight.emissions
         logger.error(

@@ -17,7 +17,7 @@ GROUP = "shuffle"
 REFLECTIONS = topics.REFLECTIONS.name
 COMMANDS = topics.COMMANDS.name
 RECHECK_S = 1.0
-"""Seconds between checks whether a gate has opened or a batch is overdue: no event says so."""
+"""Seconds between checks whether a blocked line may go on or a batch is overdue: no event says so."""
 WINDOW_KEPT = 100
 """Reflections per playbook kept in memory, at least a whole batch; further ones wait as offsets."""
 LETTERS_AT_ONCE = 500
@@ -28,7 +28,7 @@ EMPTY = Window()
 
 
 @dataclass(slots=True, kw_only=True)
-class PartitionState:
+class ShuffleState:
     """The windows, flushes and manifests of one partition; all of it can be read back from the log."""
 
     number: int
@@ -45,7 +45,7 @@ class PartitionState:
     """Commands to consolidate or to branch that have no batch yet, by offset."""
     grown: set[str] = field(default_factory=set)
     """Playbooks with a new version: each may have grown enough to be consolidated by itself."""
-    again: set[str] = field(default_factory=set)
+    to_ask_again: set[str] = field(default_factory=set)
     """Lines with a new version that may have reflections to be asked about again."""
     branches: dict[str, Branch] = field(default_factory=dict)
     """The branches that learn, by line."""
@@ -58,12 +58,12 @@ class PartitionState:
     outbox_bytes: int = 0
     body_bytes: int = 0
     rechecked_at: float = 0.0
-    """Monotonic seconds of the last check of gates and overdue batches."""
+    """Monotonic seconds of the last check of blocked lines and overdue batches."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     changed: set[str] = field(default_factory=set)
     """Lines with a change after which their window may be due."""
-    held: set[str] = field(default_factory=set)
-    """Lines with a batch that a gate holds back: no event says when it opens."""
+    blocked: set[str] = field(default_factory=set)
+    """Lines with a due batch that ``Admission`` holds back: no event says when it may go."""
     _oldest: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
     """By line, the offset of the first reflection that waits."""
     _due_by_offset: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
@@ -93,13 +93,13 @@ class PartitionState:
         return self.windows.setdefault(playbook, Window())
 
     def recheck(self, now: float) -> float:
-        """Return the seconds since the last check if the next check, which includes held lines, is due; else 0."""
+        """Return the seconds since the last check if the next check, which includes blocked lines, is due; else 0."""
         passed = now - self.rechecked_at
         if passed < RECHECK_S:
             return 0.0
         self.rechecked_at = now
-        self.changed |= self.held
-        self.held.clear()
+        self.changed |= self.blocked
+        self.blocked.clear()
         return passed
 
     def note(self, line: str) -> None:
@@ -137,8 +137,8 @@ class PartitionState:
         """Begin a branch: reflections that wait for its playbook's next batches also wait for the branch's."""
         self.branches[line] = branch
         waits = self.window(branch.of)
-        held = {source: offsets[:] for source, offsets in waits.held.items()}
-        window = self.windows[line] = Window(beyond=waits.beyond[:], held=held)
+        over_share = {source: offsets[:] for source, offsets in waits.over_share.items()}
+        window = self.windows[line] = Window(overflow=waits.overflow[:], over_share=over_share)
         for item in waits.waiting:
             self._add(line, window, item)
         self.note(line)
@@ -162,19 +162,19 @@ class PartitionState:
         *,
         batch_size: int,
         share: Share | None = None,
-        again: bool = False,
+        is_reread: bool = False,
     ) -> None:
         """Put a reflection into a line's window, or count it as a repeat; a full window keeps its offset only.
 
-        ``again``: its offset was kept before, and now there is room. With a ``share``, reflections beyond their
+        ``is_reread``: its offset was kept before, and now there is room. With a ``share``, reflections beyond their
         source's share are held over.
         """
         member = item.member
         if self.manifests.covers(line, member.offset):
             return
         window = self.window(line)
-        if not again and (window.beyond or len(window.waiting) >= max(WINDOW_KEPT, batch_size)):
-            window.beyond.append(member.offset)
+        if not is_reread and (window.overflow or len(window.waiting) >= max(WINDOW_KEPT, batch_size)):
+            window.overflow.append(member.offset)
             if len(window) == 1:
                 self.note(line)
             return

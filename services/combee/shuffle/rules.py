@@ -8,7 +8,7 @@ from combee.core.batching.window import Close, Share, Window, WindowPolicy, due
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.methods import plan_settings
 from combee.process.worker.views import Playbooks, View
-from combee.shuffle.partition import REFLECTIONS, PartitionState
+from combee.shuffle.partition import REFLECTIONS, ShuffleState
 from combee_schemas.control import BatchSize
 from combee_schemas.plan import Branch, PlanSettings
 
@@ -40,7 +40,7 @@ class BatchRules:
         settings = self.settings.model_copy(update=branch.settings.own())
         return plan_settings(settings, self.planned.playbook_tokens, self.planned.embeddings)
 
-    def batch_size(self, state: PartitionState, line: str) -> int:
+    def batch_size(self, state: ShuffleState, line: str) -> int:
         """Return how many reflections make a batch of a line."""
         branch = state.branches.get(line)
         if branch and branch.settings.batch_size:
@@ -48,7 +48,7 @@ class BatchRules:
         decided = self._sizes.get(line)
         return decided.batch_size if decided else self.settings.batch_size
 
-    def close(self, state: PartitionState, line: str, window: Window) -> Close | None:
+    def close(self, state: ShuffleState, line: str, window: Window) -> Close | None:
         """Return the batch that a line's window should close with now; None: it stays open."""
         policy = WindowPolicy(
             batch_size=self.batch_size(state, line),
@@ -56,27 +56,27 @@ class BatchRules:
         )
         return due(window, policy, now=self._clock.monotonic(), newest_offset=state.seen[REFLECTIONS])
 
-    def lines_to_look_at(self, state: PartitionState) -> list[str]:
+    def lines_to_look_at(self, state: ShuffleState) -> list[str]:
         """Return the lines that have changed or whose first reflection is old, the oldest first."""
         return state.take_changed(
             seen_by=self._clock.monotonic() - self.settings.max_wait_s,
             before=state.seen[REFLECTIONS] - SPAN,
         )
 
-    def due_in(self, state: PartitionState) -> float:
+    def due_in(self, state: ShuffleState) -> float:
         """Return in how many seconds a window may be due by time alone."""
         since = state.waiting_since
         if since is None:
             return math.inf
         return max(0.0, since + self.settings.max_wait_s - self._clock.monotonic())
 
-    def share(self, state: PartitionState, line: str) -> Share | None:
+    def share(self, state: ShuffleState, line: str) -> Share | None:
         """Return how much of a batch one source may fill; None: all of it."""
         if not self.planned.source_share < 1:
             return None
         known = [source.name for source in self._playbooks.latest(line).taught_by]
         return Share(most=self.most_of_one(state, line), known=known)
 
-    def most_of_one(self, state: PartitionState, line: str) -> int:
+    def most_of_one(self, state: ShuffleState, line: str) -> int:
         """Return how many reflections of one source a batch may have."""
         return max(1, int(self.planned.source_share * self.batch_size(state, line)))

@@ -7,10 +7,10 @@ nor repeats a reflection.
 The path of a record to its batch:
 
 1. ``deliver`` notes it; ``turn`` takes what was delivered, or read, in the order of the log (``_work_in``).
-2. ``_take`` reads it. A reflection waits in the window of each line that learns from it (``PartitionState.wait``); a
+2. ``_take`` reads it. A reflection waits in the window of each line that learns from it (``ShuffleState.wait``); a
    command is remembered there until it is carried out.
-3. ``Closer`` closes each window that is due (``BatchRules``) and that nothing holds back (``Gates``); ``Orders`` has
-   the batches that no window makes.
+3. ``Closer`` closes each window that is due (``BatchRules``) and that nothing holds back (``Admission``); ``Orders``
+   has the batches that no window makes.
 4. ``Cutter`` plans the batch (``core/batching/plan.py``) and writes manifest, groups and offsets in one transaction.
    ``Overdue`` writes the groups again if no version comes of them.
 """
@@ -48,15 +48,15 @@ from combee.process.worker.dead_letters import dead_letter, log_dead_letter
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.retry import RETRIABLE
 from combee.process.worker.views import Playbooks, View
+from combee.shuffle.admission import Admission
 from combee.shuffle.attempts import Attempts
 from combee.shuffle.closing import Closer
 from combee.shuffle.cutting import Cutter
-from combee.shuffle.gates import Gates
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.orders import Orders
 from combee.shuffle.overdue import Overdue
-from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
+from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, ShuffleState
 from combee.shuffle.rules import BatchRules
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
@@ -129,7 +129,7 @@ class Shuffler:
         self._clock = clock
         self._settings = settings
         self._limits = limits
-        self._states: dict[int, PartitionState] = {}
+        self._states: dict[int, ShuffleState] = {}
         self._news: dict[int, _News] = {}
         self._attempts = Attempts(log)
         self._homes: dict[str, int] = {}
@@ -156,12 +156,12 @@ class Shuffler:
             playbooks=self.playbooks,
             sizes=self.sizes,
         )
-        self._gates = gates = Gates(spending, self._tenants, rules, self.playbooks, clock)
+        self._admission = admission = Admission(spending, self._tenants, rules, self.playbooks, clock)
         self._cutter = cutter = Cutter(
             log=log,
             clock=clock,
             rules=rules,
-            gates=gates,
+            admission=admission,
             playbooks=self.playbooks,
             provenance=self._provenance,
             tracing=tracing,
@@ -170,20 +170,20 @@ class Shuffler:
             log=log,
             clock=clock,
             rules=rules,
-            gates=gates,
+            admission=admission,
             cutter=cutter,
             playbooks=self.playbooks,
             neighbours=self.neighbours,
             provenance=self._provenance,
         )
         self._overdue = Overdue(clock, settings, cutter, limits.retries)
-        self._closer = Closer(rules, gates, cutter)
+        self._closer = Closer(rules, admission, cutter)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
             return
         self._appeared.add(name)
-        self._gates.spend.add_line(name)
+        self._admission.spend.add_line(name)
         self._tenants.spent(playbook)
         for state in self._states.values():
             state.manifests.published(name, playbook.batch_sequence)
@@ -200,12 +200,12 @@ class Shuffler:
             state.changed.add(line)
         self.wake.set()
 
-    def _look_at(self, state: PartitionState, playbook: Playbook) -> None:
+    def _look_at(self, state: ShuffleState, playbook: Playbook) -> None:
         """Remember what a new version may want a batch for."""
         if self._settings.consolidate_above:
             state.grown.add(playbook.name)
         if playbook.again:
-            state.again.add(playbook.name)
+            state.to_ask_again.add(playbook.name)
 
     def in_flight(self) -> list[Batch]:
         """Return the batches of these partitions that have no version yet."""
@@ -217,11 +217,11 @@ class Shuffler:
         counts = dict.fromkeys(HOLDS_BACK, 0)
         for state in self._states.values():
             for line, window in state.windows.items():
-                counts["source"] += window.beyond_share
-                if self._gates.tenant.is_held(line):
-                    counts["tenant"] += len(window) - window.beyond_share
-                elif self._gates.spend.is_paused(line):
-                    counts["spend"] += len(window) - window.beyond_share
+                counts["source"] += window.over_share_count
+                if self._admission.tenant.is_held(line):
+                    counts["tenant"] += len(window) - window.over_share_count
+                elif self._admission.spend.is_paused(line):
+                    counts["spend"] += len(window) - window.over_share_count
         return counts
 
     @property
@@ -241,7 +241,7 @@ class Shuffler:
         """Give all partitions up."""
         await self.assign(())
 
-    async def _close(self, state: PartitionState) -> None:
+    async def _close(self, state: ShuffleState) -> None:
         async with state.lock:
             try:
                 await state.transactor.close()
@@ -300,7 +300,7 @@ class Shuffler:
             return  # dealt anew meanwhile
         async with state.lock:
             # Every process sees every playbook.
-            for names in (state.grown, state.again):
+            for names in (state.grown, state.to_ask_again):
                 names &= {name for name in names if await self._partition(name) == number}
             # First: a command waits for the end of a batch, and the next one must not take its turn.
             await self._cut_due(state)
@@ -323,7 +323,7 @@ class Shuffler:
             loaded.manifests.published(playbook.name, playbook.batch_sequence)
             self._look_at(loaded, playbook)
 
-    async def _cut_due(self, state: PartitionState) -> None:
+    async def _cut_due(self, state: ShuffleState) -> None:
         """Cut every batch that is due; emit again what is overdue; commit what only needs committing."""
         is_refilled = True
         while is_refilled:
@@ -337,7 +337,7 @@ class Shuffler:
             await self._cutter.commit(state)
             is_refilled = await self._refill(state, lines)
 
-    async def _work_in_all(self, state: PartitionState, news: _News) -> None:
+    async def _work_in_all(self, state: ShuffleState, news: _News) -> None:
         """Work in what was delivered, as far as each record follows the one before; the log has the others."""
         count = 0
         while news.records and self._states.get(state.number) is state:
@@ -349,7 +349,7 @@ class Shuffler:
             if count % TAKEN_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    async def _work_in(self, state: PartitionState, record: Record) -> None:
+    async def _work_in(self, state: ShuffleState, record: Record) -> None:
         """Take the next record, and close the windows that it fills: what waits beyond a batch is read twice.
 
         Dead letters that fill a transaction are written at once, with the offsets: however long a backlog is, a
@@ -362,7 +362,7 @@ class Shuffler:
             for line in state.lines(key_of(record)):
                 await self._closer.close_full(state, line)
 
-    async def _load(self, number: int) -> PartitionState:
+    async def _load(self, number: int) -> ShuffleState:
         """Fence the former owner, then read back what it wrote, then everything not committed."""
         await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
         await self.sizes.wait_current(CURRENT_TIMEOUT_S)
@@ -372,7 +372,7 @@ class Shuffler:
             self._log, number, self._limits.duplicate_horizon, mine, self._clock.monotonic()
         )
         committed = {topic: await self._committed(topic, number) for topic in (REFLECTIONS, COMMANDS)}
-        state = PartitionState(
+        state = ShuffleState(
             number=number,
             transactor=transactor,
             manifests=manifests,
@@ -383,25 +383,25 @@ class Shuffler:
             branches={p.name: p.branch for p in mine if p.branch is not None} | manifests.forks(),
         )
         for snapshot in mine:
-            self._gates.spend.add_line(snapshot.name)
+            self._admission.spend.add_line(snapshot.name)
             self._look_at(state, snapshot)
         for topic in committed:
             await self._catch_up(state, topic)
         logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
         return state
 
-    async def _refill(self, state: PartitionState, lines: Iterable[str]) -> bool:
+    async def _refill(self, state: ShuffleState, lines: Iterable[str]) -> bool:
         """Read again what full windows had no room for; return whether anything was."""
-        again = self._closer.to_read_again(state, lines)
+        offsets_by_line = self._closer.to_read_again(state, lines)
         source = TopicPartition(topic=REFLECTIONS, partition=state.number)
-        for name, offsets in again.items():
+        for name, offsets in offsets_by_line.items():
             records = await self._log.read_at(source, offsets)
             if len(records) < len(offsets):
                 raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {name} that waited")
             for record in records.values():
-                await self._take_reflection(state, record, again=name)
+                await self._take_reflection(state, record, line_with_room=name)
             state.note(name)
-        return bool(again)
+        return bool(offsets_by_line)
 
     async def _snapshots_on(self, number: int) -> list[Playbook]:
         """Return a partition's snapshots without what they say; those of others are not even decoded."""
@@ -427,7 +427,7 @@ class Shuffler:
             )
         return committed
 
-    async def _catch_up(self, state: PartitionState, topic: str) -> None:
+    async def _catch_up(self, state: ShuffleState, topic: str) -> None:
         """Read on to the end; that passes what is no record, too: markers, and what was aborted.
 
         The next turn goes on with a long backlog.
@@ -443,13 +443,13 @@ class Shuffler:
                     return
         state.seen[topic] = max(state.seen[topic], end - 1)
 
-    def _read_on(self, state: PartitionState, topic: str, last: int) -> None:
+    def _read_on(self, state: ShuffleState, topic: str, last: int) -> None:
         """Have a partition's topic read up to an offset, in this turn or the next."""
         if news := self._news.get(state.number):
             news.note(topic, last)
             self.wake.set()
 
-    async def _take(self, state: PartitionState, record: Record) -> None:
+    async def _take(self, state: ShuffleState, record: Record) -> None:
         """Work in one record, in offset order; a bad one is dead-lettered and its neighbours go on."""
         try:
             if record.topic == COMMANDS:
@@ -469,10 +469,13 @@ class Shuffler:
         state.seen[record.topic] = record.offset
 
     async def _take_reflection(
-        self, state: PartitionState, record: Record, *, again: str | None = None
+        self, state: ShuffleState, record: Record, *, line_with_room: str | None = None
     ) -> None:
-        """Let a reflection wait on the lines that learn from it; ``again``: the one that has room for it now."""
-        reflection = self._provenance.reflection(record, again=again is not None)
+        """Let a reflection wait on the lines that learn from it.
+
+        ``line_with_room``: the only such line where a full window's reflection is read again.
+        """
+        reflection = self._provenance.reflection(record, is_reread=line_with_room is not None)
         home = await self._partition(reflection.playbook)
         if home != record.partition:
             # Another client's partitioner; the id stays, so a crash here can only make a repeat.
@@ -499,7 +502,7 @@ class Shuffler:
             context=self._tracing.context_of(record),
         )
         lines = state.lines(reflection.playbook)
-        for line in lines if again is None else [again]:
+        for line in lines if line_with_room is None else [line_with_room]:
             if failed_on in {None, line}:
                 share = self._rules.share(state, line)
                 if share:
@@ -509,5 +512,5 @@ class Shuffler:
                     item,
                     batch_size=self._rules.batch_size(state, line),
                     share=share,
-                    again=again is not None,
+                    is_reread=line_with_room is not None,
                 )

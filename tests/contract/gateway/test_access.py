@@ -55,6 +55,7 @@ async def test_a_name_space_hides_the_playbooks_of_others() -> None:
             "legal%2Fcases",
             "legal/cases/versions",
             "legal/cases/events",
+            "legal/cases/outcomes",
         ):
             assert (await gateway.client.get(f"/v1/playbooks/{path}", headers=headers)).status_code == 403
         assert (await gateway.client.get("/v1/ledger", headers=headers)).status_code == 403

@@ -80,10 +80,3 @@ async def test_outcomes_are_read_by_version_and_of_no_version_that_there_is_not(
         assert (newest["runs"], newest["unscored"], newest["success"]["n"]) == (4, 1, 3)
         assert newest["success"]["low"] < newest["success"]["mean"] < newest["success"]["high"]
         assert (await gateway.client.get("/v1/playbooks/none/outcomes")).status_code == 404
-
-
-async def test_a_name_space_hides_the_outcomes_of_others() -> None:
-    async with asked(**CONFIGURED) as gateway:
-        await gateway.knows(version("legal/cases", 1))
-        answer = await gateway.client.get("/v1/playbooks/legal/cases/outcomes", headers=bearer(READER))
-        assert answer.status_code == 403

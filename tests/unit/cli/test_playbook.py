@@ -15,7 +15,7 @@ from combee.cli.shared.console import clean
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode
-from combee_schemas.playbook import Entry, LevelAudit, Playbook
+from combee_schemas.playbook import Audit, Entry, Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.flat import changed
@@ -85,28 +85,32 @@ def test_lists_count_proposed_entries_apart(learned: Deployment, monkeypatch: py
 
 def test_show_tells_what_was_retained_and_how_many_calls_were_planned(learned: Deployment) -> None:
     out = run("playbook", "show", NAME).stdout
-    assert "retention: 100 % after level 0 → 100 % after level 1 → 100 % in the playbook" in out
+    assert "retention: 100 %: 10 new, 0 known, 0 dropped, 0 omitted\n" in out
+    assert "coverage: 10 said by the model, 10 verified, 0 carried\n" in out
     assert "model calls: 4 made, 4 planned\n" in out
-    assert "  in the playbook: 10 new, 0 known, 0 dropped by name, 0 lost\n" in out
-    assert run_json("playbook", "show", NAME)["losing"] is False
+    assert run_json("playbook", "show", NAME)["warnings"] == {}
     newest = ledger.latest(learned.log)
     worse = {
         "version": 3,
-        "retention": (0.9, 0.5, 0.4),
-        "audit": (LevelAudit(new=18, lost=2), LevelAudit(new=8, known=1, dropped=2, lost=9)),
-        "lost_recent": (0.1, 0.1, 0.1, 0.45),
-        "lost_count": 9,
-        "carried": 7,
+        "audit": Audit(new=8, known=1, dropped=2, omitted=9, said=18, verified=3, carried=7),
+        "omitted_recent": (0.1, 0.1, 0.1, 0.45),
+        "omitted_count": 9,
         "usage": Usage(calls=6, skips=1, splits=2, re_asks=1),
     }
     put(learned, topics.PLAYBOOKS, NAME, encode(changed(newest, **worse)))
     out = run("playbook", "show", NAME).stdout
-    assert "→ 40 % in the playbook; 7 proposals carried" in out
-    assert "  after level 0: 18 new, 0 known, 0 dropped by name, 2 lost\n" in out
-    assert "  in the playbook: 8 new, 1 known, 2 dropped by name, 9 lost\n" in out
-    assert "warning: 45 % of the last batch's reflections were lost" in out
+    assert "retention: 45 %: 8 new, 1 known, 2 dropped, 9 omitted\n" in out
+    assert "coverage: 18 said by the model, 3 verified, 7 carried\n" in out
+    told = [
+        "45 % of the last batch's reflections were omitted: the playbook has nothing of them",
+        (
+            "the model accounted for 90 % of the last batch's reflections, and 15 % were verified in what it wrote;"
+            " Combee carried 35 %"
+        ),
+    ]
+    assert [line for line in out.splitlines() if "warning" in line] == [f"warning: {text}" for text in told]
     assert "model calls: 6 made, 4 planned (1 skipped, 2 split, 1 asked again)" in out
-    assert run_json("playbook", "show", NAME)["losing"] is True
+    assert list(run_json("playbook", "show", NAME)["warnings"].values()) == told
 
 
 @pytest.mark.parametrize(
@@ -135,8 +139,8 @@ def test_history_lists_versions_with_origin_and_cost(learned: Deployment) -> Non
     assert (row["origin"], row["batch_sequence"], row["reflections"]) == ("batch", 1, 10)
     assert (row["changes"], row["model_calls"]) == ({"add": 10}, first.usage.calls)
     assert (row["planned_calls"], row["skips"], row["splits"], row["re_asks"]) == (4, 0, 0, 0)
-    assert (row["retention"], row["carried"]) == ([1.0, 1.0, 1.0], 0)
-    assert row["audit"][-1] == {"new": row["reflections"], "known": 0, "dropped": 0, "lost": 0}
+    assert row["retention"] == 1.0
+    assert Audit.model_validate(row["audit"]) == Audit(new=10, said=10, verified=10)
     assert row["tokens"] == first.usage.tokens()
     assert first.usage.tokens_in > 0
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from combee.log.reports.cost import cost_row
+from combee.cli.cost import cost_row
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook, Spend

@@ -1,6 +1,7 @@
 """What the dashboard's pages show, without a browser."""
 
 from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
+from combee.core.playbook.retention import warnings
 from combee.core.playbook.side_by_side import Learned
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts, graphs, outcomes, rows, wording
@@ -10,7 +11,7 @@ from combee_schemas.base import Usage
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
 from combee_schemas.plan import Branch, BranchSettings
-from combee_schemas.playbook import Change, LevelAudit, Playbook
+from combee_schemas.playbook import Audit, Change, Playbook
 from support.flat import flat
 from support.pictures import BATCH, FAILED, MANIFEST, picture
 
@@ -63,11 +64,21 @@ def test_a_playbook_stands_before_its_branches_with_what_they_do_otherwise() -> 
         "calls": 3,
         "tokens": "2,000",
         "retention": "80 %",
-        "lost": "–",
+        "omitted": "–",
         "today": "1,000",
         "window": "2 of 5",
         "paused": "1,000 of 900 tokens",
     }
+
+
+def test_the_page_of_all_playbooks_has_the_warnings_of_the_status() -> None:
+    audit = Audit(new=100, said=97, verified=51, carried=49)
+    batch = {"origin": "batch", "batch_id": "b", "batch_sequence": 1}
+    claimed = flat(Playbook, name="a", version=1, audit=audit, **batch)
+    (text,) = warnings(claimed).values()
+    assert rows.warnings_text(picture(claimed).snapshot(0).playbooks) == f"warning: a: {text}"
+    quiet = flat(Playbook, name="a", version=1, audit=Audit(new=100), **batch)
+    assert rows.warnings_text(picture(quiet).snapshot(0).playbooks) == ""
 
 
 def test_secrets_are_not_shown() -> None:
@@ -137,11 +148,14 @@ def test_plots_show_what_was_measured_and_money_only_where_there_are_prices() ->
         LivePlaybook(name="a", versions=(version.model_copy(update={"cost": cost}),)) for cost in (0.0, 1.5)
     )
     assert [one["data"] for one in charts.batch_sizes(free)["series"]] == [[[7, 40]], [[7, 33]]]
-    assert [one["data"] for one in charts.retention(free)["series"]] == [[[7, 50.0]], [], [], []]
-    audited = version.model_copy(update={"audit": LevelAudit(new=2, known=3, dropped=1, lost=4)})
+    assert [one["data"] for one in charts.retention(free)["series"]] == [[[7, 50.0]], [], [], [], [], []]
+    audited = version.model_copy(
+        update={"audit": Audit(new=2, known=3, dropped=1, omitted=4, said=9, verified=5)}
+    )
     series = charts.retention(LivePlaybook(name="a", versions=(audited,)))["series"]
     assert {one["name"]: one["data"] for one in series} == {
-        "new or known": [[7, 50.0]], "known": [[7, 30.0]], "dropped": [[7, 10.0]], "lost": [[7, 40.0]],
+        "new or known": [[7, 50.0]], "known": [[7, 30.0]], "dropped": [[7, 10.0]], "omitted": [[7, 40.0]],
+        "said": [[7, 90.0]], "verified": [[7, 50.0]],
     }  # fmt: skip
     assert [charts.cost(one)["series"][0]["data"] for one in (free, priced)] == [[[7, 900]], [[7, 1.5]]]
 

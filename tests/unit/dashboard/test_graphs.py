@@ -72,7 +72,7 @@ def test_a_batch_is_drawn_as_its_tree_with_a_shape_and_a_mark_for_what_went_wron
     assert [leaf["symbol"] for leaf in leaves] == ["circle", "rect", *["circle"] * 4]
     assert (leaves[1]["label"]["formatter"], leaves[1]["name"]) == (
         "×",
-        "node 1 of level 0: failed: its results are lost",
+        "node 1 of level 0: failed: it has no result",
     )
 
 

@@ -1,4 +1,4 @@
-"""A combine's carry, the order of its items, and results too large to write."""
+"""What a combine sets aside, the order of its items, and results too large to write."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,13 +28,14 @@ from combee_schemas.scan import (
     Update,
 )
 from support import ledger
-from support.deployment import one_batch
+from support.deployment import Deployment
 from support.flat import flat
-from support.ledger import NAME, batch_of, dead_letters, reflection
-from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, items
+from support.ledger import NAME, batch_of, dead_letters, outgoing, reflection
+from support.models import Answer, ModelClient, ScriptedModel, echo, items
 from support.playbooks import BASE, entry
+from support.scanned import learned, reflections
 
-# ---- carry
+# ---- combines
 
 
 class Combine:
@@ -60,7 +61,7 @@ class Combine:
 def child(index: int, operations: Sequence[Operation], **fields: Any) -> Partial:
     ids = dict.fromkeys(one for operation in operations for one in operation.evidence)
     plan = Plan(batch_id="b", playbook=NAME, sequence=1, widths=(99, 1), base_version=0, reflections=len(ids))
-    seen = tuple(Seen(reflection_id=one, offset=int(one[2:]), survived=1) for one in ids)
+    seen = tuple(Seen(reflection_id=one, offset=int(one[2:]), said=True, covered="check") for one in ids)
     given = {
         "plan": plan,
         "node_id": f"n{index}",
@@ -72,50 +73,18 @@ def child(index: int, operations: Sequence[Operation], **fields: Any) -> Partial
     return flat(Partial, **{**given, "operations": tuple(operations), "seen": seen, **fields})
 
 
-def keeping(*numbers: int, dropped: Sequence[int] = (), sources: object = ...) -> Answer:
+def keeping(*numbers: int, dropped: Sequence[int] = ()) -> Answer:
     """Use only the items with these numbers."""
 
     def answer(prompt: Prompt) -> Mapping[str, Any]:
         kept = [one for one in echo(prompt)["operations"] if one["sources"][0] in numbers]
-        named = kept if sources is ... else [{**one, "sources": sources} for one in kept]
-        return {"operations": named, "dropped": list(dropped)}
+        return {"operations": kept, "dropped": list(dropped)}
 
     return answer
 
 
 def contents(outcome: NodeResult) -> list[str]:
     return [one.content for one in outcome.operations]
-
-
-def saying(*said: tuple[str, list[int]]) -> Answer:
-    """Propose contents that are said to rest on items with these numbers."""
-    operations = [{"type": "ADD", "content": content, "sources": numbers} for content, numbers in said]
-    return lambda _: {"operations": operations}
-
-
-async def test_what_a_combine_did_not_make_of_an_item_is_only_guessed_to_rest_on_it() -> None:
-    combine = Combine([1, 2], [3], [4])
-    texts = ("Gross margin is in percent", "Beta is a plain ratio", "Weight parcels in grams")
-    combine.children = [
-        child(n, [Operation(kind=OperationKind.ADD, content=text, evidence=ids)])
-        for n, (text, ids) in enumerate(zip(texts, (("r-1", "r-2"), ("r-3",), ("r-4",)), strict=True))
-    ]
-    made_up, merged = "Frobnicate every widget twice", "Gross margin is in percent, and beta a plain ratio"
-    outcome = await combine.outcome(saying((made_up, [1]), (merged, [1, 2]), ("No item named", [])))
-    guesses = {operation.content: operation.guessed for operation in outcome.operations}
-    assert guesses == {
-        made_up: ("r-1", "r-2"),
-        merged: ("r-1", "r-2", "r-3"),
-        "No item named": ("r-1", "r-2", "r-3", "r-4"),
-    }
-
-
-async def test_a_guess_stays_one_on_the_way_up() -> None:
-    combine = Combine([1], [2])
-    guess = Operation(kind=OperationKind.ADD, content="lesson 1", evidence=("r-1", "r-3"), guessed=("r-3",))
-    combine.children[0] = child(0, [guess])
-    outcome = await combine.outcome(keeping(1, 2))
-    assert [operation.guessed for operation in outcome.operations] == [(), ("r-3",)]
 
 
 async def test_proposals_stand_in_the_order_of_their_newest_evidence_oldest_first() -> None:
@@ -126,75 +95,23 @@ async def test_proposals_stand_in_the_order_of_their_newest_evidence_oldest_firs
     ]  # fmt: skip
 
 
-async def test_what_a_combine_neither_used_nor_dropped_by_name_is_passed_on_and_counted() -> None:
-    outcome = await Combine([1], [2], [3], [4]).outcome(keeping(2, dropped=[3]))
-    assert contents(outcome) == ["lesson 2", "lesson 1", "lesson 4"]
-    assert (outcome.carried, outcome.status) == (2, "ok")
-    assert {s.reflection_id: s.survived for s in outcome.seen} == {"r-1": 2, "r-2": 2, "r-3": 1, "r-4": 2}
-
-
-async def test_what_was_carried_below_is_counted_with_it() -> None:
-    combine = Combine([1], [2])
-    combine.children = [
-        one.model_copy(update={"result": one.result.model_copy(update={"carried": 5})})
-        for one in combine.children
-    ]
-    assert (await combine.outcome(keeping(1))).carried == 11
-
-
-async def test_without_carry_it_is_gone() -> None:
-    outcome = await Combine([1], [2]).outcome(keeping(1), carry=False)
-    assert (contents(outcome), outcome.carried) == (["lesson 1"], 0)
-
-
-async def test_what_rests_on_guesses_alone_is_carried_too() -> None:
-    combine = Combine([1], [2])
-    combine.children[0] = child(
-        0,
-        [
-            Operation(kind=OperationKind.ADD, content=content, evidence=("r-3", "r-4"), guessed=guessed)
-            for content, guessed in (("guessed", ("r-3", "r-4")), ("guessed in part", ("r-4",)))
-        ],
-    )
-    outcome = await combine.outcome(saying(("lesson 2", [1])))
-    assert contents(outcome) == ["lesson 2", "guessed", "guessed in part"]
-    assert outcome.carried == 2
-    assert {seen.reflection_id: seen.survived for seen in outcome.seen} == {"r-2": 2, "r-3": 2, "r-4": 2}
-
-
-async def test_a_proposal_without_evidence_is_carried() -> None:
-    combine = Combine([1], [2])
-    combine.children[0] = child(0, [Operation(kind=OperationKind.ADD, content="no evidence")])
-    outcome = await combine.outcome(saying(("lesson 2", [2])))
-    assert contents(outcome) == ["lesson 2", "no evidence"]
-
-
-@pytest.mark.parametrize("sources", [[], None], ids=str)
-async def test_a_weak_model_that_names_no_sources_does_not_have_everything_carried(sources: object) -> None:
-    outcome = await Combine(*([n] for n in range(1, 41)), per_child=8).outcome(keeping(1, 2, sources=sources))
-    assert (contents(outcome), outcome.carried) == (["lesson 1", "lesson 2"], 0)
-    assert len(outcome.operations[0].evidence) == 40
-    assert {one.survived for one in outcome.seen} == {1}  # nothing is proven to have got through
-
-
-async def test_a_model_that_names_what_does_not_exist_is_no_witness_and_all_is_carried() -> None:
-    outcome = await Combine([1], [2], [3]).outcome(keeping(1, sources=[99]))
-    assert contents(outcome) == ["lesson 1", "lesson 2", "lesson 3"]
-    assert outcome.carried == 3
-
-
-async def test_what_only_an_unusable_operation_names_is_carried() -> None:
-    def answer(prompt: Prompt) -> Mapping[str, Any]:
-        first, second = echo(prompt)["operations"]
-        return {"operations": [first, {**second, "type": "DESTROY"}]}
-
-    outcome = await Combine([1], [2]).outcome(answer)
-    assert contents(outcome) == ["lesson 1", "lesson 2"]
+async def test_what_a_combine_does_not_repeat_is_set_aside_for_the_root_with_what_was_set_aside_below() -> (
+    None
+):
+    combine, below = Combine([1], [2], [3]), Operation(kind=OperationKind.ADD, content="lost below")
+    first = combine.children[0]
+    set_aside = first.result.model_copy(update={"aside": (below,)})
+    combine.children[0] = first.model_copy(update={"result": set_aside})
+    outcome = await combine.outcome(keeping(2, dropped=[3]))
+    assert contents(outcome) == ["lesson 2"]
+    assert [one.content for one in outcome.aside] == ["lost below", "lesson 1", "lesson 3"]
+    assert (await combine.outcome(keeping(2), carry=False)).aside == ()
 
 
 async def test_more_than_one_reply_may_hold_can_be_carried() -> None:
-    outcome = await Combine(*([n] for n in range(1, 2_502)), per_child=500).outcome(keeping(1))
-    assert (len(outcome.operations), outcome.carried) == (2_501, 2_500)
+    given = reflections(*(f"weigh{n} parcels{n}" for n in range(2_501)))
+    result = await learned(keeping(), given, groups=5)
+    assert (len(result.operations), result.carried) == (2_501, 2_501)
 
 
 async def test_what_failed_below_is_told_at_the_root() -> None:
@@ -225,7 +142,13 @@ def large(operations: int, ids: int, content: str = "lesson", evidence: int = 10
             for n, one in enumerate(own)
         ),
         seen=tuple(
-            Seen(reflection_id=one, offset=n, survived=1, tags=(BulletTag(id="e", tag="helpful"),))
+            Seen(
+                reflection_id=one,
+                offset=n,
+                said=True,
+                covered="check",
+                tags=(BulletTag(id="e", tag="helpful"),),
+            )
             for n, one in enumerate(names)
         ),
     )
@@ -233,7 +156,7 @@ def large(operations: int, ids: int, content: str = "lesson", evidence: int = 10
 
 def fitting(outcome: NodeResult) -> NodeResult:
     """Return the first of the shorter ones that a record holds, as the handler does."""
-    for one in shorter(outcome, 0):
+    for one in shorter(outcome):
         try:
             encode(child(0, ()).model_copy(update={"result": one}))
         except ValueError:
@@ -286,14 +209,14 @@ def test_operations_go_last_the_longest_first_and_who_loses_his_last_did_not_get
     kept = {e for one in whole.operations if one.content in contents(short) for e in one.evidence}
     assert 0 < len(short.operations) < 400
     assert {s.reflection_id for s in short.seen if s.ok} == kept
-    assert {s.survived for s in short.seen if not s.ok} == {0}
+    assert {s.covered for s in short.seen if not s.ok} == {""}
     assert not any(s.tags for s in short.seen)
     assert f"{400 - len(short.operations)} operations" in short.reason
 
 
 @pytest.mark.usefixtures("small_records")
 def test_no_operation_goes_while_most_names_of_what_they_rest_on_can() -> None:
-    whole = large(operations=5, ids=1_800, evidence=0)
+    whole = large(operations=5, ids=1_600, evidence=0)
     short = fitting(whole)
     assert contents(short) == contents(whole)
     assert {len(one.evidence) for one in short.operations} == {EVIDENCE_KEPT}
@@ -310,13 +233,12 @@ def test_the_entries_that_calls_were_shown_go_before_any_evidence_that_no_other_
 
 
 @pytest.mark.usefixtures("small_records")
-def test_names_of_what_is_known_go_before_operations_too_and_what_is_sure_stays() -> None:
-    whole = large(operations=5, ids=1_800, evidence=0)
+def test_names_of_what_is_known_go_before_operations_too() -> None:
+    whole = large(operations=5, ids=1_600, evidence=0)
     names = [seen.reflection_id for seen in whole.seen]
-    claim = Known(entry_id="calc-00001", evidence=tuple(names), guessed=tuple(names[:-5]))
+    claim = Known(entry_id="calc-00001", evidence=tuple(names))
     short = fitting(whole.model_copy(update={"operations": whole.operations[:1], "known": (claim,)}))
     assert len(short.operations) == 1
-    assert short.known[0].evidence[:5] == tuple(names[-5:])
     assert len(short.known[0].evidence) == EVIDENCE_KEPT
 
 
@@ -345,16 +267,14 @@ def test_ids_that_alone_are_too_many_are_poison() -> None:
 
 @pytest.mark.usefixtures("quick_polls")
 async def test_lessons_too_large_for_one_record_are_dead_letters_and_never_lost() -> None:
-    def answer(prompt: Prompt) -> Mapping[str, Any]:
-        return {
-            "operations": [
-                {**one, "content": f"{item['key_insight']} " + "x" * 7_900}
-                for one, item in zip(echo(prompt)["operations"], items(prompt), strict=True)
-            ]
-        }
-
     count = 140
-    deployment = await one_batch(lambda p: echo(p) if is_combine(p) else answer(p), count)
+    given = [reflection(n, key_insight=f"lesson{n} " + "x" * 7_900) for n in range(count)]
+    deployment = Deployment(batch_size=count, budget_tokens=10**6)
+    async with deployment.running():
+        await deployment.log.produce(*map(outgoing, given))
+        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    ledger.check(deployment.log, {NAME: given})
     version = ledger.latest(deployment.log)
     kept = {e for entry in version.entries for e in entry.evidence}
     buried = {letter.record_id for letter in dead_letters(deployment.log)}

@@ -1,151 +1,134 @@
-"""What the model says is known already: checked, counted once, passed up and into the version."""
+"""What the model says is known already: confirmed at the root, counted once, and in the version."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
 
+from combee.core.methods.checking import MAX_QUOTE_WORDS
 from combee.core.playbook.versions import empty
 from combee.log.inspection.audit import audit
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
-from combee_schemas.playbook import ACE_SECTIONS, Entry, LevelAudit
-from combee_schemas.scan import Echo, GroupMember, Known, NodeResult, Operation, OperationKind, Partial, Seen
+from combee_schemas.playbook import ACE_SECTIONS, Audit, Entry
+from combee_schemas.scan import Echo, Known, NodeResult, Operation, OperationKind, Partial, Seen
 from support import ledger
 from support.deployment import Deployment
-from support.ledger import NAME, batch_of, outgoing, reflection
-from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine
+from support.ledger import NAME, outgoing, reflection
+from support.models import ModelClient, ScriptedModel, echo, is_combine, items
+from support.scanned import contents, covered, learned, reflections
 
-FEE, PAGE = "misc-00001", "misc-00002"
+FEE, PAGE, MORE = "misc-00001", "misc-00002", "misc-00009"
+SAID = "Subtract a restocking fee of 15 % for opened parcels."
+OTHER = "Smile at every customer who comes in."
 BASE = empty(NAME).model_copy(
     update={
         "version": 4,
         "entries": (
             Entry(id=FEE, section=ACE_SECTIONS[6], content="Opened parcels cost a restocking fee of 15 %."),
             Entry(id=PAGE, section=ACE_SECTIONS[6], content="Page through all songs before counting them."),
+            Entry(id=MORE, section=ACE_SECTIONS[6], content=f"{SAID} Skip the screening.", state="proposed"),
         ),
     }
 )
-SAID = "Subtract a restocking fee of 15 % for opened parcels."
+FEES = BASE.entries[0].content
 
 
 def saying(
-    *known: tuple[int, str], dropped: tuple[int, ...] = (), operations: tuple[Any, ...] = ()
-) -> Answer:
-    body = {
-        "operations": list(operations),
-        "dropped": list(dropped),
-        "known": [{"n": n, "entry_id": entry_id} for n, entry_id in known],
-    }
-    return lambda _: body
+    known: Mapping[str, str],
+    *,
+    dropped: Collection[str] = (),
+    rightly: bool = True,
+    at_the_combine: bool = False,
+) -> ScriptedModel:
+    """Return a model that claims these texts known or drops them; the check confirms that the fee's entry says it."""
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        numbers = {
+            item.get("content") or item.get("key_insight") or item["n"]: item["n"] for item in items(prompt)
+        }
+        if prompt.reply_name == "check":
+            said = {item.get("lesson") or item.get("statement"): item["n"] for item in items(prompt)}
+            quote = " ".join(FEES.split()[:MAX_QUOTE_WORDS])
+            right = {"lesson": said[SAID], "statement": said[FEES], "quote": quote} if rightly else {}
+            return {"covered": [right], "lost": []}
+        if at_the_combine and not is_combine(prompt):
+            return echo(prompt)
+        return {
+            "operations": [],
+            "dropped": [n for text, n in numbers.items() if text in dropped],
+            "known": [{"n": n, "entry_id": known[text]} for text, n in numbers.items() if text in known],
+        }
+
+    model = ScriptedModel(answer)
+    model.answers_checks = False
+    return model
 
 
-def members(*insights: str, **fields: Any) -> list[GroupMember]:
-    return [
-        GroupMember(offset=n, reflection=reflection(n, key_insight=insight, **fields))
-        for n, insight in enumerate(insights, 1)
-    ]
+@pytest.mark.parametrize("at_the_combine", [False, True])
+async def test_what_an_entry_says_in_other_words_is_evidence_for_it_and_no_operation(
+    *, at_the_combine: bool
+) -> None:
+    model = saying({SAID: FEE}, at_the_combine=at_the_combine)
+    groups = 2 if at_the_combine else 1
+    others = sorted(f"{OTHER} Nod {n} times." for n in range(3))
+    found = await learned(model, reflections(SAID, *others), BASE, groups=groups)
+    assert found.known == (Known(entry_id=FEE, evidence=("r-0",)),)
+    assert contents(found) == others
+    assert [covered(found)[f"r-{n}"] for n in range(4)] == ["check", "carried", "carried", "carried"]
+    assert {one.reflection_id for one in found.seen if one.said} == {"r-0"}
 
 
-async def group(answer: Answer, given: list[GroupMember]) -> NodeResult:
-    return await Aggregator(ModelClient(ScriptedModel(answer))).group(BASE, given)
+async def test_of_agents_that_were_shown_the_entry_it_is_an_echo() -> None:
+    given = reflections(SAID, shown=Shown(version=4, entry_ids=(FEE,)))
+    found = await learned(saying({SAID: FEE}), given, BASE, groups=1)
+    assert (found.known, found.echoes) == ((), (Echo(entry_id=FEE, evidence=("r-0",)),))
+    assert contents(found) == []
 
 
-async def combine(answer: Answer, *proposals: str, carry: bool = True, **seen: Any) -> NodeResult:
+@pytest.mark.parametrize("entry_id", [PAGE, MORE, "calc-99999"])
+async def test_a_claim_that_the_check_does_not_confirm_counts_as_not_said(entry_id: str) -> None:
+    found = await learned(saying({SAID: entry_id}, rightly=False), reflections(SAID), BASE, groups=1)
+    assert (found.known, found.echoes, contents(found)) == ((), (), [SAID])
+
+
+@pytest.mark.parametrize(("known", "dropped"), [({FEES: PAGE}, []), ({}, [FEES]), ({}, [])])
+async def test_who_says_an_entry_word_for_word_needs_no_models_word(
+    known: Mapping[str, str], dropped: list[str]
+) -> None:
+    found = await learned(saying(known, dropped=dropped), reflections(FEES), BASE, groups=1)
+    assert (found.known, contents(found)) == ((Known(entry_id=FEE, evidence=("r-0",)),), [])
+    assert not found.seen[0].dropped
+
+
+def node(index: int, **result: Any) -> Partial:
+    plan = Plan(batch_id="b", playbook=NAME, sequence=1, widths=(9, 1), base_version=4, reflections=9)
+    own = {"node_id": f"n{index}", "parent_id": "p", "level": 0, "index": index}
+    return Partial(plan=plan, **own, result=NodeResult(**result))
+
+
+async def test_what_a_combine_drops_by_name_is_told_from_what_it_forgets() -> None:
     children = [
-        Partial(
-            plan=Plan(batch_id="b", playbook=NAME, sequence=1, widths=(9, 1), base_version=4, reflections=9),
-            node_id=f"n{n}",
-            parent_id="p",
-            level=0,
-            index=n,
-            result=NodeResult(
-                status="ok",
-                operations=(Operation(kind=OperationKind.ADD, content=content, evidence=(f"r-{n}",)),),
-                seen=(Seen(reflection_id=f"r-{n}", offset=n, survived=1, **seen),),
-            ),
+        node(
+            n,
+            status="ok",
+            operations=(Operation(kind=OperationKind.ADD, content=text, evidence=(f"r-{n}",)),),
+            seen=(Seen(reflection_id=f"r-{n}", offset=n),),
         )
-        for n, content in enumerate(proposals, 1)
+        for n, text in enumerate(("Be nice.", OTHER))
     ]
-    return await Aggregator(ModelClient(ScriptedModel(answer)), carry=carry).combine(BASE, 1, children)
+    model = ModelClient(saying({}, dropped=["Be nice."]))
+    found = await Aggregator(model, carry=False).combine(BASE, 1, children)
+    assert [one.dropped for one in found.seen] == [True, False]
 
 
-class TestGroup:
-    async def test_what_an_entry_says_already_is_evidence_for_it_and_no_operation(self) -> None:
-        found = await group(saying((1, FEE), dropped=(2,)), members(SAID, "Be careful.", "Smile."))
-        assert (found.status, found.operations) == ("empty", ())
-        assert found.known == (Known(entry_id=FEE, evidence=("r-1",), guessed=("r-1",)),)
-        assert [(one.survived, one.dropped) for one in found.seen] == [(0, False), (0, True), (0, False)]
-
-    async def test_an_implausible_claim_counts_as_not_said(self) -> None:
-        found = await group(saying((1, PAGE), (2, "calc-99999")), members(SAID, SAID))
-        assert (found.known, found.echoes) == ((), ())
-        assert [(made.content, made.evidence) for made in found.operations] == [(SAID, ("r-1", "r-2"))]
-
-    async def test_a_reflection_is_not_lost_in_a_proposed_entry_that_says_more(self) -> None:
-        more = Entry(
-            id="misc-00009", section=ACE_SECTIONS[6], content=f"{SAID} Skip the screening.", state="proposed"
-        )
-        base = BASE.model_copy(update={"entries": (*BASE.entries, more)})
-        curator = Aggregator(ModelClient(ScriptedModel(saying((1, more.id)))))
-        found = await curator.group(base, members(SAID))
-        assert (found.known, [(made.content, made.evidence) for made in found.operations]) == (
-            (),
-            [(SAID, ("r-1",))],
-        )
-
-    async def test_the_models_word_takes_no_entry_from_who_says_it_word_for_word(self) -> None:
-        words = BASE.entries[0].content
-        found = await group(saying((1, PAGE)), members(words))
-        assert [(known.entry_id, known.guessed) for known in found.known] == [(FEE, ())]
-
-    async def test_what_the_model_forgets_or_drops_is_known_where_it_is_word_for_word(self) -> None:
-        words = [entry.content for entry in BASE.entries]
-        found = await group(saying(dropped=(2,)), members(words[0], words[1], "Smile."))
-        assert {known.entry_id: known.evidence for known in found.known} == {FEE: ("r-1",), PAGE: ("r-2",)}
-
-    async def test_what_agents_had_been_shown_is_an_echo_and_no_evidence(self) -> None:
-        shown = Shown(version=4, entry_ids=(FEE,))
-        found = await group(saying((1, FEE)), members(SAID, shown=shown))
-        assert (found.known, found.echoes) == ((), (Echo(entry_id=FEE, evidence=("r-1",)),))
-
-
-class TestCombine:
-    async def test_a_known_proposal_is_evidence_and_is_not_carried(self) -> None:
-        found = await combine(saying((1, FEE)), SAID, "Smile.")
-        assert [operation.content for operation in found.operations] == ["Smile."]
-        assert (found.known, found.carried) == (
-            (Known(entry_id=FEE, evidence=("r-1",), guessed=("r-1",)),),
-            1,
-        )
-        assert [one.survived for one in found.seen] == [1, 2]
-
-    async def test_an_implausible_claim_is_carried_or_lost(self) -> None:
-        found = await combine(saying((1, PAGE)), SAID, "Smile.")
-        assert (found.known, found.carried, found.seen[0].survived) == ((), 2, 2)
-        found = await combine(saying((1, PAGE)), SAID, "Smile.", carry=False)
-        assert [(one.survived, one.dropped) for one in found.seen] == [(1, False), (1, False)]
-
-    async def test_what_is_dropped_by_name_is_told_from_what_is_forgotten(self) -> None:
-        found = await combine(saying(dropped=(1,)), "Be nice.", "Smile.", carry=False)
-        assert [(one.survived, one.dropped) for one in found.seen] == [(1, True), (1, False)]
-
-    async def test_of_agents_that_may_have_been_shown_the_entry_it_is_an_echo(self) -> None:
-        found = await combine(saying((1, FEE)), SAID, "Smile.", shown_version=4)
-        assert (found.known, found.echoes) == ((), (Echo(entry_id=FEE, evidence=("r-1",)),))
-
-    async def test_what_groups_said_is_known_goes_up_with_what_the_combine_says(self) -> None:
-        below = NodeResult(
-            status="empty",
-            seen=(Seen(reflection_id="r-9", offset=9),),
-            known=(Known(entry_id=PAGE, evidence=("r-9",)),),
-        )
-        plan = Plan(batch_id="b", playbook=NAME, sequence=1, widths=(9, 1), base_version=4, reflections=9)
-        child = Partial(plan=plan, node_id="n", parent_id="p", level=0, index=0, result=below)
-        found = await Aggregator(ModelClient(ScriptedModel())).combine(BASE, 1, [child])
-        assert (found.status, found.known) == ("empty", below.known)
+async def test_what_groups_said_is_known_goes_up_with_what_the_combine_says() -> None:
+    known = (Known(entry_id=PAGE, evidence=("r-9",)),)
+    child = node(0, status="empty", seen=(Seen(reflection_id="r-9", offset=9),), known=known)
+    found = await Aggregator(ModelClient(ScriptedModel())).combine(BASE, 1, [child])
+    assert (found.status, found.known) == ("empty", known)
 
 
 def recognising(prompt: Prompt) -> Mapping[str, Any]:
@@ -184,11 +167,9 @@ async def test_a_healthy_deployment_loses_nothing_of_what_it_hears_again(
             await deployment.log.produce(*map(outgoing, given))
             await deployment.until(lambda: len(ledger.versions(deployment.log)) == 1 + bool(start))  # noqa: B023
     first, second = ledger.versions(deployment.log)
-    assert batch_of(first).audit[-1] == LevelAudit(new=9)
-    between = LevelAudit(new=9) if at_the_combine else LevelAudit(known=9)
-    assert batch_of(second).audit == (between, LevelAudit(known=9), LevelAudit(known=9))
-    assert batch_of(second).retention == (1.0, 1.0, 1.0)
-    assert second.lost_recent == (0.0, 0.0)
+    assert first.audit == Audit(new=9, said=9, verified=9)
+    assert second.audit == Audit(known=9, said=9, verified=9)
+    assert (second.retention_recent, second.omitted_recent) == ((1.0, 1.0), (0.0, 0.0))
     assert [entry.content for entry in second.entries] == [entry.content for entry in first.entries]
     assert {entry.evidence_count for entry in second.entries} == {2}
     assert (await audit(deployment.log)).violations == ()

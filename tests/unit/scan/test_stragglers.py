@@ -79,12 +79,12 @@ async def test_a_late_group_is_left_out_named_cancelled_and_paid() -> None:
     await check(deployment)
 
 
-async def test_no_reflection_of_a_late_group_counts_as_lost() -> None:
+async def test_no_reflection_of_a_late_group_counts_as_omitted() -> None:
     async with running(LateModel()) as deployment:
         await settled(deployment)
-    batch = batch_of(ledger.latest(deployment.log))
-    assert batch.retention == (1.0, 1.0, 1.0)
-    assert not batch.degraded
+    version = ledger.latest(deployment.log)
+    assert version.retention_recent == (1.0,)
+    assert not batch_of(version).degraded
     assert all(entry.evidence_count == 1 for entry in ledger.latest(deployment.log).entries)
 
 

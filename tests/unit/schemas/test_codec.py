@@ -155,7 +155,8 @@ def test_of_a_reflection_that_a_tree_saw_only_what_is_unusual_is_written() -> No
     assert Seen(reflection_id="r", offset=7).model_dump() == {"reflection_id": "r", "offset": 7}
     unusual = {
         "ok": False,
-        "survived": 1,
+        "said": True,
+        "covered": "carried",
         "dropped": True,
         "shown_version": 0,
         "tags": ({"id": "e", "tag": "helpful"},),

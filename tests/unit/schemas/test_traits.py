@@ -14,9 +14,11 @@ from combee_schemas import topics
 from combee_schemas.base import Message, Value
 from combee_schemas.codec import encode
 from combee_schemas.marks import Name, Text, TextKind, Word, rewritten
+from combee_schemas.outcome import Outcome
 from combee_schemas.records import Record
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Seen
+from combee_schemas.trace import PASSED_ON, Trace
 from support.examples import KINDS, examples
 from support.rows import each_row
 
@@ -116,3 +118,8 @@ def test_a_message_of_a_run_has_its_ids(kind: type[Message]) -> None:
     for message in newest(kind):
         ids = {value.reflection_id for value in values(message) if isinstance(value, Reflection | Seen)}
         assert ids <= set(message.run_ids) or not kind.RUN_IDS
+
+
+def test_reflection_and_outcome_have_every_field_that_a_trace_passes_on() -> None:
+    of_all = Trace.model_fields.keys() & Reflection.model_fields.keys() & Outcome.model_fields.keys()
+    assert of_all == {*PASSED_ON, "created_at_ms"}, "the time is each record's own"

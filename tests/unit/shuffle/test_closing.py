@@ -1,4 +1,4 @@
-"""Closing a window: the rules say what may close, the gates what must wait, and the cutter cuts."""
+"""Closing a window: the rules say what may close, the admission what must wait, and the cutter cuts."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock
 from combee.core.batching.window import Close, Waiting, Window
 from combee.shuffle.closing import Closer
 from combee.shuffle.manifests import Manifests
-from combee.shuffle.partition import PartitionState
+from combee.shuffle.partition import ShuffleState
 from combee_schemas.batch import Member
 
 LINE = "support/refunds"
@@ -17,7 +17,7 @@ async def closed(*, busy: bool = False, held_back: bool = False) -> tuple[list[i
     """Return the offsets of the batches cut of three reflections, two a batch, and the lines held back."""
     members = [Member(offset=at, reflection_id=f"r-{at}") for at in range(3)]
     waiting = [Waiting(member=member, size=1, seen_at=0, body=None) for member in members]
-    state: Any = PartitionState(
+    state: Any = ShuffleState(
         number=0,
         transactor=AsyncMock(),
         manifests=Manifests(horizon=1),
@@ -31,14 +31,14 @@ async def closed(*, busy: bool = False, held_back: bool = False) -> tuple[list[i
         return Close(count=2, reason="size") if len(window.waiting) > 1 else None
 
     rules: Any = SimpleNamespace(lines_to_look_at=lambda _state: [LINE], close=close)
-    gates: Any = SimpleNamespace(is_busy=lambda *_: busy, hold_back=lambda *_: held_back)
+    admission: Any = SimpleNamespace(is_busy=lambda *_: busy, hold_back=lambda *_: held_back)
     cut = list[int]()
 
     async def take(_state: object, _line: str, close: Close) -> None:
         cut.extend(item.member.offset for item in state.window(LINE).take(close.count)[0])
 
-    assert await Closer(rules, gates, AsyncMock(close=take)).close_due(state) == [LINE]
-    return cut, state.held
+    assert await Closer(rules, admission, AsyncMock(close=take)).close_due(state) == [LINE]
+    return cut, state.blocked
 
 
 async def test_a_window_closes_as_often_as_it_is_due_and_may() -> None:

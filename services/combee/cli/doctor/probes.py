@@ -26,7 +26,7 @@ from combee.core.text.redact import redacted
 from combee.log.history import newest_playbooks, newest_snapshots
 from combee.log.inspection.batches import unpublished
 from combee.log.inspection.dead_letters import recent_letters
-from combee.log.inspection.lag import INPUTS, Lags
+from combee.log.inspection.lag import INPUTS, backlog
 from combee.process.settings.loading import Settings
 from combee.process.settings.model import ModelSettings
 from combee_schemas import topics
@@ -123,13 +123,11 @@ async def clock(connected: Connection) -> list[Check]:
 
 async def lag(log: Log, connected: Connection, group: str, timeout_s: float) -> list[Check]:
     """Check a service's lag and its members."""
-    lags = (await Lags(log, group).look()).values()
-    times = [partition_lag.oldest_ms for partition_lag in lags if partition_lag.oldest_ms is not None]
-    now_ms = SystemClock().now_ms()
+    waiting = await backlog(log, group, SystemClock())
     observed = flow.GroupLag(
         group=group,
-        records=sum(partition_lag.records for partition_lag in lags),
-        oldest_s=max(0, now_ms - min(times)) / 1000 if times else None,
+        records=waiting.lag,
+        oldest_s=waiting.oldest_uncommitted_s,
         members=await KafkaAdmin(connected).members(group, within_s=INNER_SHARE * timeout_s),
     )
     return [flow.judge_lag(observed)]
@@ -162,7 +160,7 @@ async def batches(log: Log, settings: Settings) -> list[Check]:
 
 
 async def retention(log: Log) -> list[Check]:
-    """Check how many reflections of their last batches the playbooks lost."""
+    """Check what became of the reflections of the playbooks' last batches."""
     return [flow.judge_retention((await newest_playbooks(log)).values())]
 
 

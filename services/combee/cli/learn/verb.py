@@ -30,7 +30,7 @@ from combee.core.formats.intake import Item, Unknown, ignored_text
 from combee.core.formats.items import read_items
 from combee.core.playbook import probation, retention
 from combee.process.settings.loading import load_settings
-from combee_schemas.playbook import LevelAudit, Playbook
+from combee_schemas.playbook import Audit, Playbook
 
 NAMED = 3
 
@@ -193,12 +193,12 @@ def _print(
         typer.echo(text, nl=False)
     console = Console(stderr=True, highlight=False)
     console.print(_summary(report, playbook), soft_wrap=True)
-    audit = LevelAudit.model_validate(report["audit"])
-    if audit != LevelAudit():
+    audit = Audit.model_validate(report["audit"])
+    if audit.reflections:
         console.print(f"their lessons are {retention.effects_text(audit)}", soft_wrap=True)
     for line in _left_nothing(report["left_nothing"]):
         console.print(line, markup=False, soft_wrap=True)
-    if warning := retention.warning(playbook):
+    for warning in retention.warnings(playbook).values():
         console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
 
 

@@ -17,7 +17,7 @@ from combee.cli.playbook.view import print_change
 from combee.cli.shared.options import AsJson, CommandId, Name, Servers, Timeout
 from combee.cli.shared.sending import Change, carry_out
 from combee.core.formats.editing import editable, edited_version
-from combee.log.commands.playbook import Commands, Decision
+from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.process.settings.loading import environment
 
 DEFAULT_EDITOR = "vi"
@@ -40,11 +40,11 @@ def consolidate(
 ) -> None:
     """Let the model merge similar entries and judge mostly harmful ones, in a separate batch."""
 
-    async def decide(_log: Log, commands: Commands) -> Decision:
+    async def decide(_log: Log, commands: Commands) -> PreparedCommand:
         return await commands.consolidate(name, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
-    _print(change, {"before": len(change.decision.current.entries)}, as_json=as_json)
+    _print(change, {"before": len(change.prepared.current.entries)}, as_json=as_json)
 
 
 def edit(
@@ -62,7 +62,7 @@ def edit(
     """Change entries in $VISUAL or $EDITOR; refused if somebody else has changed the same entry meanwhile."""
     written = ""
 
-    async def decide(log: Log, commands: Commands) -> Decision:
+    async def decide(log: Log, commands: Commands) -> PreparedCommand:
         nonlocal written
         current = await find_version(log, name)
         if command_id in current.commands:
@@ -97,7 +97,7 @@ def keep(
 ) -> None:
     """Confirm entries by hand: proposed ones become active, and no single source can change them."""
 
-    async def decide(_log: Log, commands: Commands) -> Decision:
+    async def decide(_log: Log, commands: Commands) -> PreparedCommand:
         return await commands.keep(name, entry_ids, command_id=command_id)
 
     hint = f": 'combee playbook show {name} --all' lists all entries"

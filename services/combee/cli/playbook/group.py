@@ -22,7 +22,7 @@ from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.core.evaluation.outcomes.report import OutcomesReport, outcomes_report
 from combee.core.playbook import probation
-from combee.core.playbook.retention import is_losing
+from combee.core.playbook.retention import warnings
 from combee.core.playbook.side_by_side import in_order
 from combee.log.history import History, newest_playbooks
 from combee.log.inspection.outcomes import canaries, outcomes_of
@@ -92,7 +92,7 @@ def show(
     if as_json:
         listed = playbook if everything else probation.shown(playbook)
         of_runs = {"outcomes": outcomes.model_dump(mode="json")}
-        print_json({**listed.model_dump(mode="json"), "losing": is_losing(playbook), **of_runs})
+        print_json({**listed.model_dump(mode="json"), "warnings": warnings(playbook), **of_runs})
     elif form is not None:
         typer.echo(playbook_text(playbook, as_format(form), everything=everything), nl=False)
     else:

@@ -26,7 +26,7 @@ from combee.cli.shared.options import (
 )
 from combee.cli.shared.sending import carry_out
 from combee.core.formats.files import natural_form
-from combee.log.commands.playbook import Commands, Decision
+from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.process.settings.loading import load_settings
 
 
@@ -70,7 +70,7 @@ def import_(
     """Replace a playbook's content by a file's; nothing happens if the content is the same."""
     given, read_as = load(file, None if form == "auto" else as_format(form), name=name)
 
-    async def decide(_log: Log, commands: Commands) -> Decision:
+    async def decide(_log: Log, commands: Commands) -> PreparedCommand:
         return await commands.import_(name, given, read_as, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))

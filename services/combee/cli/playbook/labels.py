@@ -15,7 +15,7 @@ from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, CommandId, MaybeName, Name, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import Change, carry_out
 from combee.core.commands import label_fault
-from combee.log.commands.playbook import Commands, Decision
+from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.log.history import all_labels, newest_playbooks
 from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST
@@ -48,7 +48,7 @@ def promote(
 ) -> None:
     """Point a label at a version (a number, another label, or latest); agents that read the label follow."""
     change = asyncio.run(move_label(name, label, version, command_id, timeout, bootstrap_servers))
-    previous = change.decision.label.version if change.decision.label else None
+    previous = change.prepared.label.version if change.prepared.label else None
     if as_json:
         row = {"name": name, "label": label, "version": change.version, "previous": previous}
         print_json({**row, "changed": change.changed})
@@ -63,7 +63,7 @@ async def move_label(
 ) -> Change:
     """Move a label to the version that ``ref`` names."""
 
-    async def decide(log: Log, commands: Commands) -> Decision:
+    async def decide(log: Log, commands: Commands) -> PreparedCommand:
         return await commands.promote(
             name, label, await version_number(log, name, ref), command_id=command_id
         )

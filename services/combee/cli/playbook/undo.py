@@ -15,7 +15,7 @@ from combee.cli.shared.options import AsJson, CommandId, Name, Ref, Servers, Tim
 from combee.cli.shared.sending import carry_out
 from combee.core.commands import is_deleted, no_version
 from combee.core.playbook.operations import union
-from combee.log.commands.playbook import Commands, Decision
+from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.log.commands.revocation import Outlook
 from combee.log.history import newest_snapshot
 from combee.log.inspection.batches import newest_batches
@@ -42,7 +42,7 @@ def rollback(
     """Make a new version that says what an old one says; history is not rewritten, a deleted playbook comes back."""
     restored = 0
 
-    async def decide(log: Log, commands: Commands) -> Decision:
+    async def decide(log: Log, commands: Commands) -> PreparedCommand:
         nonlocal restored
         restored = await _number(log, name, version)
         return await commands.rollback(name, restored, command_id=command_id)
@@ -81,21 +81,21 @@ def revoke(
 ) -> None:
     """Take reflections back: what rests on them alone goes, entries say again what they said before."""
 
-    async def decide(_log: Log, commands: Commands) -> Decision:
-        decision = await commands.revoke(name, what, command_id=command_id)
-        return replace(decision, command=None) if dry_run else decision
+    async def decide(_log: Log, commands: Commands) -> PreparedCommand:
+        prepared = await commands.revoke(name, what, command_id=command_id)
+        return replace(prepared, command=None) if dry_run else prepared
 
     hint = f": 'combee why ENTRY --playbook {name}' names those that an entry rests on"
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers, hint=hint))
-    outlook = change.decision.outlook
+    outlook = change.prepared.outlook
     if dry_run and outlook is not None:
         _foresee(outlook, as_json=as_json)
         return
-    made, serving = change.playbook, dict(change.decision.labels)
-    revoked = union(change.decision.current.revoked, outlook.reflections if outlook else ())
+    made, serving = change.playbook, dict(change.prepared.labels)
+    revoked = union(change.prepared.current.revoked, outlook.reflections if outlook else ())
     more = {"revoked": list(revoked), "labels": serving}
     print_change(made, more, changed=change.changed, as_json=as_json)
-    if fewer := _weakened(change.decision.current, made):
+    if fewer := _weakened(change.prepared.current, made):
         remark(f"{fewer} entries rest on fewer reflections now")
     for on_line in (outlook, *outlook.branches) if outlook else ():
         for label, version in on_line.labels.items():
@@ -148,7 +148,7 @@ def _left_to_do(outlook: Outlook) -> Iterator[str]:
             f" asked about again: {', '.join(mixed.entry_ids)}"
         )
     if outlook.recomputed.again:
-        yield f"{len(outlook.recomputed.again)} reflections are asked about again, in {outlook.calls} calls"
+        yield f"{len(outlook.recomputed.again)} reflections are asked about again, in at most {outlook.calls} calls"
     for mixed in outlook.mixed("stays"):
         yield (
             f"{mixed.kind} of batch {mixed.sequence} rests on other reflections and stays, in words that revoked ones"
@@ -182,11 +182,11 @@ def delete(
 ) -> None:
     """Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back."""
 
-    async def decide(log: Log, commands: Commands) -> Decision:
-        decision = await commands.delete(name, command_id=command_id)
-        if decision.command is not None:
-            await _confirm(log, decision.current, yes=yes)
-        return decision
+    async def decide(log: Log, commands: Commands) -> PreparedCommand:
+        prepared = await commands.delete(name, command_id=command_id)
+        if prepared.command is not None:
+            await _confirm(log, prepared.current, yes=yes)
+        return prepared
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     if as_json:

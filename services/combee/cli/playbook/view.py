@@ -52,9 +52,8 @@ def version_json(playbook: Playbook) -> dict[str, Any]:
         "made_by": made_by(playbook),
         **outcomes.model_dump(),
         "planned_calls": sum(plan.widths) if plan else 0,
-        **usage.model_dump(include={"skips", "splits", "re_asks", "hedges", "left_out"}),
-        "audit": [level.model_dump() for level in row["audit"]],
-        "carried": playbook.batch.carried if playbook.batch else 0,
+        **usage.model_dump(include={"skips", "splits", "re_asks", "checks", "hedges", "left_out"}),
+        "audit": playbook.audit.model_dump() if playbook.audit else None,
         "tokens": usage.tokens(),
     }
 
@@ -91,7 +90,7 @@ def history_table(rows: list[dict[str, Any]]) -> Table:
             counts_text(row["entries"], row["proposed"]),
             changes_text(row["changes"]),
             *(Text(clean(sources_text(row["sources"]))) for _ in taught),
-            percent(row["retention"][-1] if row["retention"] else None),
+            percent(row["retention"]),
             f"{row['model_calls']}/{row['planned_calls']}" if row["planned_calls"] else "",
             str(row["tokens"]["in"] + row["tokens"]["out"]),
             moment(row["created_at_ms"]),
@@ -131,7 +130,7 @@ def print_change(
 
 def _audit(playbook: Playbook) -> Iterator[Text]:
     """Yield the audit of the batch behind a version."""
-    if warning := retention.warning(playbook):
+    for warning in retention.warnings(playbook).values():
         yield Text(f"warning: {warning}", style="yellow")
     for text in audit_texts(playbook.batch) if playbook.batch else ():
         yield Text(clean(text))

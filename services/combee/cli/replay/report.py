@@ -10,7 +10,8 @@ from rich.table import Table
 
 from combee.cli.shared.plotting import new_figure, save_figure
 from combee.core.evaluation.intervals import paired
-from combee.core.log.replaying.outcome import audits, compared, spent
+from combee.core.log.replaying.outcome import compared, spent
+from combee.core.playbook.retention import total
 from combee.log.evaluation.evaluator import Evaluated
 from combee_schemas.playbook import Playbook
 
@@ -33,7 +34,8 @@ class Row:
 
 def as_row(row: Row, original: Row) -> dict[str, Any]:
     """Return the stable shape of one run in ``replay --json``."""
-    usage, audit = spent(row.versions), audits(row.versions)
+    usage = spent(row.versions)
+    audit = total(version.audit for version in row.versions if version.audit)
     entries = compared(original.newest, row.newest)
     scored: dict[str, Any] = {}
     if row.evaluated is not None:
@@ -60,11 +62,10 @@ def as_row(row: Row, original: Row) -> dict[str, Any]:
             "count": len(row.newest.entries),
             "kept": entries.kept,
             "added": list(entries.added),
-            "lost": list(entries.lost),
+            "gone": list(entries.gone),
             "changed": [{"before": before, "after": after} for before, after in entries.changed],
         },
-        "levels": [level.model_dump() for level in audit.levels],
-        "playbook": audit.playbook.model_dump(),
+        "audit": audit.model_dump(),
         "model_calls": usage.calls,
         "reused_calls": usage.reused,
         "tokens": usage.tokens(),
@@ -82,11 +83,11 @@ def _rounded(value: float) -> float:
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the runs of each variant in one line: means over its seeds.
 
-    ``new`` to ``lost`` count reflections, ``read`` to ``written`` tokens.
+    ``new`` to ``omitted`` count reflections, ``read`` to ``written`` tokens.
     """
     is_scored = any("score" in row for row in rows)
     shown = Table(
-        *("variant", "seeds", "entries", "added", "gone", "changed", "new", "known", "dropped", "lost"),
+        *("variant", "seeds", "entries", "added", "gone", "changed", "new", "known", "dropped", "omitted"),
         *("calls", "paid", "read", "cached", "written", "seconds", "stale (s)"),
         *(("score", "− original (95 %)") if is_scored else ()),
         box=None,
@@ -103,10 +104,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _counts(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     entries = [run["entries"] for run in runs]
     yield _mean(entry["count"] for entry in entries)
-    for name in ("added", "lost", "changed"):
+    for name in ("added", "gone", "changed"):
         yield _mean(len(entry[name]) for entry in entries)
-    for name in ("new", "known", "dropped", "lost"):
-        yield _mean(run["playbook"][name] for run in runs)
+    for name in ("new", "known", "dropped", "omitted"):
+        yield _mean(run["audit"][name] for run in runs)
     yield _mean(run["model_calls"] for run in runs)
     yield _mean(run["model_calls"] - run["reused_calls"] for run in runs)
     for name in ("in", "cached", "out"):
@@ -137,7 +138,7 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draw entries, tokens and scores of each variant, a dot per seed."""
     measures: dict[str, Callable[[Mapping[str, Any]], float]] = {
         "entries": lambda row: row["entries"]["count"],
-        "reflections lost": lambda row: row["playbook"]["lost"],
+        "reflections omitted": lambda row: row["audit"]["omitted"],
         "tokens": lambda row: row["tokens"]["in"] + row["tokens"]["out"],
     }
     if all("score" in row for row in rows):

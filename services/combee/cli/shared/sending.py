@@ -14,14 +14,14 @@ from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.core.commands import RefusedError, subject
 from combee.log.commands.log_store import LogStore
-from combee.log.commands.playbook import Commands, Decision, Effect
+from combee.log.commands.playbook import Commands, Effect, PreparedCommand
 from combee.log.history import newest_snapshot
 from combee.log.inspection.batches import newest_batches
 from combee.process.settings.loading import load_settings
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 
-Decide = Callable[[Log, Commands], Awaitable[Decision]]
+Decide = Callable[[Log, Commands], Awaitable[PreparedCommand]]
 
 
 def issuer() -> str:
@@ -42,7 +42,7 @@ def commands_on(log: Log, clock: Clock, *, embeds: bool = False) -> Commands:
 class Change:
     """The result of a command."""
 
-    decision: Decision
+    prepared: PreparedCommand
     made: Effect | None
     """None if there was nothing to do."""
 
@@ -54,12 +54,12 @@ class Change:
     @property
     def version(self) -> int:
         """The current version; for a label, the version that it points at."""
-        return self.made.version if self.made else self.decision.version
+        return self.made.version if self.made else self.prepared.version
 
     @property
     def playbook(self) -> Playbook:
         """The version that the command made, else the newest."""
-        return self.made if isinstance(self.made, Playbook) else self.decision.current
+        return self.made if isinstance(self.made, Playbook) else self.prepared.current
 
 
 async def carry_out(
@@ -76,9 +76,9 @@ async def carry_out(
     async with open_log(settings) as (log, known_servers):
         commands = commands_on(log, SystemClock(), embeds=settings.model.embedding_model is not None)
         try:
-            decision = await decide(log, commands)
-            if (command := decision.command) is None:
-                return Change(decision=decision, made=None)
+            prepared = await decide(log, commands)
+            if (command := prepared.command) is None:
+                return Change(prepared=prepared, made=None)
             forkers = ("shuffle",) if command.kind == "branch" else ()
             async with publisher.ensure_publisher(settings, known_servers, remark, (*forkers, "publish")):
                 made = await commands.carried_out(command, timeout_s)
@@ -88,7 +88,7 @@ async def carry_out(
             raise FatalError(f"{error}{hint if error.reason == 'unknown' else ''}") from error
         if made is None:
             raise FatalError(await _overdue(log, command, timeout_s))
-    return Change(decision=decision, made=made)
+    return Change(prepared=prepared, made=made)
 
 
 async def _overdue(log: Log, command: Command, timeout_s: float) -> str:

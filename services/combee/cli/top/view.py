@@ -124,7 +124,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
         *(() if narrow else ("entries",)),
         "window",
         "retention",
-        *(() if narrow else ("lost",)),
+        *(() if narrow else ("omitted",)),
         "tokens today",
         "money",
     ):
@@ -142,7 +142,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
             *(() if narrow else (counts_text(playbook.entries, playbook.proposed),)),
             window(playbook, SHORT_BAR if narrow else BAR),
             percent(playbook.retention),
-            *(() if narrow else (percent(playbook.lost),)),
+            *(() if narrow else (percent(playbook.omitted),)),
             f"{playbook.spend_tokens:,}",
             f"{playbook.spend_cost:,.2f}",
             *(() if narrow else (Text(shortened(_why(playbook), MAX_TEXT)),)),

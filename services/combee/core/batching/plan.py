@@ -21,6 +21,8 @@ RUNS_BYTES = 256 << 10
 """Maximum bytes of members' scores and sources in a manifest, so that it fits a record; more are left out."""
 AGAIN_AT_ONCE, AGAIN_BYTES = 200, 8 << 20
 """Maximum number and bytes of reflections in a batch that asks about them again."""
+CHECKING_CALLS = 2
+"""Maximum number of calls with which a batch's root checks its result: the check, and one about what is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +206,13 @@ def go_together(sizes: Sequence[int]) -> int:
 
 
 def calls_again(sizes: Sequence[int], settings: PlanSettings) -> int:
-    """Return the number of nodes of the batches that ask about reflections of these sizes again."""
+    """Return the maximum number of calls of the batches that ask about reflections of these sizes again.
+
+    Prompts that are too long and are halved take more.
+    """
     calls = 0
     while count := go_together(sizes):
-        calls += sum(shape_of(sizes[:count], 0, settings).widths)
+        calls += sum(shape_of(sizes[:count], 0, settings).widths) + CHECKING_CALLS * settings.carry
         sizes = sizes[count:]
     return calls
 

@@ -85,6 +85,5 @@ def evidence_of(result: NodeResult) -> Iterator[str]:
     claims: tuple[Operation | Known, ...] = (*result.operations, *result.known)
     for claim in claims:
         yield from claim.evidence
-        yield from claim.guessed
     for echo in result.echoes:
         yield from echo.evidence

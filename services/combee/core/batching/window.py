@@ -59,9 +59,9 @@ class Window:
     """Reflections waiting for one playbook's next batches, in offset order."""
 
     waiting: list[Waiting] = field(default_factory=list)
-    beyond: "array[int]" = field(default_factory=lambda: array("q"))
+    overflow: "array[int]" = field(default_factory=lambda: array("q"))
     """Offsets that arrived while the window was full; they are read again when there is room."""
-    held: "dict[str, array[int]]" = field(default_factory=dict)
+    over_share: "dict[str, array[int]]" = field(default_factory=dict)
     """Per source, offsets beyond its share; they are read again for later batches."""
     counts: Counter[str] = field(default_factory=Counter)
     """Number of ``waiting`` per source, if sources have shares."""
@@ -75,20 +75,20 @@ class Window:
     @property
     def oldest(self) -> int | None:
         """The offset of the first waiting reflection; None if there is none."""
-        firsts = [offsets[0] for offsets in self.held.values()]
+        firsts = [offsets[0] for offsets in self.over_share.values()]
         if self.waiting:
             firsts.append(self.waiting[0].member.offset)
-        elif self.beyond:
-            firsts.append(self.beyond[0])
+        elif self.overflow:
+            firsts.append(self.overflow[0])
         return min(firsts, default=None)
 
     @property
-    def beyond_share(self) -> int:
+    def over_share_count(self) -> int:
         """Number of reflections that wait because their sources exceed their share."""
-        return sum(map(len, self.held.values()))
+        return sum(map(len, self.over_share.values()))
 
     def __len__(self) -> int:
-        return len(self.waiting) + len(self.beyond) + self.beyond_share
+        return len(self.waiting) + len(self.overflow) + self.over_share_count
 
     def add(self, item: Waiting) -> None:
         """Insert a reflection at its place."""
@@ -112,7 +112,7 @@ class Window:
         A source that is alone may fill the whole window.
         """
         excess = sum(max(0, count - share.most) for count in self.counts.values())
-        if not excess or len({*share.known, *self.counts, *self.held}) <= 1:
+        if not excess or len({*share.known, *self.counts, *self.over_share}) <= 1:
             return []
         taken: list[Waiting] = []
         at = len(self.waiting)
@@ -122,22 +122,22 @@ class Window:
             if self.counts[item.source] > share.most:
                 taken.append(self.waiting.pop(at))
                 self.counts[item.source] -= 1
-                insort(self.held.setdefault(item.source, array("q")), item.member.offset)
+                insort(self.over_share.setdefault(item.source, array("q")), item.member.offset)
         return taken
 
     def has_room(self, most: int) -> bool:
-        """Return whether held-over reflections fit into the next batch."""
-        return any(self.counts[source] < most for source in self.held)
+        """Return whether reflections over their source's share fit into the next batch."""
+        return any(self.counts[source] < most for source in self.over_share)
 
     def take_offsets(self, count: int, most: int) -> list[int]:
-        """Remove and return the offsets to be read again: first those beyond the window, then those held over."""
-        offsets, self.beyond = list(self.beyond[:count]), self.beyond[count:]
-        for source, held in list(self.held.items()):
+        """Remove and return the offsets to be read again: first the overflow, then those over their share."""
+        offsets, self.overflow = list(self.overflow[:count]), self.overflow[count:]
+        for source, offsets_of in list(self.over_share.items()):
             room = max(0, most - self.counts[source])
-            offsets += held[:room]
-            self.held[source] = held[room:]
-            if not self.held[source]:
-                del self.held[source]
+            offsets += offsets_of[:room]
+            self.over_share[source] = offsets_of[room:]
+            if not self.over_share[source]:
+                del self.over_share[source]
         return sorted(offsets)
 
     def take(self, count: int) -> tuple[list[Waiting], list[Member]]:
@@ -169,7 +169,7 @@ def due(window: Window, policy: WindowPolicy, *, now: float, newest_offset: int)
     """Return the batch that should close now, or None. Count goes before bytes, bytes before time."""
     if not window.waiting:
         return None
-    if window.beyond and len(window.waiting) < policy.batch_size:
+    if window.overflow and len(window.waiting) < policy.batch_size:
         return None  # full: the rest of the batch is on its way
     oldest = window.waiting[0]
     full = _within_bytes(window.waiting[: policy.batch_size], policy.max_bytes)

@@ -1,7 +1,7 @@
 """The fold of a canary: outcomes, in offset order, become the results of its arms; pure.
 
-A caller counts once, with the mean of its first scored runs, so that a busy caller weighs no more than others, and
-counted scores are independent.
+A caller counts once, with its first scored run, so that a busy caller weighs no more than others, and counted scores
+are independent.
 """
 
 from collections import OrderedDict
@@ -14,22 +14,10 @@ from combee.core.gate.canary import caller_at, in_share, version_for
 from combee_schemas.canary import CanaryArm, CanaryCapital, CanaryStatistics, CanaryTerms
 from combee_schemas.outcome import Outcome
 
+SCORE = "score"
+"""Name of the score that counts where success is unknown; a score without a name gets this one."""
 MAX_CALLERS = 20_000
 """Maximum callers per canary, so that its statistics fit a record; others are turned away in both arms."""
-
-
-@dataclass(slots=True)
-class WaitingCaller:
-    """A caller that is not counted yet."""
-
-    runs: int = 0
-    scored: int = 0
-    total: float = 0.0
-
-    @property
-    def unscored_share(self) -> float:
-        """The unscored share of its runs."""
-        return 1 - self.scored / self.runs
 
 
 @dataclass(slots=True)
@@ -59,7 +47,8 @@ class Canary:
     candidate: Arm = field(default_factory=Arm)
     control: Arm = field(default_factory=Arm)
     bets: Bets = field(default_factory=Bets)
-    waiting: dict[int, WaitingCaller] = field(default_factory=dict)
+    waiting: dict[int, int] = field(default_factory=dict)
+    """Callers that are not counted yet, with the number of their runs."""
     counted: set[int] = field(default_factory=set)
     unproven: int = 0
     misplaced: int = 0
@@ -73,35 +62,30 @@ class Canary:
             if len(self.waiting) + len(self.counted) >= MAX_CALLERS:
                 self.turned_away += 1
                 return
-            self.waiting[caller] = WaitingCaller()
+            self.waiting[caller] = 0
             arm.callers += 1
         arm.runs += 1
         arm.unscored += 1
         if not is_counted:
-            self.waiting[caller].runs += 1
+            self.waiting[caller] += 1
         if score is not None:
             self.take_score(caller, score)
 
     def take_score(self, caller: int, score: float) -> None:
         """Count the score of a run that was unscored."""
-        known = self.waiting.get(caller)
-        if known is None and caller not in self.counted:
+        runs = self.waiting.pop(caller, None)
+        if runs is None and caller not in self.counted:
             return  # the maximum number of callers is reached
-        self._arm(caller).unscored -= 1
-        if known is None:
+        arm, terms = self._arm(caller), self.terms
+        arm.unscored -= 1
+        if runs is None:
             return
-        known.scored += 1
-        known.total += score
-        if known.scored == self.terms.runs:
-            self._count(caller, self.waiting.pop(caller))
-
-    def _count(self, caller: int, known: WaitingCaller) -> None:
-        arm, terms, score = self._arm(caller), self.terms, known.total / known.scored
+        unscored_share = 1 - 1 / runs
         self.counted.add(caller)
         arm.counted += 1
         arm.total += score
-        arm.shares += known.unscored_share
-        arm.share_squares += known.unscored_share**2
+        arm.shares += unscored_share
+        arm.share_squares += unscored_share**2
         self.bets.bet(score, is_candidate=arm is self.candidate, share=terms.share, margin=terms.margin)
 
     def _arm(self, caller: int) -> Arm:
@@ -109,14 +93,13 @@ class Canary:
 
     def statistics(self, now_ms: int) -> CanaryStatistics:
         """Return the state as it is written."""
-        waiting = ((caller, known.runs, known.scored, known.total) for caller, known in self.waiting.items())
         return CanaryStatistics(
             playbook=self.playbook,
             terms=self.terms,
             candidate=CanaryArm(**asdict(self.candidate)),
             control=CanaryArm(**asdict(self.control)),
             capital=CanaryCapital(**asdict(self.bets)),
-            waiting=tuple(waiting),
+            waiting=tuple(self.waiting.items()),
             counted=tuple(sorted(self.counted)),
             unproven=self.unproven,
             misplaced=self.misplaced,
@@ -134,7 +117,7 @@ def resumed(known: CanaryStatistics) -> Canary:
         candidate=Arm(**dict(known.candidate)),
         control=Arm(**dict(known.control)),
         bets=Bets(**dict(known.capital)),
-        waiting={caller: WaitingCaller(runs, scored, total) for caller, runs, scored, total in known.waiting},
+        waiting=dict(known.waiting),
         counted=set(known.counted),
         unproven=known.unproven,
         misplaced=known.misplaced,
@@ -200,7 +183,7 @@ class CanaryFold:
         _, before = self._runs.pop(key, (0, _Run()))
         after = _Run(
             place=before.place or place,
-            score=_score(outcome, canary.terms) if before.score is None else before.score,
+            score=_score(outcome) if before.score is None else before.score,
         )
         self._runs[key] = offset, after
         if not is_news or not after.place or after == before:
@@ -237,9 +220,9 @@ def _version(outcome: Outcome) -> int | None:
     return outcome.shown.version if outcome.shown else None
 
 
-def _score(outcome: Outcome, terms: CanaryTerms) -> float | None:
+def _score(outcome: Outcome) -> float | None:
     """Return a run's score in [0, 1]; a value outside is ignored."""
     if outcome.success is not None:
         return float(outcome.success)
-    score = outcome.score.get(terms.score)
+    score = outcome.score.get(SCORE)
     return score if score is not None and 0 <= score <= 1 else None

@@ -27,7 +27,7 @@ class ArmReport(Value):
     version: int
     callers: int
     counted: int
-    """Callers with enough scored runs, part of the callers."""
+    """Callers with a scored run, part of the callers."""
     runs: int
     unscored: int
     mean: float | None = None
@@ -45,8 +45,6 @@ class CanaryReport(Value):
     control: ArmReport
     share: float
     margin: float
-    runs: int
-    """Number of scored runs after which a caller counts."""
     e_acceptance: float
     e_worse: float
     e_needed: float
@@ -96,7 +94,6 @@ def canary_report(canary: Canary, now_ms: int) -> CanaryReport:
         control=_arm_report(canary.control, terms.control),
         share=terms.share,
         margin=terms.margin,
-        runs=terms.runs,
         e_acceptance=exp(min(LARGEST_LOGARITHM, bets.acceptance)),
         e_worse=exp(min(LARGEST_LOGARITHM, bets.rejection)),
         e_needed=1 / terms.alpha,
@@ -159,7 +156,7 @@ def _missing(canary: Canary) -> Iterator[str]:
     terms, bets = canary.terms, canary.bets
     if bets.acceptance < log(1 / terms.alpha):
         callers = bets.callers_missing(alpha=terms.alpha, share=terms.share, margin=terms.margin)
-        yield f"about {callers:,} more callers with {terms.runs} scored runs if it is no different"
+        yield f"about {callers:,} more callers with a scored run if it is no different"
     yield from _imbalances(canary)
 
 
@@ -176,14 +173,10 @@ def _imbalances(canary: Canary) -> Iterator[str]:
 def _unscored(canary: Canary, is_candidate: bool) -> tuple[float, float]:  # noqa: FBT001 - one of two arms
     """Return the unscored share of an arm's runs, averaged over its callers, and its standard error."""
     arm = canary.candidate if is_candidate else canary.control
-    shares = [
-        known.unscored_share
-        for caller, known in canary.waiting.items()
-        if in_share(caller, canary.terms) is is_candidate
-    ]
-    n = arm.counted + len(shares)
+    waiting = sum(1 for caller in canary.waiting if in_share(caller, canary.terms) is is_candidate)
+    n = arm.counted + waiting
     if not n:
         return 0.0, 0.0
-    mean = (arm.shares + sum(shares)) / n
-    squares = (arm.share_squares + sum(share**2 for share in shares)) / n
+    # All runs of a waiting caller are unscored.
+    mean, squares = (arm.shares + waiting) / n, (arm.share_squares + waiting) / n
     return mean, sqrt(max(0.0, squares - mean**2) / n)

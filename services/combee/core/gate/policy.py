@@ -37,8 +37,6 @@ class CanaryPolicy:
     share: float = 0.1
     margin: float = 0.05
     alpha: float = 0.05
-    runs: int = 1
-    score: str = "score"
     within_ms: int = 14 * DAY_MS
     salt: str = ""
 
@@ -51,8 +49,6 @@ class CanaryPolicy:
             salt=digest("canary", self.salt, playbook, candidate).hex(),
             margin=self.margin,
             alpha=self.alpha,
-            runs=self.runs,
-            score=self.score,
             opened_at_ms=now_ms,
             deadline_ms=now_ms + self.within_ms,
         )

@@ -3,11 +3,11 @@
 from enum import IntEnum
 from typing import Literal
 
-Effect = Literal["new", "known", "dropped", "lost"]
+Effect = Literal["new", "known", "dropped", "omitted"]
 """Effect of an applied reflection on its playbook.
 
 new: a change rests on it. known: it counts for an entry with the same content, or echoes one. dropped: the model left
-it out by name. lost: none of these, the only effect to worry about."""
+it out by name, and is believed. omitted: none of these, the only effect to worry about."""
 
 
 class Fate(IntEnum):

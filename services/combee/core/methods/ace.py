@@ -74,8 +74,8 @@ Keep every distinct lesson, one entry for each; leave out what the playbook alre
 Operations: ADD a new entry (section, content); UPDATE an entry that became wrong or too vague
 (entry_ids with its id, content); MERGE entries that say the same (entry_ids, content); REMOVE an entry that is
 wrong (entry_ids). Every operation names in "sources" the numbers of the items it rests on. "dropped" lists the
-numbers of the items you leave out on purpose. "known" names items whose lesson an entry has already, and that
-entry: it counts as evidence for the entry. Every item is in one of the three.
+numbers of items that are too vague to help anybody. "known" names items whose lesson an entry has already, and that
+entry: it counts as evidence for the entry. Keep figures with their units, conditions, exceptions and negations.
 "tags" and "counters" tell how often runs found an entry helpful or harmful: UPDATE or REMOVE what harms. Where little
 is left of the playbook's budget, UPDATE and MERGE rather than ADD.
 Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD", "section": "...",
@@ -86,7 +86,7 @@ Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD
 CURATE_SMALL = f"""You keep a playbook: short entries that help agents with their next tasks. You get numbered items.
 Write one ADD for each different lesson in them. Rules: items that say the same share one ADD. "sources" are the
 numbers of the items an ADD rests on. "known" are the items that the playbook already says, each with the id of the
-entry that says it. "dropped" are the numbers of vague items. Every item is in one of the three.
+entry that says it. "dropped" are the numbers of vague items. Keep figures, conditions and negations.
 {SECTIONS}
 {DATA_WARNING}
 Example. The playbook: "[misc-00007] Look up the order first." The items: "item 1: opened parcels cost a fee of 15 %",
@@ -363,7 +363,7 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
         system=f"{instructions}\n{_standing(base, settings.playbook_tokens)}",
         user="\n".join([scope_note, *_playbook_text(part, settings.prompts, ""), items]),
         cache_key=cache_key(instructions, ""),
-        entry_ids=tuple(entry.id for entry in part.entries if _is_read(entry)),
+        entry_ids=tuple(entry.id for entry in part.entries),
     )
 
 
@@ -400,12 +400,8 @@ says, ADD it again in the same words, with the item in "sources".""",
 
 
 def _unsupported(base: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
-    """Yield a curator's description of proposed entries; nothing if there are none.
-
-    Entries that rest on guesses alone are left out to save tokens: a true one will be repeated, which code
-    recognises.
-    """
-    proposed = tuple(entry for entry in filter(_is_read, base.entries) if not probation.is_active(entry))
+    """Yield a curator's description of proposed entries; nothing if there are none."""
+    proposed = tuple(entry for entry in base.entries if not probation.is_active(entry))
     if proposed:
         yield PROPOSED[prompts]
         yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), owner=owner)
@@ -417,11 +413,6 @@ def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
     if ids and prompts == "full":
         listed = ", ".join(ids)
         yield f"Runs found these entries mostly harmful: {listed}. REMOVE or UPDATE each, unless an item needs it."
-
-
-def _is_read(entry: Entry) -> bool:
-    """Return whether curators read an entry: it is active, or has support."""
-    return probation.is_active(entry) or bool(entry.support)
 
 
 @once_per_version

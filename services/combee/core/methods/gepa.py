@@ -219,14 +219,14 @@ def read(base: Playbook, body: Mapping[str, Any], sources: Sources) -> Answer:
         entry_ids=(entry.id,) if entry else (),
         evidence=union(*sources),
     )
-    return Answer(operations=(operation,), mentioned=frozenset(range(1, len(sources) + 1)))
+    return Answer(operations=(operation,))
 
 
 def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """Return one text per component: the one that rests on most reflections, among equals the last.
 
     Code cannot merge texts: joined, they would grow from batch to batch and repeat everything. The winner keeps only
-    its own evidence, so the other texts' lessons count as lost.
+    its own evidence, so the other texts' lessons count as omitted.
     """
     del base
     best: dict[str, Operation] = {}

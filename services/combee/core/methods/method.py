@@ -27,14 +27,10 @@ class Answer:
     operations: tuple[Operation, ...]
     unusable: int = 0
     """Number of operations that could not be read."""
-    mentioned: frozenset[int] = frozenset()
-    """Numbers of the items that an operation rests on or that the reply drops by name."""
     dropped: frozenset[int] = frozenset()
-    """Numbers of the items that the reply drops by name, part of ``mentioned``."""
+    """Numbers of the items that the reply drops by name."""
     known: Mapping[int, str] = field(default_factory=dict)
-    """Item number → the entry with the same content, as the reply claims; code checks it before it counts."""
-    guessed: frozenset[str] = frozenset()
-    """Evidence of operations that named no item: kept as lineage, no proof that a lesson survived."""
+    """Item number → the entry that has its content already, as the reply claims; nothing counts unchecked."""
 
 
 class Method(Protocol):

@@ -67,7 +67,7 @@ def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
     names = names_of(update.result.seen, settings.sources)
     if kind == "entries" and policy is not None:
         _review(base, draft, names, policy, screen)
-    for entry in with_sources(draft.entries.values(), names, draft.support.by_entry()):
+    for entry in with_sources(draft.entries.values(), names, draft.landing.by_entry()):
         draft.put(entry)
     for operation in update.result.operations if kind != settings.holds else ():
         text = f"{operation.kind}: made for {settings.holds}, and the playbook holds {kind}"
@@ -162,8 +162,7 @@ def _review(
 ) -> None:
     """Apply the review of proposed entries to a draft."""
     after = tuple(draft.entries.values())
-    supported = draft.support.by_entry()
-    found = probation.review(base.entries, after, supported, names, policy, screen)
+    found = probation.review(base.entries, after, draft.landing.by_entry(), names, policy, screen)
     for entry in found.entries:
         draft.put(entry)
     for change in found.changes:

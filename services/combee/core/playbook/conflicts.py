@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from combee.core.names.sources import UNPROVEN
-from combee.core.playbook.operations import resting_together
+from combee.core.playbook.operations import union
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.scan import Operation, OperationKind
 
@@ -30,7 +30,7 @@ def contest(
 ) -> tuple[list[Operation], list[Loser]]:
     """Return the operations to apply in order, at most one for each ``live`` entry; and the losers.
 
-    The operation with most certain sources wins, then the one with the newest evidence: one source's last word does
+    The operation with most sources wins, then the one with the newest evidence: one source's last word does
     not undo what several agree on. ``offsets`` are those of the reflections, and ``names`` those of their sources;
     reflections without a name count as one source. Between equals the later operation wins. Operations without
     evidence are people's, and all apply.
@@ -41,7 +41,7 @@ def contest(
 
     def weight(n: int) -> tuple[int, int, int]:
         evidence = operations[n].evidence
-        sources = {names.get(one, UNPROVEN) for one in set(evidence).difference(operations[n].guessed)}
+        sources = {names.get(reflection_id, UNPROVEN) for reflection_id in evidence}
         return len(sources), max(offsets.get(reflection_id, -1) for reflection_id in evidence), n
 
     contenders = [
@@ -57,10 +57,8 @@ def contest(
         is_repeat = _agree(loser, winner)
         losers.append(Loser(operation=loser, entry_id=contested, is_repeat=is_repeat))
         if is_repeat:
-            both = resting_together(loser, winner)
-            kept[holder[contested]] = winner.model_copy(
-                update={"evidence": both.evidence, "guessed": both.guessed}
-            )
+            both = union(loser.evidence, winner.evidence)
+            kept[holder[contested]] = winner.model_copy(update={"evidence": both})
     return list(kept.values()), losers
 
 

@@ -50,8 +50,6 @@ class Draft:
     """The playbook's own come first."""
     changes: list[Change] = field(default_factory=list)
     landing: Landing = field(default_factory=Landing)
-    support: Landing = field(default_factory=Landing)
-    """The same without evidence that is a guess."""
     _index: Index = field(default_factory=Index)
     _reworded: dict[str, None] = field(default_factory=dict)
     """Entries whose content is new in this version."""
@@ -112,14 +110,6 @@ class Draft:
     def note(self, kind: ChangeKind, entry_id: str, detail: str = "") -> None:
         """Record one change."""
         self.changes.append(Change(kind=kind, entry_id=entry_id, detail=detail[:MAX_DETAIL_CHARS]))
-
-    def guesses(self) -> dict[str, frozenset[str]]:
-        """Return the reflections that came to rest on each entry although their texts do not bear it out."""
-        sure = self.support.by_entry()
-        return {
-            entry_id: frozenset(ids).difference(sure.get(entry_id, ()))
-            for entry_id, ids in self.landing.by_entry().items()
-        }
 
     def landed(self) -> Landed:
         """Return which reflections count in this version."""
@@ -186,8 +176,7 @@ def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
             update={
                 "helpful": kept.helpful + twin.helpful,
                 "harmful": kept.harmful + twin.harmful,
-                "evidence_count": (count := kept.evidence_count + twin.evidence_count - shared),
-                "guessed_count": min(kept.guessed_count + twin.guessed_count, count),
+                "evidence_count": kept.evidence_count + twin.evidence_count - shared,
                 "evidence": union(kept.evidence, twin.evidence),
                 "sources": last_sources(twin.sources, kept.sources),
                 "harmed": last_sources(twin.harmed, kept.harmed),
@@ -249,25 +238,11 @@ def drafted(
         done = len(draft.changes)
         apply(draft, operation)
         draft.landing.take(draft.changes[done:], operation.evidence)
-        draft.support.take(draft.changes[done:], set(operation.evidence).difference(operation.guessed))
-    _count_guesses(draft, base)
     for conflict in conflicts:
         left = tuple(one for one in conflict.evidence if one not in revoked_ids)
         if left or not conflict.evidence:
             draft.note_refused(conflict, left, names)
     return draft
-
-
-def _count_guesses(draft: Draft, base: Playbook) -> None:
-    known = {entry.id: entry.evidence for entry in base.entries}
-    for entry_id, guesses in draft.guesses().items():
-        entry = draft.entries.get(entry_id)
-        if entry is not None and (
-            news := guesses.intersection(entry.evidence).difference(known.get(entry_id, ()))
-        ):
-            draft.entries[entry_id] = entry.model_copy(
-                update={"guessed_count": entry.guessed_count + len(news)}
-            )
 
 
 def _sound(draft: Draft, operations: Iterable[Operation], revoked_ids: frozenset[str]) -> Iterator[Operation]:
@@ -288,12 +263,11 @@ def _note_echoes(draft: Draft, echoes: Iterable[Echo], revoked_ids: frozenset[st
     for entry_id, evidence in _by_entry(echoes, revoked_ids):
         draft.note("echo", entry_id, f"said again by {len(evidence)} reflections that were shown it")
         if entry_id in draft.entries:
-            draft.landing.claim(entry_id, evidence)
+            draft.landing.claim(entry_id, evidence, how="echo")
 
 
 def _strengthen_known(draft: Draft, known: Iterable[Known], revoked_ids: frozenset[str]) -> None:
-    """Let entries rest on reflections that say the same by the model's word; their texts stay."""
-    known = tuple(known)
+    """Let entries rest on reflections that say the same; their texts stay."""
     for entry_id, evidence in _by_entry(known, revoked_ids):
         entry = draft.entries.get(entry_id)
         if entry is None:
@@ -304,13 +278,6 @@ def _strengthen_known(draft: Draft, known: Iterable[Known], revoked_ids: frozens
             draft.put(rest_on(entry, evidence, draft.version))
             draft.note("duplicate", entry_id, f"{len(evidence)} more reflections say so, by the model's word")
             draft.landing.claim(entry_id, evidence)
-    for entry_id, evidence in _by_entry(map(_sure, known), revoked_ids):
-        draft.support.claim(entry_id, evidence)
-
-
-def _sure(claim: Known) -> Known:
-    sure = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in claim.guessed)
-    return claim.model_copy(update={"evidence": sure})
 
 
 def _by_entry(

@@ -1,10 +1,12 @@
 """The effect of each reflection of a batch on the version that it made; pure."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from combee.core.log.fates import Effect
 from combee.core.playbook import retention
 from combee.core.playbook.apply import barred, drafted, holds_after
+from combee.core.playbook.operations import rests
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Seen, Update
 
@@ -15,6 +17,7 @@ COUNTING = frozenset({"new", "known"})
 class ReflectionEffect:
     """The effect of one reflection on a version; ``why``: the reason for a missing effect."""
 
+    seen: Seen
     effect: Effect
     why: str = ""
 
@@ -30,23 +33,23 @@ def reflection_effects(before: Playbook, update: Update, after: Playbook) -> dic
     for change in after.changes:
         if change.kind in {"evict", "expire"}:
             draft.landing.evict(change.entry_id)
-    landed, levels = draft.landed(), len(update.plan.widths)
+    landed, proposed = draft.landed(), rests(update.result.operations)
     effects: dict[str, ReflectionEffect] = {}
     for reflection in update.result.seen:
         if reflection.ok:
-            effect = retention.effect(reflection, levels, landed)
-            why = "" if effect in COUNTING else _why_nothing(reflection, levels, applicable)
-            effects[reflection.reflection_id] = ReflectionEffect(effect=effect, why=why)
+            effect = retention.effect(reflection, landed)
+            why = "" if effect in COUNTING else _why_nothing(reflection, proposed, applicable)
+            effects[reflection.reflection_id] = ReflectionEffect(seen=reflection, effect=effect, why=why)
     return effects
 
 
-def _why_nothing(reflection: Seen, levels: int, applicable: retention.Landed) -> str:
-    if retention.effect(reflection, levels, applicable) in COUNTING:
+def _why_nothing(reflection: Seen, proposed: Collection[str], applicable: retention.Landed) -> str:
+    if retention.effect(reflection, applicable) in COUNTING:
         return "evicted at once: the playbook's token budget is used up"
-    if reflection.survived >= levels:
-        return "its proposal lost to one of more sources or with newer evidence, or no longer applied"
+    if reflection.reflection_id in proposed:
+        return "its proposal gave way to one of more sources or with newer evidence, or no longer applied"
     if reflection.dropped:
-        return f"the model dropped it by name (level {reflection.survived})"
-    if reflection.survived == 0:
-        return "the model proposed nothing for it"
-    return f"left out when proposals were combined (level {reflection.survived})"
+        return "the model dropped it by name"
+    if reflection.said:
+        return "the model named it, and nothing that it wrote says it"
+    return "the model proposed nothing for it"

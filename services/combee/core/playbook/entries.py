@@ -178,8 +178,8 @@ def _is_welcome(entry: Entry) -> bool:
 
 
 def _use(entry: Entry) -> tuple[int | str, ...]:
-    """Return how useful an entry is; evidence that is a guess does not count."""
-    evidence = entry.evidence_count - entry.guessed_count if is_active(entry) else len(entry.support)
+    """Return how useful an entry is."""
+    evidence = entry.evidence_count if is_active(entry) else len(entry.support)
     return _is_welcome(entry), entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
 
 

@@ -148,7 +148,6 @@ def without(entry: Entry, revoked: Collection[str], sources: Collection[str] = (
     update = {
         "evidence": left,
         "evidence_count": count,
-        "guessed_count": min(entry.guessed_count, count),
         "sources": names,
         "harmed": harmed,
         "support": supporting,

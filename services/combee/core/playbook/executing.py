@@ -160,8 +160,8 @@ def _deleted(current: Playbook) -> Playbook:
             "again": (),
             "branch": None,
             "retention_recent": (),
-            "lost_recent": (),
-            "lost_count": 0,
+            "omitted_recent": (),
+            "omitted_count": 0,
             "changes": (change,),
         }
     )
@@ -226,7 +226,7 @@ def after_fork(
             "retired": forked.retired,
             "taught_by": forked.taught_by,
             "retention_recent": (),
-            "lost_recent": (),
+            "omitted_recent": (),
             # The cost of a batch is known from the playbook; its past spend stays there.
             "spend": current.spend.model_copy(
                 update={"tokens_each": forked.spend.tokens_each, "cost_each": forked.spend.cost_each}

@@ -1,16 +1,18 @@
 """Guards on rewrites: an UPDATE or MERGE keeps the figures, conditions and negations of its entries; pure.
 
 A rewrite that would lose one is not applied, whatever the model says of it. Its entries stay as they are, its content
-is added where its own evidence says it, and the two are a conflict, for a person to decide. Only a reflection that
-names the old figure and the new one lets a rewrite replace a figure.
+is added where its own evidence says it, and the two are a conflict, for a person to decide. A figure is replaced only
+where a reflection says the new one and that the old one is wrong: it names it, or it found the entry harmful.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, groupby, islice, pairwise
+from types import MappingProxyType
 
 from combee.core.methods.checking import Rewrite
+from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.draft import MAX_DETAIL_CHARS
 from combee.core.playbook.operations import union
 from combee.core.text.figures import Figure, figures, lacking, qualifiers
@@ -19,8 +21,10 @@ from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.scan import Conflict, Operation, OperationKind
 
 REWRITES = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
-Lost = Sequence[tuple[int, str]]
-"""Places in `rewrites`, and the words that each one lost (`Checked.lost`)."""
+MAX_CONFLICTS, MAX_OF_ONE = 50, 8
+"""Maximum conflicts that are listed, of a batch and of one operation; what is not listed is not applied either."""
+NOTHING_HARMFUL: Mapping[str, Collection[str]] = MappingProxyType({})
+NOTHING_LOST: Mapping[Rewrite, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,56 +38,59 @@ class Guarded:
 def rewrites(base: Playbook, operations: Sequence[Operation]) -> tuple[Rewrite, ...]:
     """Return the rewrites that may have lost a condition or a negation: all but those that only add words.
 
-    A check call is asked about these; `guarded` takes its answer, for the same operations. Word lists would not do:
+    A check call is asked about these; `guarded` takes its answer. Word lists would not do:
     of 114 labelled pairs with a negation or condition turned, 36 have the same ones on both sides.
     """
-    return tuple(
-        Rewrite(before=entry.content, after=operations[n].content) for n, entry in _doubtful(base, operations)
+    pairs = (
+        Rewrite(before=entry.content, after=operation.content)
+        for operation in operations
+        for entry in _replaced(base, operation)
     )
+    return tuple(dict.fromkeys(pair for pair in pairs if not _keeps(pair.after, pair.before)))
 
 
 def guarded(
-    base: Playbook, operations: Sequence[Operation], texts: Mapping[str, str], lost: Lost = ()
+    base: Playbook,
+    operations: Sequence[Operation],
+    texts: Mapping[str, str],
+    *,
+    harmful: Mapping[str, Collection[str]] = NOTHING_HARMFUL,
+    lost: Mapping[Rewrite, str] = NOTHING_LOST,
 ) -> Guarded:
     """Return the operations without rewrites that lose something.
 
-    ``texts`` are the lessons of the batch's reflections by id; an operation's evidence is verified to say its text.
-    ``lost`` is the answer of a check call about the `rewrites` of the same operations.
+    ``texts`` are the lessons of the batch's reflections by id, ``harmful`` the entries that each found harmful; an
+    operation's evidence is verified to say its text. ``lost``: the `rewrites` that lost a condition or a negation,
+    and its words.
     """
-    doubtful = list(_doubtful(base, operations))
-    words = {(doubtful[place][0], doubtful[place][1].id): quote for place, quote in lost}
     kept: list[Operation] = []
     conflicts: list[Conflict] = []
-    for n, operation in enumerate(operations):
+    for operation in operations:
         entries = _replaced(base, operation)
-        own = [*_at_odds(operation, entries), *_losing(operation, entries, texts)] + [
-            _loss(operation, entry, f'"{words[n, entry.id]}"') for entry in entries if (n, entry.id) in words
-        ]
+        pairs = [(entry, Rewrite(before=entry.content, after=operation.content)) for entry in entries]
+        unqualified = (_loss(operation, entry, f'"{lost[pair]}"') for entry, pair in pairs if pair in lost)
+        losses = chain(_at_odds(operation, entries), _losing(operation, entries, texts, harmful), unqualified)
+        own = list(islice(losses, MAX_OF_ONE))
         conflicts += own
         if own:
             kept += _added(operation, entries, texts)
         else:
             kept.append(operation)
-    return Guarded(operations=tuple(kept), conflicts=tuple(conflicts))
+    return Guarded(operations=tuple(kept), conflicts=tuple(conflicts[:MAX_CONFLICTS]))
 
 
 def _replaced(base: Playbook, operation: Operation) -> Sequence[Entry]:
     """Return the entries whose texts an operation replaces by its own."""
     if operation.kind not in REWRITES or base.holds != "entries":
         return ()
-    ids = union(operation.entry_ids)
-    ids = ids[:1] if operation.kind == OperationKind.UPDATE else ids
-    return [entry for entry in base.entries if entry.id in ids]
+    ids = operation.entry_ids[:1] if operation.kind == OperationKind.UPDATE else union(operation.entry_ids)
+    by_id = _by_id(base)
+    return [by_id[entry_id] for entry_id in ids if entry_id in by_id]
 
 
-def _doubtful(base: Playbook, operations: Sequence[Operation]) -> Iterator[tuple[int, Entry]]:
-    """Yield places of operations, and each entry whose text they replace by one that does not keep all its words."""
-    return (
-        (n, entry)
-        for n, operation in enumerate(operations)
-        for entry in _replaced(base, operation)
-        if not _keeps(operation.content, entry.content)
-    )
+@once_per_version
+def _by_id(base: Playbook) -> Mapping[str, Entry]:
+    return {entry.id: entry for entry in base.entries}
 
 
 def _keeps(content: str, said: str) -> bool:
@@ -115,26 +122,38 @@ def _kind(figure: Figure) -> str:
     return figure.unit if figure.is_measured else ""
 
 
-def _losing(operation: Operation, entries: Iterable[Entry], texts: Mapping[str, str]) -> Iterator[Conflict]:
+def _losing(
+    operation: Operation,
+    entries: Iterable[Entry],
+    texts: Mapping[str, str],
+    harmful: Mapping[str, Collection[str]],
+) -> Iterator[Conflict]:
     """Yield the entries of which a content keeps less figures than they have."""
-    said = [frozenset(figures(texts.get(reflection_id, ""))) for reflection_id in operation.evidence]
+    said = {one: frozenset(figures(texts.get(one, ""))) for one in operation.evidence}
     for entry in entries:
+        wrong = {one for one in said if entry.id in harmful.get(one, ())}
         lost = [
             figure
             for figure in lacking(operation.content, entry.content)
-            if not _is_replaced(figure, entry, operation, said)
+            if not _is_replaced(figure, entry, operation, said, wrong)
         ]
         if lost:
             yield _loss(operation, entry, _listed(lost))
 
 
 def _is_replaced(
-    figure: Figure, entry: Entry, operation: Operation, said: Iterable[frozenset[Figure]]
+    figure: Figure,
+    entry: Entry,
+    operation: Operation,
+    said: Mapping[str, frozenset[Figure]],
+    wrong: Collection[str],
 ) -> bool:
-    """Return whether a reflection names a figure together with each one of its unit that a content has instead."""
+    """Return whether a reflection says a unit's new figures, and names the old one or found the entry harmful."""
     own = {new for new in figures(operation.content) if new.unit == figure.unit}
     new = own.difference(figures(entry.content))
-    return bool(new) and any({figure, *new} <= quantities for quantities in said)
+    return bool(new) and any(
+        new <= quantities and (figure in quantities or one in wrong) for one, quantities in said.items()
+    )
 
 
 def _loss(operation: Operation, entry: Entry, lost: str) -> Conflict:

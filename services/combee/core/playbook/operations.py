@@ -1,7 +1,6 @@
 """Operations as values: read from a model's reply, merged by code, their evidence tracked by code."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -34,48 +33,34 @@ def union(*ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
-    """Return the usable operations of a curator's reply, within bounds, and the items they mention.
+    """Return the usable operations of a curator's reply, within bounds, and what it claims about the items.
 
-    Unknown item numbers are ignored. An operation without numbers rests on all items, marked as a guess: wide
-    evidence is honest, while empty evidence would lose the lineage. Such an operation, typical of weak models, also
-    mentions all items; an operation with only unknown numbers mentions none.
+    Unknown item numbers are ignored. An operation without numbers, typical of weak models, claims all items.
     """
     items = body.get("operations")
     if not isinstance(items, list):
         return Answer(operations=())
     everything = union(*sources)
     read = (_read(item, sources, everything) for item in items[:MAX_OPERATIONS])
-    usable = tuple(_bounded(record for record in read if record is not None))
-    dropped = frozenset(_numbers(body.get("dropped"), sources))
-    guesses = any(answer.guessed for answer in usable)
-    named = rests(answer.operation for answer in usable if not answer.guessed)
+    usable = tuple(_bounded(operation for operation in read if operation is not None))
     return Answer(
-        operations=merge(answer.operation for answer in usable),
+        operations=merge(usable),
         unusable=len(items) - len(usable),
-        mentioned=dropped.union(*{answer.mentions for answer in usable}),
-        dropped=dropped,
+        dropped=frozenset(_numbers(body.get("dropped"), sources)),
         known=_claims(body.get("known"), sources),
-        guessed=frozenset(everything) - named if guesses else frozenset(),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    operation: Operation
-    mentions: Sequence[int]
-    guessed: bool
-
-
-def _bounded(read: Iterable[_Read]) -> Iterator[_Read]:
+def _bounded(read: Iterable[Operation]) -> Iterator[Operation]:
     chars = 0
-    for record in read:
-        chars += len(record.operation.content)
+    for operation in read:
+        chars += len(operation.content)
         if chars > MAX_REPLY_CHARS:
             return
-        yield record
+        yield operation
 
 
-def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read | None:
+def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> Operation | None:
     if not isinstance(item, dict):
         return None
     kind = KINDS.get(str(item.get("type", item.get("kind", ""))).upper())
@@ -86,18 +71,14 @@ def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read 
     needs_content = kind != OperationKind.REMOVE
     if len(targets) < TARGETS[kind] or (needs_content and not content):
         return None
-    given = item.get("sources")
-    named = _numbers(given, sources)
-    operation = Operation(
+    named = _numbers(item.get("sources"), sources)
+    return Operation(
         kind=kind,
         section=_section(str(item.get("section") or "")),
         content=content,
         entry_ids=() if kind == OperationKind.ADD else targets,
         evidence=union(*(sources[n - 1] for n in named)) if named else everything,
-        guessed=() if named or len(sources) <= 1 else everything,
     )
-    mentions = named if given else range(1, len(sources) + 1)
-    return _Read(operation, mentions, guessed=bool(operation.guessed))
 
 
 def _section(name: str) -> str:
@@ -144,23 +125,13 @@ def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
 
 
 def resting_together(first: Operation, second: Operation) -> Operation:
-    """Return ``first`` with the evidence of both; evidence named by either is no guess."""
-    evidence = union(first.evidence, second.evidence)
-    sure = {*first.evidence}.difference(first.guessed) | {*second.evidence}.difference(second.guessed)
-    guessed = tuple(reflection_id for reflection_id in evidence if reflection_id not in sure)
-    return first.model_copy(update={"evidence": evidence, "guessed": guessed})
+    """Return ``first`` with the evidence of both."""
+    return first.model_copy(update={"evidence": union(first.evidence, second.evidence)})
 
 
 def rests(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the reflections that at least one of the operations rests on."""
     return frozenset(reflection_id for operation in operations for reflection_id in operation.evidence)
-
-
-def surely_rests(operations: Iterable[Operation]) -> frozenset[str]:
-    """Return the reflections that at least one of the operations surely rests on, i.e. not by a guess."""
-    return frozenset().union(
-        *(frozenset(operation.evidence).difference(operation.guessed) for operation in operations)
-    )
 
 
 def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:
@@ -172,22 +143,18 @@ def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation,
         fresh = [reflection_id for reflection_id in operation.evidence if reflection_id not in named]
         named.update(fresh)
         evidence = (*fresh, *known[: max(0, kept - len(fresh))])
-        guessed = tuple(reflection_id for reflection_id in operation.guessed if reflection_id in evidence)
-        cut.append(operation.model_copy(update={"evidence": evidence, "guessed": guessed}))
+        cut.append(operation.model_copy(update={"evidence": evidence}))
     return tuple(cut)
 
 
 def merge_seen(parts: Iterable[Iterable[Seen]]) -> tuple[Seen, ...]:
-    """Return each reflection once, with the best result among its copies; tags count once."""
+    """Return each reflection once, as a copy that got through saw it; dropped if a copy was. Tags count once."""
     merged: dict[str, Seen] = {}
-    for part in parts:
-        for seen in part:
-            known = merged.get(seen.reflection_id)
-            best = seen if known is None or (seen.ok and not known.ok) else known
-            copies = (seen,) if known is None else (seen, known)
-            survived = max(copy.survived for copy in copies)
-            dropped = any(copy.dropped for copy in copies if copy.survived == survived)
-            if (survived, dropped) != (best.survived, best.dropped):
-                best = best.model_copy(update={"survived": survived, "dropped": dropped})
-            merged[seen.reflection_id] = best
+    for seen in chain.from_iterable(parts):
+        known = merged.get(seen.reflection_id, seen)
+        best = seen if seen.ok and not known.ok else known
+        dropped = seen.dropped or known.dropped
+        merged[seen.reflection_id] = (
+            best if best.dropped == dropped else best.model_copy(update={"dropped": dropped})
+        )
     return tuple(merged.values())

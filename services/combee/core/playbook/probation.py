@@ -1,7 +1,6 @@
 """Probation: a learned entry is *proposed*, and not shown to agents, until enough reflections support it; pure.
 
-A reflection supports an entry if a model named it for the entry's content. A guess does not count: an operation that
-names no item rests on all that its call read. A person's entry is active at once.
+The evidence of an entry's content supports it. A person's entry is active at once.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -131,7 +130,7 @@ class _Candidate:
             support=support,
             sources=sources,
             gained=bool(fresh),
-            doubt=screen.doubt_of(entry, sources, is_sure=bool(support)) if screen.proposes else "",
+            doubt=screen.doubt_of(entry, sources) if screen.proposes else "",
         )
 
 

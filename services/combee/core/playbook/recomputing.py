@@ -56,7 +56,7 @@ class Mixed:
     @property
     def is_lost(self) -> bool:
         """Whether nothing is left that its other reflections count for, until they are asked about again."""
-        return self.fate == "dropped" or (self.kind == "known" and self.fate == "again")
+        return self.fate == "dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +335,7 @@ class Recomputation:
                 entries[entry_id] = entry
         seen = (reflection for reflection in update.result.seen if reflection.reflection_id not in gone)
         names = names_of(seen, update.plan.settings.sources)
-        return {entry.id: entry for entry in with_sources(entries.values(), names, draft.support.by_entry())}
+        return {entry.id: entry for entry in with_sources(entries.values(), names, draft.landing.by_entry())}
 
 
 @dataclass(slots=True)
@@ -394,22 +394,12 @@ class _Prepared:
                 self._strengthen_instead(operation, left)
                 continue
             if merges_other or len(left) < len(operation.evidence):
-                lost = (
-                    self._has_expired(left)
-                    or (bool(again) and not learns(self.whole.barred))
-                    or (not again and self._is_guess(operation, left))
-                )
+                lost = self._has_expired(left) or (bool(again) and not learns(self.whole.barred))
                 self._doubt(operation, again, is_dropped=lost)
                 if lost:
                     self._strengthen_instead(operation, left)
                     continue
             yield self._again(operation)
-
-    @staticmethod
-    def _is_guess(operation: Operation, left: Collection[str]) -> bool:
-        """Return whether an operation had evidence that is no guess, and has none left."""
-        guessed = frozenset(operation.guessed)
-        return guessed.issuperset(left) and not guessed.issuperset(operation.evidence)
 
     def _differs(self, entry_id: str) -> bool:
         """Return whether a recorded entry is gone, or says something else."""
@@ -455,8 +445,7 @@ class _Prepared:
         """Let an addition that was said already go on counting for the entry that says it."""
         landed = self.placed.get(operation.content)
         if landed is not None and landed in self.entries:
-            guessed = tuple(reflection_id for reflection_id in left if reflection_id in operation.guessed)
-            self.known.append(Known(entry_id=landed, evidence=left, guessed=guessed))
+            self.known.append(Known(entry_id=landed, evidence=left))
 
     def _again(self, operation: Operation) -> Operation:
         """Return an operation on entries that are gone as an addition: its own evidence supports its words."""
@@ -468,23 +457,15 @@ class _Prepared:
         return operation.model_copy(update={"kind": OperationKind.ADD, "entry_ids": (), "section": section})
 
     def _claim(self, claim: Known) -> None:
-        """Let an entry that is gone come back, in its words, for reflections that say the same and are no guess.
-
-        Those that are a guess are asked about again.
-        """
+        """Let an entry that is gone come back, in its words, for reflections that say the same."""
         was = self._was.get(claim.entry_id)
         if was is None or claim.entry_id in self.entries:
             self.known.append(claim)
             return
         left = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in self.gone)
-        sure = tuple(reflection_id for reflection_id in left if reflection_id not in claim.guessed)
-        again = () if sure else self._places(left)
-        if again and self.whole.asked.issuperset(again):
-            self.whole.pending |= dict.fromkeys(again)
-            return
         if not left:
             return
-        lost = self._has_expired(left) or (not sure and not (again and learns(self.whole.barred)))
+        lost = self._has_expired(left)
         words = Operation(kind=OperationKind.ADD, content=was.content, evidence=claim.evidence)
         mixed = Mixed(
             line=self.recorded.plan.playbook,
@@ -492,16 +473,14 @@ class _Prepared:
             kind="known",
             entry_ids=(claim.entry_id,),
             revoked=tuple(reflection_id for reflection_id in was.evidence if reflection_id in self.gone),
-            fate="dropped" if lost else "again" if again else "stays",
-            again=() if lost else again,
+            fate="dropped" if lost else "stays",
         )
         self._doubtful.append((words, mixed))
-        if lost or again:
+        if lost:
             return
         bare = {
             "evidence": (),
             "evidence_count": 0,
-            "guessed_count": 0,
             "helpful": 0,
             "harmful": 0,
             "harmed": (),

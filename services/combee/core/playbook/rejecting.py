@@ -72,7 +72,7 @@ def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
 def witnesses(
     updates: Iterable[Update], candidate: Playbook, entry_ids: Collection[str]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Return the reflections behind what batches made of entries, those named by a guess left out."""
+    """Return the reflections behind what batches made of entries."""
     says = {entry.id: entry.content for entry in candidate.entries}
     operations = [operation for update in updates for operation in update.result.operations]
 
@@ -83,13 +83,7 @@ def witnesses(
         return entry_id in operation.entry_ids
 
     return {
-        entry_id: union(
-            *(
-                [one for one in operation.evidence if one not in operation.guessed]
-                for operation in operations
-                if made(operation, entry_id)
-            )
-        )
+        entry_id: union(*(operation.evidence for operation in operations if made(operation, entry_id)))
         for entry_id in entry_ids
     }
 

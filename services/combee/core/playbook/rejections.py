@@ -1,4 +1,4 @@
-"""Which operations of a batch count: none that a person rejected, nor what its screen holds back; pure."""
+"""Which operations of a batch count: what rests on reflections, no person rejected, no rule holds back; pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -35,12 +35,9 @@ class Rejections:
         return bool(content) and said_digest(content) in self.said
 
     def bars(self, operation: Operation) -> bool:
-        """Return whether an operation says what was rejected, or rests on its witnesses alone.
-
-        A witness by guess is none, unless all of them are.
-        """
-        sure = set(operation.evidence).difference(operation.guessed) or set(operation.evidence)
-        return self.has(operation.content) or (bool(sure) and self.witnesses.issuperset(sure))
+        """Return whether an operation says what was rejected, or rests on its witnesses alone."""
+        evidence = operation.evidence
+        return self.has(operation.content) or (bool(evidence) and self.witnesses.issuperset(evidence))
 
 
 @lru_cache(64)
@@ -63,7 +60,9 @@ def admitted(
     rejections = Rejections.of(base)
     permitted, rejected = list[Operation](), list[Refused]()
     for operation in operations:
-        if rejections.bars(operation):
+        if screen.needs_evidence and not operation.evidence:
+            rejected.append(Refused(operation=operation, why="nothing that was reflected says it"))
+        elif rejections.bars(operation):
             rejected.append(Refused(operation=operation, why="a person rejected it"))
         else:
             permitted.append(operation)

@@ -1,50 +1,37 @@
-"""The retention audit: effects of a batch's reflections, per level and in the playbook; pure."""
+"""The retention audit: what a batch's reflections did to the playbook, and what the model claims of them; pure."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from combee.core.log.fates import Effect
-from combee_schemas.playbook import AppliedBatch, Change, LevelAudit, Playbook
-from combee_schemas.scan import Echo, Known, NodeResult, Seen
+from combee_schemas.playbook import Audit, Change, Playbook
+from combee_schemas.scan import Coverage, NodeResult, Seen
 
-How = Literal["change", "repeat", "claim"]
-"""Origin of an entry's evidence: a change of the entry, a repeat recognised by code, or a claim or echo."""
+How = Literal["change", "repeat", "claim", "echo"]
+"""Origin of an entry's evidence: a change of the entry, a repeat recognised by code, or a claim; an echo is none."""
+VERIFIED: frozenset[Coverage] = frozenset({"words", "meaning", "check"})
+"""Kinds of coverage that the model's own result has, other than what code carried."""
 RECENT_KEPT = 20
-MAX_LOST = 0.5
-"""Lost share above which a warning is raised."""
+MAX_OMITTED = 0.5
+"""Omitted share above which a warning is raised."""
 RISEN_BY = 0.2
 """Excess over the median of earlier shares that also raises a warning."""
 RISING_FROM = 3
 """Minimum number of earlier shares to judge a rise."""
-MIN_LOST = 5
-"""Minimum number of lost reflections for a warning: at a rate of one half, five of five are lost once in 32 by
+MAX_UNVERIFIED = 0.2
+"""Claimed and unverified share above which a warning is raised: twice what a checker that errs in 30 % of its answers
+leaves unverified of a model that kept everything."""
+MIN_WARNED = 5
+"""Minimum number of reflections for a warning: at a rate of one half, five of five are omitted once in 32 by
 chance."""
 NO_EFFECT = frozenset({"dropped", "superseded"})
-
-
-def surviving(
-    seen: Iterable[Seen], level: int, kept: Collection[str], dropped: Collection[str] = ()
-) -> tuple[Seen, ...]:
-    """Return a node's reflections after its reply: those in ``kept`` survive one level more.
-
-    Only a reflection that survived all lower levels can survive this one, or be dropped by name here.
-    """
-    return tuple(
-        _after(reflection, level, kept, dropped) if reflection.survived == level else reflection
-        for reflection in seen
-    )
-
-
-def _after(reflection: Seen, level: int, kept: Collection[str], dropped: Collection[str]) -> Seen:
-    if reflection.reflection_id in kept:
-        return reflection.model_copy(update={"survived": level + 1, "dropped": False})
-    if reflection.reflection_id in dropped:
-        return reflection.model_copy(update={"dropped": True})
-    return reflection
+WarningKind = Literal["omitted", "unverified"]
+"""omitted: the playbook has nothing of too many reflections; unverified: the model claims many more than it wrote."""
+WARNING_KINDS: tuple[WarningKind, ...] = get_args(WarningKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,91 +40,115 @@ class Landed:
 
     changed: frozenset[str]
     """A change of the version rests on them."""
-    repeated: frozenset[str]
-    """They repeat an existing entry word for word."""
-    claimed: frozenset[str]
-    """They are known by the model's claim, or are echoes."""
+    known: frozenset[str]
+    """They repeat an existing entry, are known by a claim, or are echoes."""
 
 
-def effect(reflection: Seen, levels: int, landed: Landed) -> Effect:
-    """Return the effect of a reflection on the playbook, ``levels`` above it."""
-    through = reflection.survived >= levels
-    if through and reflection.reflection_id in landed.changed:
+def effect(reflection: Seen, landed: Landed) -> Effect:
+    """Return the effect of a reflection on the playbook."""
+    if reflection.reflection_id in landed.changed:
         return "new"
-    if reflection.reflection_id in landed.claimed | (landed.repeated if through else frozenset()):
+    if reflection.reflection_id in landed.known:
         return "known"
-    return "dropped" if reflection.dropped and not through else "lost"
+    return "dropped" if reflection.dropped else "omitted"
 
 
-def _effect_at(reflection: Seen, level: int, claimed: Collection[str]) -> Effect:
-    if reflection.survived > level:
-        return "new"
-    if reflection.reflection_id in claimed:
-        return "known"
-    return "dropped" if reflection.dropped else "lost"
-
-
-def audit(result: NodeResult, levels: int, landed: Landed) -> tuple[LevelAudit, ...]:
-    """Return the effects of a batch's reflections at each level, and finally in the playbook."""
+def audit(result: NodeResult, landed: Landed) -> Audit | None:
+    """Return the audit of a batch; None: no reflection got through."""
     got_through = [reflection for reflection in result.seen if reflection.ok]
-    claims: tuple[Known | Echo, ...] = (*result.known, *result.echoes)
-    claimed = {reflection_id for claim in claims for reflection_id in claim.evidence}
-    if not result.seen:
-        return ()
-    by_level = (
-        [_effect_at(reflection, level, claimed) for reflection in got_through] for level in range(levels)
+    return (
+        audit_of((reflection, effect(reflection, landed)) for reflection in got_through)
+        if got_through
+        else None
     )
-    last = [effect(reflection, levels, landed) for reflection in got_through]
-    return tuple(LevelAudit.model_validate(Counter(effects)) for effects in (*by_level, last))
 
 
-def shares(levels: Iterable[LevelAudit], count: int) -> tuple[float, ...]:
-    """Return the share of ``count`` reflections that were new or known at each level."""
-    return tuple(round((level.new + level.known) / count, 4) for level in levels)
+def audit_of(effects: Iterable[tuple[Seen, Effect]]) -> Audit:
+    """Return the audit of reflections with these effects."""
+    counts = Counter[str]()
+    for reflection, effect in effects:
+        counts[effect] += 1
+        counts["said"] += reflection.said
+        counts["verified"] += reflection.covered in VERIFIED
+        counts["carried"] += reflection.covered == "carried"
+    return Audit.model_validate(counts)
 
 
-def in_playbook(batch: AppliedBatch | None) -> LevelAudit | None:
-    """Return the effects of a batch's reflections in the playbook; None: no batch, or one without reflections."""
-    return batch.audit[-1] if batch and batch.audit else None
+def total(audits: Iterable[Audit]) -> Audit:
+    """Return the sum of audits."""
+    counts = Counter[str]()
+    for audit in audits:
+        counts.update(audit.model_dump())
+    return Audit.model_validate(counts)
 
 
-def lost_share(levels: Sequence[LevelAudit]) -> float | None:
-    """Return the finally lost share of a batch's reflections; None: there was none, or all failed."""
-    *_, last = levels or (LevelAudit(),)
-    count = last.new + last.known + last.dropped + last.lost
-    return round(last.lost / count, 4) if count else None
+def share_of(count: int, audit: Audit) -> float:
+    """Return the share that ``count`` reflections are of those that got through; 0: none did."""
+    return round(count / audit.reflections, 4) if audit.reflections else 0.0
 
 
-def recent(before: Sequence[float], newest: float | None) -> tuple[float, ...]:
-    """Return the shares of the last batches, the newest included."""
-    return (*before, *(() if newest is None else (newest,)))[-RECENT_KEPT:]
+def shares(audit: Audit | None) -> dict[str, float | None]:
+    """Return the retained (new or known) and the omitted share of a batch's reflections; None: there were none."""
+    if audit is None or not audit.reflections:
+        return {"retention": None, "omitted": None}
+    return {"retention": share_of(audit.kept, audit), "omitted": share_of(audit.omitted, audit)}
 
 
 def last_shares(playbook: Playbook) -> dict[str, float | None]:
-    """Return the retained and the lost share of the last batch's reflections; None: there was no batch."""
-    by_name = {"retention": playbook.retention_recent, "lost": playbook.lost_recent}
-    return {name: shares[-1] if shares else None for name, shares in by_name.items()}
+    """Return the retained and the omitted share of the last batch's reflections; None: there was no batch."""
+    by_name = {"retention": playbook.retention_recent, "omitted": playbook.omitted_recent}
+    return {name: recent[-1] if recent else None for name, recent in by_name.items()}
 
 
-def recent_shares(current: Playbook, kept: Sequence[float], levels: Sequence[LevelAudit]) -> dict[str, Any]:
+def recent_shares(current: Playbook, audit: Audit | None) -> dict[str, Any]:
     """Return a playbook's recent shares after another batch; one without reflections changes nothing."""
-    news: dict[str, Any] = {"retention_recent": recent(current.retention_recent, kept[-1] if kept else None)}
-    share = lost_share(levels)
-    if share is not None:
-        news |= {"lost_recent": recent(current.lost_recent, share), "lost_count": levels[-1].lost}
-    return news
+    if audit is None:
+        return {}
+    kept, omitted = share_of(audit.kept, audit), share_of(audit.omitted, audit)
+    return {
+        "retention_recent": (*current.retention_recent, kept)[-RECENT_KEPT:],
+        "omitted_recent": (*current.omitted_recent, omitted)[-RECENT_KEPT:],
+        "omitted_count": audit.omitted,
+    }
 
 
-def is_losing(playbook: Playbook) -> bool:
-    """Return whether the last batch lost too much, or much more than earlier ones.
+def warnings(playbook: Playbook) -> dict[WarningKind, str]:
+    """Return the warnings about the last batch, in the same words for every view."""
+    texts: dict[WarningKind, str] = {}
+    if _omits(playbook):
+        texts["omitted"] = (
+            f"{percent(playbook.omitted_recent[-1])} of the last batch's reflections were omitted: the playbook has"
+            " nothing of them"
+        )
+    batch, audit = playbook.batch, playbook.audit
+    # Without the carry nothing is checked.
+    if batch and audit and batch.plan.settings.carry and _overclaims(audit):
+        said, verified, carried = (
+            percent(share_of(count, audit)) for count in (audit.said, audit.verified, audit.carried)
+        )
+        texts["unverified"] = (
+            f"the model accounted for {said} of the last batch's reflections, and {verified} were verified in what it"
+            f" wrote; Combee carried {carried}"
+        )
+    return texts
 
-    A share of few reflections means little, so at least `MIN_LOST` must be lost. Directly preceding batches that
-    also lost too much are added, so that playbooks with small batches are judged as well.
+
+def _omits(playbook: Playbook) -> bool:
+    """Return whether the last batch omitted too much, or much more than earlier ones.
+
+    A share of few reflections means little, so at least `MIN_WARNED` must be omitted. Directly preceding batches that
+    also omitted too much are added, so that playbooks with small batches are judged as well.
     """
-    *before, newest = playbook.lost_recent or (0.0,)
+    *before, newest = playbook.omitted_recent or (0.0,)
     rose = len(before) >= RISING_FROM and newest > median(before) + RISEN_BY
-    too = sum(1 for _ in takewhile(lambda share: share > MAX_LOST, reversed(before)))
-    return (newest > MAX_LOST or rose) and playbook.lost_count + too >= MIN_LOST
+    too = sum(1 for _ in takewhile(lambda share: share > MAX_OMITTED, reversed(before)))
+    return (newest > MAX_OMITTED or rose) and playbook.omitted_count + too >= MIN_WARNED
+
+
+def _overclaims(audit: Audit) -> bool:
+    """Return whether the model claims many reflections that are neither verified nor dropped with good reason."""
+    unverified = audit.said - audit.verified - audit.dropped
+    return unverified >= MIN_WARNED and unverified > MAX_UNVERIFIED * audit.reflections
 
 
 def percent(share: float | None) -> str:
@@ -145,22 +156,14 @@ def percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.0f} %"
 
 
-def warning(playbook: Playbook) -> str | None:
-    """Return the warning about lost reflections, in the same words for every view; None while few are lost."""
-    return losing(playbook.lost_recent[-1]) if is_losing(playbook) else None
-
-
-def losing(lost: float) -> str:
-    """Return the words for a share that is too large."""
-    return (
-        f"{percent(lost)} of the last batch's reflections were lost: the playbook has nothing of them, and the model"
-        " did not say why"
-    )
-
-
-def effects_text(level: LevelAudit) -> str:
+def effects_text(audit: Audit) -> str:
     """Return the effects of reflections in words."""
-    return f"{level.new} new, {level.known} known, {level.dropped} dropped by name, {level.lost} lost"
+    return f"{audit.new} new, {audit.known} known, {audit.dropped} dropped, {audit.omitted} omitted"
+
+
+def coverage_text(audit: Audit) -> str:
+    """Return in words what the model claims of reflections, and what of it is verified."""
+    return f"{audit.said} said by the model, {audit.verified} verified, {audit.carried} carried"
 
 
 @dataclass(slots=True)
@@ -170,9 +173,9 @@ class Landing:
     _on: dict[str, set[tuple[str, How]]] = field(default_factory=dict)
     _removals: set[str] = field(default_factory=set)
 
-    def claim(self, entry_id: str, evidence: Iterable[str]) -> None:
+    def claim(self, entry_id: str, evidence: Iterable[str], *, how: How = "claim") -> None:
         """Note reflections that an entry already contains."""
-        self._put(entry_id, evidence, "claim")
+        self._put(entry_id, evidence, how)
 
     def take(self, changes: Iterable[Change], evidence: Iterable[str]) -> None:
         """Note the effects of one operation: none, or changes based on its evidence."""
@@ -198,23 +201,21 @@ class Landing:
         """Note an evicted entry."""
         self._on.pop(entry_id, None)
 
-    def on(self, entry_id: str) -> tuple[str, ...]:
-        """Return an entry's reflections, in order of their ids."""
-        return tuple(sorted({reflection_id for reflection_id, _ in self._on.get(entry_id, ())}))
-
     def by_entry(self) -> dict[str, tuple[str, ...]]:
-        """Return the reflections of each entry."""
-        return {entry_id: self.on(entry_id) for entry_id in self._on}
+        """Return the reflections that support each entry, in order of their ids; an echo is no support."""
+        return {
+            entry_id: tuple(sorted({reflection_id for reflection_id, how in landed if how != "echo"}))
+            for entry_id, landed in self._on.items()
+        }
 
     def landed(self, reworded: Collection[str]) -> Landed:
         """Return the reflections that the version now rests on; ``reworded`` entries are new or have a new content.
 
         A removal is an effect as well. A repeat of an old content is known, of a new one it is new.
         """
-        learned: dict[How, set[str]] = {"change": set(self._removals), "repeat": set(), "claim": set()}
+        changed, known = set(self._removals), set[str]()
         for entry_id, reflections in self._on.items():
             for reflection_id, how in reflections:
-                is_new = how == "repeat" and entry_id in reworded
-                learned["change" if is_new else how].add(reflection_id)
-        changed, repeated, claimed = (frozenset(learned[how]) for how in ("change", "repeat", "claim"))
-        return Landed(changed=changed, repeated=repeated, claimed=claimed)
+                is_new = how == "change" or (how == "repeat" and entry_id in reworded)
+                (changed if is_new else known).add(reflection_id)
+        return Landed(changed=frozenset(changed), known=frozenset(known))

@@ -55,6 +55,8 @@ class Screen:
     """Reflections that bear nothing out."""
     against: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the entries that it speaks against."""
+    needs_evidence: bool = False
+    """Whether an operation without evidence is refused: the batch has reflections."""
 
     @classmethod
     def of(
@@ -68,8 +70,8 @@ class Screen:
         if settings is None:
             return OPEN
         quorum = settings.probation.sources if settings.probation else 1
-        gone = frozenset(revoked)
-        seen = tuple(reflection for reflection in seen if reflection.reflection_id not in gone)
+        gone, read = frozenset(revoked), tuple(seen)
+        seen = tuple(reflection for reflection in read if reflection.reflection_id not in gone)
         names = dict.fromkeys((reflection.reflection_id for reflection in seen), UNPROVEN)
         names |= names_of(seen, settings.sources)
         barred = barred_sources(base)
@@ -91,6 +93,7 @@ class Screen:
                 reflection.reflection_id: frozenset(tag.id for tag in reflection.tags if tag.tag == "harmful")
                 for reflection in seen
             },
+            needs_evidence=bool(read),
         )
 
     @property
@@ -186,19 +189,19 @@ class Screen:
     def _speaking_of(
         self, operation: Operation, entry: Entry, related: Callable[[str, str], bool]
     ) -> frozenset[str]:
-        """Return the sure reflections of an operation that speak of an entry, in its words or against it."""
-        sure = frozenset(self._sure(operation))
+        """Return the reflections of an operation that speak of an entry, in its words or against it."""
+        witnesses = self._witnesses(operation)
         if operation.kind not in REWORDING or related(operation.content, entry.content):
-            return sure
-        return frozenset(one for one in sure if entry.id in self.against.get(one, ()))
+            return witnesses
+        return frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
 
     def _bearing(
         self, operation: Operation, known: Mapping[str, Entry], related: Callable[[str, str], bool]
     ) -> frozenset[str]:
-        """Return the sure reflections of an operation that speak of each entry that it names."""
-        sure = frozenset(self._sure(operation))
+        """Return the reflections of an operation that speak of each entry that it names."""
         targets = (known[entry_id] for entry_id in operation.entry_ids if entry_id in known)
-        return sure.intersection(*(self._speaking_of(operation, entry, related) for entry in targets))
+        speaking = (self._speaking_of(operation, entry, related) for entry in targets)
+        return self._witnesses(operation).intersection(*speaking)
 
     def _narrowed(
         self, operation: Operation, known: Mapping[str, Entry], related: Callable[[str, str], bool]
@@ -239,33 +242,29 @@ class Screen:
         self, operation: Operation, known: Mapping[str, Entry], bearing: frozenset[str]
     ) -> str:
         names = self._names(operation)
-        sure = self._sure(operation)
-        if names and self._are_new(names, is_sure=bool(sure)):
+        if names and self._are_new(names):
             return _taught_by(names)
-        # Of a proposed entry, too: its support was for other words. And of one that the batch itself adds, whose id
-        # can be foreseen.
-        witnesses = {self._name(reflection_id) for reflection_id in (bearing if self.sources > 1 else sure)}
-        if self.sources > 1 and operation.evidence and (one := _merges_one(operation, known)):
-            return f"of those to merge only {one} is there"
-        if operation.entry_ids and operation.evidence and len(witnesses) < self.sources:
-            return f"{len(witnesses)} of {self.sources} sources say so: {', '.join(sorted(witnesses))}"
+        if self.sources > 1 and operation.evidence:
+            if one := _merges_one(operation, known):
+                return f"of those to merge only {one} is there"
+            # Of a proposed entry, too: its support was for other words. And of one that the batch itself adds, whose
+            # id can be foreseen.
+            witnesses = {self._name(reflection_id) for reflection_id in bearing}
+            if operation.entry_ids and len(witnesses) < self.sources:
+                return f"{len(witnesses)} of {self.sources} sources say so: {', '.join(sorted(witnesses))}"
         said = [flags(known[entry_id].content) for entry_id in operation.entry_ids if entry_id in known]
         news = self._flags(operation.content).difference(*said)
         return _looks_like(news) if news else ""
 
-    def doubt_of(self, entry: Entry, sources: Collection[str], *, is_sure: bool) -> str:
+    def doubt_of(self, entry: Entry, sources: Collection[str]) -> str:
         """Return why a proposed entry must go on waiting however many reflections support it; empty: it need not.
 
         ``sources`` are those of the reflections that support it, as far as they have a name.
         """
         if flags := self._flags(entry.content):
             return _looks_like(flags)
-        if not is_sure:
-            sources = {
-                self._name(reflection_id) for reflection_id in entry.evidence if reflection_id in self.names
-            } or sources
         names = set(sources) or {UNPROVEN}
-        return _taught_by(names) if self._are_new(names, is_sure=is_sure) else ""
+        return _taught_by(names) if self._are_new(names) else ""
 
     def doubt_of_section(self, section: str) -> str:
         """Return why a batch must not begin a section; empty: it may."""
@@ -274,26 +273,19 @@ class Screen:
         news = self._flags(section)
         return _looks_like(news) if news else ""
 
-    def _are_new(self, names: Collection[str], *, is_sure: bool) -> bool:
-        """Return whether no established source speaks for something.
-
-        Evidence that is a guess may name anybody: all must be established that teach in the batch.
-        """
-        if not self.established:
-            return False
-        if is_sure:
-            return self.established.isdisjoint(names)
-        return not self.established.issuperset({*names, *self.names.values()})
+    def _are_new(self, names: Collection[str]) -> bool:
+        """Return whether no established source speaks for something."""
+        return bool(self.established) and self.established.isdisjoint(names)
 
     def _flags(self, content: str) -> frozenset[str]:
         return frozenset(flags(content)) if self.flags else frozenset()
 
     def _names(self, operation: Operation) -> set[str]:
-        return {self._name(reflection_id) for reflection_id in self._sure(operation) or operation.evidence}
+        return {self._name(reflection_id) for reflection_id in self._witnesses(operation)}
 
-    def _sure(self, operation: Operation) -> set[str]:
-        """Return the reflections whose texts bear out what an operation says."""
-        return set(operation.evidence).difference(operation.guessed, self.revoked)
+    def _witnesses(self, operation: Operation) -> frozenset[str]:
+        """Return the reflections that count for an operation."""
+        return frozenset(operation.evidence).difference(self.revoked)
 
     def _name(self, reflection_id: str) -> str:
         return self.names.get(reflection_id, UNPROVEN)
@@ -361,18 +353,18 @@ def established_sources(taught_by: Iterable[TaughtBy], batches: int) -> frozense
 
 
 def with_sources(
-    entries: Iterable[Entry], names: Mapping[str, str], sure: Mapping[str, Collection[str]]
+    entries: Iterable[Entry], names: Mapping[str, str], landed: Mapping[str, Collection[str]]
 ) -> tuple[Entry, ...]:
-    """Return entries with the names of those whose reflections bear them out now, the newest last.
+    """Return entries with the names of the sources whose reflections say them now, the newest last.
 
-    ``sure`` are the reflections, by entry, that came to rest on it and bear it out; no others name anybody.
+    ``landed`` are the reflections of the batch, by entry, that support it; no others name anybody.
     """
     if not names:
         return tuple(entries)
     return tuple(
         entry.model_copy(update={"sources": last_sources(entry.sources, new)}) if new else entry
         for entry in entries
-        for support in (sure.get(entry.id, ()),)
+        for support in (landed.get(entry.id, ()),)
         for new in ([names[one] for one in entry.evidence if one in names and one in support],)
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.core.names.tenants import Tenants, tenant_of
-from combee.core.playbook.retention import in_playbook
+from combee.core.playbook.retention import shares, total
 from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy, pause, today
 from combee_schemas.base import NOTHING_SPENT, Usage, playbook_of
 from combee_schemas.plan import Branch
@@ -112,7 +112,7 @@ class Learned:
     """Usage of the batches' calls; reflecting is counted on the playbook alone."""
     retention: float | None = None
     """Share of the reflections that were new or known; None: there were none."""
-    lost: float | None = None
+    omitted: float | None = None
 
 
 def learned(versions: Iterable[Playbook]) -> Learned:
@@ -125,13 +125,11 @@ def learned(versions: Iterable[Playbook]) -> Learned:
     ]
     reflections = sum(version.reflections for version in batches)
     usage = sum((version.usage for version in made), NOTHING_SPENT)
-    fates = [fates for version in batches if (fates := in_playbook(version.batch)) is not None]
-    judged = sum(fate.new + fate.known + fate.dropped + fate.lost for fate in fates)
+    audited = total(version.audit for version in batches if version.audit)
     return Learned(
         versions=len(made),
         batches=len(batches),
         reflections=reflections,
         usage=usage,
-        retention=sum(fate.new + fate.known for fate in fates) / judged if judged else None,
-        lost=sum(fate.lost for fate in fates) / judged if judged else None,
+        **shares(audited),
     )

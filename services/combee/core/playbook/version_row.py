@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from combee.core.playbook.probation import counts
+from combee.core.playbook.retention import shares
 from combee_schemas.playbook import Playbook
 
 
@@ -25,8 +26,8 @@ def version_row(playbook: Playbook) -> dict[str, Any]:
         "reflections": playbook.reflections,
         "sources": dict(batch.sources) if batch else {},
         "model_calls": playbook.usage.calls,
-        "retention": batch.retention if batch else (),
-        "audit": batch.audit if batch else (),
+        "retention": shares(playbook.audit)["retention"],
+        "audit": playbook.audit,
         "degraded": batch.degraded if batch else False,
         "closed_at_ms": plan.closed_at_ms if plan else 0,
         "seconds": (playbook.created_at_ms - plan.closed_at_ms) / 1000

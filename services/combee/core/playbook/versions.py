@@ -138,16 +138,12 @@ def after_update(
     budget = plan.settings.playbook_tokens or budget_tokens
     draft, sections, entries = applied(current, update, budget_tokens=budget)
     holds = holds_after(current, plan.settings.holds)
-    audit = retention.audit(result, len(plan.widths), draft.landed())
-    kept = retention.shares(audit, len(result.seen))
-    recent = retention.recent_shares(current, kept, audit)
+    audit = retention.audit(result, draft.landed())
     names = names_of(result.seen, plan.settings.sources)
     batch = AppliedBatch(
         plan=plan,
         degraded=result.status in {"failed", "merged"} or not all(s.ok for s in result.seen),
-        retention=kept,
         audit=audit,
-        carried=result.carried,
         sources=by_source(result.seen, names),
         usage=result.usage,
     )
@@ -161,7 +157,7 @@ def after_update(
             "method": plan.settings.method,
             "holds": holds,
             "counters": current.counters and holds == "entries",
-            **recent,
+            **retention.recent_shares(current, audit),
             "spend": after_batch(
                 current.spend,
                 (result.usage, plan.reflect_usage),

@@ -21,7 +21,7 @@ from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal
 from combee.gateway.store import commands_of
-from combee.log.commands.playbook import Candidate, Commands, Decision, Effect
+from combee.log.commands.playbook import Candidate, Commands, Effect, PreparedCommand
 from combee.log.reports.gate import judgement_text
 from combee_schemas.playbook import Label, Playbook
 
@@ -39,7 +39,7 @@ EXPORTS: tuple[tuple[str, Format, str], ...] = (
 LIVE_LABEL = "production"
 """The usual name of the label that agents read."""
 
-Decide = Callable[[Commands], Awaitable[Decision]]
+Decide = Callable[[Commands], Awaitable[PreparedCommand]]
 Opened = Callable[[Caller], None]
 ENTER = "(event) => { if (event.target.tagName === 'INPUT' && !event.isComposing) emit(); }"
 """Enter confirms in a single-line field; on a button it presses the button."""
@@ -103,7 +103,7 @@ class Actions:
             label = ui.input("Label", value=known[0] if len(known) == 1 else LIVE_LABEL, autocomplete=known)
             label.props("outlined dense autofocus").classes("w-full")
 
-        async def promote(commands: Commands) -> Decision:
+        async def promote(commands: Commands) -> PreparedCommand:
             return await commands.promote(playbook.name, str(label.value or "").strip(), playbook.version)
 
         form.open("Promote", lambda: self._ask(form, promote))
@@ -123,7 +123,7 @@ class Actions:
                     f" version {playbook.version} to {LIVE_LABEL}."
                 ).classes("words")
 
-        async def rollback(commands: Commands) -> Decision:
+        async def rollback(commands: Commands) -> PreparedCommand:
             return await commands.rollback(playbook.name, playbook.version)
 
         form.open("Roll back", lambda: self._ask(form, rollback))
@@ -138,7 +138,7 @@ class Actions:
             )
             text.classes("w-full edited")
 
-        async def edit(commands: Commands) -> Decision:
+        async def edit(commands: Commands) -> PreparedCommand:
             return await commands.edit(playbook.name, str(text.value))
 
         form.open("Save", lambda: self._ask(form, edit))
@@ -178,7 +178,7 @@ class Actions:
         def chosen() -> Sequence[str]:
             return tuple(sources.value or ()) if sources else ()
 
-        async def judge(commands: Commands) -> Decision:
+        async def judge(commands: Commands) -> PreparedCommand:
             return await commands.judge(
                 candidate.name,
                 number,
@@ -205,7 +205,7 @@ class Actions:
             ).classes("words")
             reason = _reason_field(optional=False)
 
-        async def reject(commands: Commands) -> Decision:
+        async def reject(commands: Commands) -> PreparedCommand:
             why = _reason(reason, optional=False)
             return await commands.judge(
                 candidate.name, number, accepts=False, reason=why, production=reads, entry_ids=entry_ids
@@ -243,16 +243,16 @@ class Actions:
         caller = self._admin.caller(name)
         playbooks.check_current(self._context)
         commands = commands_of(self._context, f"key:{caller.name}")
-        decision = await decide(commands)
-        if decision.command is None:
+        prepared = await decide(commands)
+        if prepared.command is None:
             return "There was nothing to do."
-        sent = await commands.send(decision.command)
+        sent = await commands.send(prepared.command)
         logger.info("command_sent", kind=sent.command.kind, playbook=name, key=caller.name)
         made = await commands.outcome(sent, EFFECT_S)
         if made is not None:
             return effect_text(made)
         return (
-            f"No effect within {EFFECT_S:.0f} s: the {decision.command.kind} is in the log and takes effect when"
+            f"No effect within {EFFECT_S:.0f} s: the {prepared.command.kind} is in the log and takes effect when"
             " publish processes it."
         )
 

@@ -21,7 +21,7 @@ COLUMNS = {
     "calls": "calls",
     "tokens": "tokens",
     "retention": "retention",
-    "lost": "lost",
+    "omitted": "omitted",
     "today": "tokens today",
     "window": "window",
     "paused": "paused",

@@ -6,6 +6,7 @@ from combee.adapters.ports import FatalError, TransientError
 from combee.core.names.sources import sources_text
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.probation import shown_tokens
+from combee.core.playbook.retention import warnings
 from combee.core.playbook.versions import empty
 from combee.dashboard.admin import Admin
 from combee.dashboard.listing import Listing
@@ -181,6 +182,7 @@ class _Facts:
     def __init__(self, context: Context) -> None:
         self._budget = context.settings.playbook.playbook_tokens
         self._about = ui.label().classes("quiet")
+        self._warned = ui.label().classes("wrong words").props("role=status")
         with ui.element("div").classes("sizes"):
             self._tokens = ui.label()
             self._bar = ui.linear_progress(0, show_value=False, size="8px").props(
@@ -193,6 +195,7 @@ class _Facts:
         self._about.text = (
             _about(playbook) if playbook.version else "This version is no longer in the history."
         )
+        self._warned.text = "\n".join(f"warning: {text}" for text in warnings(playbook).values())
         tokens = sum(shown_tokens(playbook).values())
         self._tokens.text = f"about {tokens:,} of {self._budget:,} prompt tokens"
         self._bar.value = min(1.0, tokens / self._budget)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from nicegui import ui
 
 from combee.dashboard.pieces import fill, following, heading, table, unreadable
-from combee.dashboard.views.rows import playbook_rows
+from combee.dashboard.views.rows import playbook_rows, warnings_text
 from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
@@ -20,7 +20,7 @@ COLUMNS = {
     "labels": "labels",
     "window": "window",
     "retention": "retention",
-    "lost": "lost",
+    "omitted": "omitted",
     "tokens": "tokens today",
     "cost": "cost today",
     "changed": "changed (UTC)",
@@ -36,6 +36,7 @@ def page(context: Context) -> None:
     )
     status = ui.label().classes("quiet").props("role=status")
     paused = ui.label().classes("wrong words").props("role=status")
+    warned = ui.label().classes("wrong words").props("role=status")
     rows = table(
         COLUMNS,
         key="name",
@@ -63,6 +64,7 @@ def page(context: Context) -> None:
         paused.text = "\n".join(
             f"paused: {book.name}: {book.paused}" for book in context.live.shared().playbooks if book.paused
         )
+        warned.text = warnings_text(context.live.shared().playbooks)
         fill(rows, shown_rows)
 
     wanted.on_value_change(show)

@@ -14,7 +14,7 @@ from combee.dashboard.pieces import REFRESH_S, fill, following, heading, table, 
 from combee.dashboard.views.gates import waiting_rows
 from combee.dashboard.views.lessons import Learned, newest_lessons
 from combee.dashboard.views.rows import Figure, figures
-from combee.dashboard.views.wording import address, moment, percent
+from combee.dashboard.views.wording import address, moment
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.gateway.playbooks import counted
@@ -122,8 +122,6 @@ class _Lessons:
             parts.append(f"from a batch of {counted(version.reflections, 'reflection')}")
             if version.audit is not None:
                 parts.append(f"of these {effects_text(version.audit)}")
-            elif version.retention is not None:
-                parts.append(f"{percent(version.retention)} of them have evidence in the playbook")
         else:
             parts.append(f"from {version.origin}")
         with ui.element("section").classes("learned").props(f'aria-label="{name} version {version.version}"'):

@@ -8,6 +8,9 @@ from combee.core.log.live.values import LivePlaybook, LiveVersion
 GREY = "#8a8f98"
 """Colour that is readable in both themes."""
 BLUE, GREEN, AMBER = "#4f8ff7", "#2fa36b", "#d18f2b"
+VIOLET, TEAL = "#9a6fe0", "#2f9fa3"
+COUNTS = {"known": BLUE, "dropped": GREY, "omitted": AMBER, "said": VIOLET, "verified": TEAL}
+"""Counts of an audit that are drawn next to the retention, with their colours."""
 Options = dict[str, Any]
 Points = Sequence[tuple[int, float]]
 
@@ -23,7 +26,7 @@ def batch_sizes(playbook: LivePlaybook) -> Options:
 
 
 def retention(playbook: LivePlaybook) -> Options:
-    """Return the shares of each batch's reflections that were kept or lost."""
+    """Return the shares of each batch's reflections kept, dropped, omitted, said and verified."""
     batches = [version for version in playbook.versions if version.retention is not None]
     kept = [(version.at_ms, 100 * (version.retention or 0.0)) for version in batches]
     shares = [
@@ -32,7 +35,7 @@ def retention(playbook: LivePlaybook) -> Options:
             [(batch.at_ms, share) for batch in batches if (share := _percent(batch, name)) is not None],
             colour,
         )
-        for name, colour in (("known", BLUE), ("dropped", GREY), ("lost", AMBER))
+        for name, colour in COUNTS.items()
     ]
     options = _over_time(
         ("what became of the reflections", "%"),
@@ -42,11 +45,10 @@ def retention(playbook: LivePlaybook) -> Options:
     return options
 
 
-def _percent(version: LiveVersion, fate: str) -> float | None:
-    """Return the share of a version's reflections that had a fate."""
-    counts = version.audit.model_dump() if version.audit else {}
-    total = sum(counts.values())
-    return 100 * counts[fate] / total if total else None
+def _percent(version: LiveVersion, count: str) -> float | None:
+    """Return the share of a version's reflections that a count of its audit has."""
+    audit = version.audit
+    return 100 * getattr(audit, count) / audit.reflections if audit and audit.reflections else None
 
 
 def cost(playbook: LivePlaybook) -> Options:

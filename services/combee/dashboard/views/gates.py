@@ -11,7 +11,7 @@ from combee.dashboard.views.outcomes import outcome_rows
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import moment
 from combee.log.commands.playbook import Candidate
-from combee.log.reports.gate import decision_text, gate_report, said, verdict_figures, verdict_text
+from combee.log.reports.gate import gate_report, said, verdict_figures, verdict_text
 from combee_schemas.gate import Decision
 from combee_schemas.playbook import CANDIDATE, Label, Origin, Playbook
 
@@ -67,7 +67,7 @@ def verdict_rows(candidate: Candidate, canary: CanaryReport | None) -> list[Row]
 
 def _canary_figures(canary: CanaryReport) -> str:
     share, deadline = f"{canary.share:.0%} of the callers", moment(canary.deadline_ms)
-    return f"{share}, {canary.runs} scored runs each, margin {canary.margin:g}, until {deadline} UTC"
+    return f"{share}, margin {canary.margin:g}, until {deadline} UTC"
 
 
 def compared_rows(candidate: Candidate, outcomes: OutcomesReport) -> Iterator[Row]:
@@ -115,7 +115,7 @@ def _decision_row(decision: Decision) -> Row:
         for verdict in decision.verdicts
     )
     about = decision.candidate or decision.version
-    row = _audit_row(decision_text(decision), about, decision.decided_at_ms, decision.decided_by)
+    row = _audit_row(_decision_text(decision), about, decision.decided_at_ms, decision.decided_by)
     return row | {"reason": redacted(decision.reason) or "–", "said": redacted(verdicts) or "–"}
 
 
@@ -129,3 +129,23 @@ def _audit_row(what: str, version: int, at_ms: int, by: str) -> Row:
         "reason": "–",
         "said": "–",
     }
+
+
+def _decision_text(decision: Decision) -> str:
+    """Return a gate's decision in words."""
+    about = decision.candidate or decision.version
+    before = f"version {decision.before}" if decision.before else "no version"
+    if decision.decided == "opened":
+        return f"gate opened: {', '.join(decision.judges)}"
+    if decision.decided == "moved":
+        return f"production moved past the judges: {before} → version {decision.version}"
+    text = f"version {about} {decision.decided}"
+    if decision.decided == "rejected":
+        parts = decision.verdicts[-1] if decision.verdicts else None
+        named = ", ".join((*parts.entry_ids, *parts.sources)) if parts else ""
+        text += f" in part ({named})" if named else ""
+        text += f", agents go on reading {before}"
+        if decision.taken_back:
+            made = f", version {decision.made} is without them" if decision.made else ""
+            text += f"; {decision.taken_back} reflections taken back{made}"
+    return text

@@ -23,7 +23,7 @@ KINDS = {
     "done": ("check", "done"),
     "left_out": ("skip_next", "left out: late, and other nodes cover all its input"),
     "merged": ("swap_horiz", "merged by code: its call failed for good"),
-    "failed": ("close", "failed: its results are lost"),
+    "failed": ("close", "failed: it has no result"),
 }
 """Icon and text of each kind of node, so that colour is not the only mark."""
 SPOILT = {"merged", "failed"}
@@ -165,6 +165,11 @@ def playbook_rows(
     return rows, len(names)
 
 
+def warnings_text(playbooks: Iterable[LivePlaybook]) -> str:
+    """Return the warnings about the last batches of playbooks, one a line."""
+    return "\n".join(f"warning: {book.name}: {text}" for book in playbooks for text in book.warnings.values())
+
+
 def _line_cells(line: Playbook, stored: Mapping[str, Playbook]) -> Row:
     row = line_row(line, stored)
     return {
@@ -188,7 +193,7 @@ def line_rows(
             "calls": line.learned.usage.calls,
             "tokens": f"{line.learned.usage.tokens_in + line.learned.usage.tokens_out:,}",
             "retention": percent(line.learned.retention),
-            "lost": percent(line.learned.lost),
+            "omitted": percent(line.learned.omitted),
             "today": f"{now.spend_tokens if (now := seen.get(line.playbook.name)) else 0:,}",
             "window": f"{now.waiting} of {now.batch_size}" if now else "–",
             "paused": (now.paused if now else "") or "–",

@@ -39,7 +39,7 @@ from combee.gateway.names import Name
 from combee.gateway.problems import BODY, Refusal, problems, unavailable
 from combee.gateway.store import commands_of
 from combee.gateway.values import Sent
-from combee.log.commands.playbook import Commands, Decision, Effect
+from combee.log.commands.playbook import Commands, Effect, PreparedCommand
 from combee.process.settings.gateway import listed
 from combee_schemas.base import playbook_of
 
@@ -64,7 +64,7 @@ class Call:
 
 
 Given = Annotated[Call, Depends()]
-Decide = Callable[[Commands], Awaitable[Decision]]
+Decide = Callable[[Commands], Awaitable[PreparedCommand]]
 
 
 class Endpoints:
@@ -128,7 +128,7 @@ class Endpoints:
     async def import_(self, call: Given, body: Import) -> Sent:
         """Replace a playbook's content, or start a playbook; nothing happens if the content is the same."""
 
-        async def decide(commands: Commands) -> Decision:
+        async def decide(commands: Commands) -> PreparedCommand:
             try:
                 given = read_playbook(body.text, body.format, name=call.name)
             except ValueError as error:
@@ -175,7 +175,7 @@ class Endpoints:
     async def flush(self, call: Given, body: CommandBody) -> Sent:
         """Close the window now: the waiting reflections become a batch and then a version."""
 
-        async def decide(commands: Commands) -> Decision:
+        async def decide(commands: Commands) -> PreparedCommand:
             live, within_s = self._context.live, self._context.limits.ack_timeout_s
             try:
                 await live.wait_current(within_s)
@@ -193,20 +193,20 @@ class Endpoints:
         commands = commands_of(self._context, f"key:{call.caller.name}")
         made: Effect | None = None
         try:
-            decision = await decide(commands)
-            if decision.command is not None:
-                sent = await commands.send(decision.command)
+            prepared = await decide(commands)
+            if prepared.command is not None:
+                sent = await commands.send(prepared.command)
                 made = await commands.outcome(sent, call.wait_s) if call.wait_s else None
         except RefusedError as error:
             raise await self._refusal(call.name, error) from error
         except PoisonError as error:
             raise unavailable(str(error)) from error
-        changed, labels = decision.command is not None, dict(decision.labels)
-        command_id = decision.command.command_id if decision.command else body.command_id or ""
+        changed, labels = prepared.command is not None, dict(prepared.labels)
+        command_id = prepared.command.command_id if prepared.command else body.command_id or ""
         if changed and made is None:
             return Sent(command_id=command_id, labels=labels)
         call.response.status_code = HTTPStatus.OK
-        version = made.version if made else decision.version
+        version = made.version if made else prepared.version
         return Sent(command_id=command_id, done=True, version=version, changed=changed, labels=labels)
 
     async def _refusal(self, name: str, error: RefusedError) -> Refusal:

@@ -1,12 +1,12 @@
 """Commands to playbooks: decided on their present state, sent to publish, and awaited.
 
-``Commands`` is what the command line, the gateway and the dashboard call. A verb returns a ``Decision``; one with a
-command is sent, and ``outcome`` waits for what becomes of it::
+``Commands`` is what the command line, the gateway and the dashboard call. A verb returns a ``PreparedCommand``.
+If it has a command, ``send`` writes it and ``outcome`` waits for its effect::
 
     commands = Commands(log, store, clock, issued_by="key:operators")
-    decision = await commands.rollback("support/refunds", 12)
-    if decision.command:
-        sent = await commands.send(decision.command)
+    prepared = await commands.rollback("support/refunds", 12)
+    if prepared.command:
+        sent = await commands.send(prepared.command)
         made = await commands.outcome(sent, timeout_s=30)
 
 What cannot be is refused with ``RefusedError``, which says why, the same everywhere.
@@ -46,8 +46,8 @@ Effect = Playbook | Label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What a verb comes to."""
+class PreparedCommand:
+    """What a verb sends, and what it was decided on."""
 
     command: Command | None
     """What is to be sent; None: nothing is to be done."""
@@ -138,7 +138,7 @@ class Commands:
 
     async def promote(
         self, name: str, label: str, version: int | None = None, *, command_id: str | None = None
-    ) -> Decision:
+    ) -> PreparedCommand:
         """Let a label point at a version, the newest by default."""
         current = await self._store.newest(name)
         decide.check_live(current)
@@ -147,7 +147,7 @@ class Commands:
         known = (await self._store.labels(name)).get(label)
         command = decide.promote(current, known, label, version or current.version, command_id)
         pointed_at = known.version if known else current.version
-        return Decision(command=command, current=current, version=pointed_at, label=known)
+        return PreparedCommand(command=command, current=current, version=pointed_at, label=known)
 
     async def judge(
         self,
@@ -160,7 +160,7 @@ class Commands:
         entry_ids: Sequence[str] = (),
         sources: Sequence[str] = (),
         command_id: str | None = None,
-    ) -> Decision:
+    ) -> PreparedCommand:
         """Approve or reject the candidate of a gated playbook.
 
         ``version``: the version that a person looked at; ``production``: the version that it was compared with.
@@ -187,7 +187,7 @@ class Commands:
                 raise RefusedError("unknown", complaint)
         known = labels.get(PRODUCTION)
         pointed_at = known.version if known else current.version
-        return Decision(command=command, current=current, version=pointed_at, label=known)
+        return PreparedCommand(command=command, current=current, version=pointed_at, label=known)
 
     async def candidate(self, name: str) -> Candidate:
         """Return what waits at a playbook's gate, with all that a person needs to decide.
@@ -225,15 +225,15 @@ class Commands:
             }
         )
 
-    async def rollback(self, name: str, version: int, *, command_id: str | None = None) -> Decision:
+    async def rollback(self, name: str, version: int, *, command_id: str | None = None) -> PreparedCommand:
         """Make a new version that says what an old one says; a deleted playbook comes back."""
         current = await self._store.newest(name)
         target = await self._version(current, version)
-        return _decision(current, decide.rollback(current, version, target, command_id))
+        return _prepared(current, decide.rollback(current, version, target, command_id))
 
     async def adopt(
         self, name: str, line: str, version: int | None = None, *, command_id: str | None = None
-    ) -> Decision:
+    ) -> PreparedCommand:
         """Make a new version that says what a branch says: ``line`` (``NAME@BRANCH``), its newest version by default.
 
         Raises
@@ -249,21 +249,21 @@ class Commands:
         if target is None:
             raise RefusedError("unknown", decide.no_version(branch, version or 0))
         adoption = await adoption_of(self._log, current, branch, target, self._version)
-        return _decision(current, decide.adopt(current, adoption, command_id))
+        return _prepared(current, decide.adopt(current, adoption, command_id))
 
     async def edit(
         self, name: str, text: str, version: int | None = None, *, command_id: str | None = None
-    ) -> Decision:
+    ) -> PreparedCommand:
         """Change entries as an edited text says that was made of a version: as given, in its title, or the newest."""
         current = await self._store.newest(name)
         number = decide.edit_base(current, text, version)
         base = await self._version(current, number)
-        return _decision(current, decide.edit(current, number, base, text, command_id))
+        return _prepared(current, decide.edit(current, number, base, text, command_id))
 
-    async def keep(self, name: str, ids: Sequence[str], *, command_id: str | None = None) -> Decision:
+    async def keep(self, name: str, ids: Sequence[str], *, command_id: str | None = None) -> PreparedCommand:
         """Stand behind entries, and show agents those that are only proposed."""
         current = await self._store.newest(name)
-        return _decision(current, decide.keep(current, ids, command_id))
+        return _prepared(current, decide.keep(current, ids, command_id))
 
     async def import_(
         self,
@@ -273,12 +273,14 @@ class Commands:
         *,
         command_id: str | None = None,
         by_hand: bool = True,
-    ) -> Decision:
+    ) -> PreparedCommand:
         """Replace a playbook's content by what was read as ``form``, or start one; ``by_hand``: a person does."""
         current = await self._store.newest(name)
-        return _decision(current, decide.import_(current, given, form, command_id, by_hand=by_hand))
+        return _prepared(current, decide.import_(current, given, form, command_id, by_hand=by_hand))
 
-    async def revoke(self, name: str, chosen: Sequence[str], *, command_id: str | None = None) -> Decision:
+    async def revoke(
+        self, name: str, chosen: Sequence[str], *, command_id: str | None = None
+    ) -> PreparedCommand:
         """Take reflections back, chosen by ids or by rules: entries that rest on them alone go.
 
         They are a playbook's and its branches', whichever of these is named: what is poison on one is on all.
@@ -310,7 +312,7 @@ class Commands:
         )
         outlook, *others = [await self._outlook(line, these, command) for line in lines]
         outlook = replace(outlook, branches=tuple(others))
-        return Decision(
+        return PreparedCommand(
             command=command,
             current=current,
             version=current.version,
@@ -318,30 +320,30 @@ class Commands:
             outlook=outlook,
         )
 
-    async def delete(self, name: str, *, command_id: str | None = None) -> Decision:
+    async def delete(self, name: str, *, command_id: str | None = None) -> PreparedCommand:
         """Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back."""
         current = await self._store.newest(name)
         branches = [line.name for line in await self._store.branches(name)]
-        return _decision(current, decide.delete(current, branches, command_id))
+        return _prepared(current, decide.delete(current, branches, command_id))
 
-    async def consolidate(self, name: str, *, command_id: str | None = None) -> Decision:
+    async def consolidate(self, name: str, *, command_id: str | None = None) -> PreparedCommand:
         """Let the model merge entries that are alike and judge those that are mostly harmful."""
         current = await self._store.newest(name)
-        return _decision(current, decide.consolidate(current, command_id, embeds=self._embeds))
+        return _prepared(current, decide.consolidate(current, command_id, embeds=self._embeds))
 
     async def branch(
         self, name: str, branch: str, settings: Mapping[str, Any], *, command_id: str | None = None
-    ) -> Decision:
+    ) -> PreparedCommand:
         """Fork ``NAME@branch``, which learns from the playbook's reflections under settings of its own."""
         line = await self._store.newest(decide.line_of(name, branch))
         current = await self._store.newest(name)
-        return _decision(line, decide.branch(current, line, settings, command_id))
+        return _prepared(line, decide.branch(current, line, settings, command_id))
 
-    async def flush(self, name: str, newest: int, *, command_id: str | None = None) -> Decision:
+    async def flush(self, name: str, newest: int, *, command_id: str | None = None) -> PreparedCommand:
         """Close the window up to ``newest``, the offset of the last reflection seen."""
         current = await self._store.newest(name)
         again = await self._flushed(name, command_id) if command_id else None
-        return _decision(current, decide.flush(current, newest, again, command_id))
+        return _prepared(current, decide.flush(current, newest, again, command_id))
 
     async def _version(self, current: Playbook, number: int) -> Playbook | None:
         if number == current.version:
@@ -436,5 +438,5 @@ class Commands:
         return [await self._store.effect(part) for part in sent.parts][-1]
 
 
-def _decision(current: Playbook, command: Command | None) -> Decision:
-    return Decision(command=command, current=current, version=current.version)
+def _prepared(current: Playbook, command: Command | None) -> PreparedCommand:
+    return PreparedCommand(command=command, current=current, version=current.version)

@@ -180,7 +180,7 @@ class Outlook:
     current: Playbook
     recomputed: Recomputed
     calls: int
-    """To ask about the other reflections of mixed operations again."""
+    """To ask about the other reflections of mixed operations again, at most."""
     copies: tuple[tuple[str, str], ...]
     """Playbooks and their entries that say what goes from this one."""
     labels: Mapping[str, int] = field(default_factory=dict)
@@ -267,7 +267,7 @@ async def copies_of(log: Log, name: str, contents: Iterable[str]) -> tuple[tuple
 
 
 async def calls_for(log: Log, name: str, recomputed: Recomputed) -> int:
-    """Return how many calls it takes to ask again, under the settings of the last batch."""
+    """Return how many calls it takes at most to ask again, under the settings of the last batch."""
     source = await partition_of(log, topics.REFLECTIONS, name)
     records = await log.read_at(source, sorted(asked.offset for asked in recomputed.again))
     sizes = [_weight(record, name) for _, record in sorted(records.items())]

@@ -1,11 +1,9 @@
 """Lag of a service: the records that its consumer group has not committed, and since when the oldest waits.
 
-``Lags`` asks for offsets and the first waiting record alone: cheap enough for every few seconds under any backlog.
-``backlog`` counts records, without a transaction's markers.
+It asks for offsets and the first waiting record alone: cheap enough for every few seconds under any backlog.
 """
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -22,9 +20,6 @@ INPUTS: Mapping[str, tuple[AnyTopic, ...]] = {
 }
 """Topics that each consumer group reads."""
 
-COUNTED = 10_000
-"""Maximum number of records read and counted; beyond it offsets are counted, including transaction markers."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
@@ -32,6 +27,14 @@ class Lag:
 
     records: int
     oldest_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """The waiting offsets of all topics; the age of the oldest record in seconds, None without any."""
+
+    lag: int
+    oldest_uncommitted_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +60,9 @@ class Lags:
 
     async def _of(self, topic: AnyTopic) -> Lag:
         ends = await self._log.ends(topic.name)
-        lows = dict(await self._log.committed(self._group, topic.name))
-        if lows.keys() < ends.keys():
-            lows = {**await self._log.beginnings(topic.name), **lows}
+        committed = await self._log.committed(self._group, topic.name)
+        firsts = await self._log.beginnings(topic.name)
+        lows = {partition: max(first, committed.get(partition, 0)) for partition, first in firsts.items()}
         records, times = 0, []
         for partition, low in lows.items():
             source = TopicPartition(topic=topic.name, partition=partition)
@@ -81,45 +84,9 @@ class Lags:
         return known.at_ms
 
 
-# ---- counting records
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
-    """Records of a group that are not committed; the oldest one's age in seconds, None without any."""
-
-    lag: int
-    oldest_uncommitted_s: float | None
-
-
 async def backlog(log: Log, group: str, clock: Clock) -> Backlog:
-    """Return the records that ``group`` has not committed; 0 if a partition has only markers left."""
-    parts = [await _of_topic(log, group, topic) for topic in INPUTS[group]]
-    times = [at for _, at in parts if at is not None]
+    """Return the lag of a group over all its topics."""
+    lags = (await Lags(log, group).look()).values()
+    times = [lag.oldest_ms for lag in lags if lag.oldest_ms is not None]
     age_s = max(0, clock.now_ms() - min(times)) / 1000 if times else None
-    return Backlog(lag=sum(lag for lag, _ in parts), oldest_uncommitted_s=age_s)
-
-
-async def _of_topic(log: Log, group: str, topic: AnyTopic) -> tuple[int, int | None]:
-    committed, ends = await log.committed(group, topic.name), await log.ends(topic.name)
-    starts = {p: max(first, committed.get(p, 0)) for p, first in (await log.beginnings(topic.name)).items()}
-    behind = {p: (at, ends[p]) for p, at in starts.items() if at < ends[p]}
-    parts = await asyncio.gather(
-        *(_count(log, TopicPartition(topic=topic.name, partition=p), *span) for p, span in behind.items())
-    )
-    return _total(parts)
-
-
-def _total(parts: Sequence[tuple[int, int | None]]) -> tuple[int, int | None]:
-    times = [at for _, at in parts if at is not None]
-    return sum(lag for lag, _ in parts), min(times, default=None)
-
-
-async def _count(log: Log, source: TopicPartition, start: int, end: int) -> tuple[int, int | None]:
-    """Return how many records there are and when the first was written."""
-    read_to = min(end, start + COUNTED)
-    count, first = 0, None
-    async for record in log.read(source, start, read_to):
-        first = record.timestamp_ms if first is None else first
-        count += 1
-    return count + (end - read_to), first
+    return Backlog(lag=sum(lag.records for lag in lags), oldest_uncommitted_s=age_s)

@@ -1,6 +1,6 @@
 """The fate of learned items: their progress, their effect, and items without a trace in the playbook."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -11,15 +11,16 @@ from combee.core.formats.items import learned_id, own_id
 from combee.core.log.fates import Fate
 from combee.core.names.identity import fingerprint
 from combee.core.names.sources import Signer
-from combee.core.playbook.effects import reflection_effects
+from combee.core.playbook.effects import ReflectionEffect, reflection_effects
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import counts
+from combee.core.playbook.retention import audit_of
 from combee.log.evidence import with_revoked
 from combee.log.history import messages, partition_of
 from combee.log.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.base import Usage
-from combee_schemas.playbook import LevelAudit, Playbook
+from combee_schemas.playbook import Audit, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from combee_schemas.topics import Topic
@@ -60,8 +61,8 @@ class Report:
     batches: int = 0
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
-    audit: LevelAudit = field(default_factory=LevelAudit)
-    """The fate of the applied reflections."""
+    audit: Audit = field(default_factory=Audit)
+    """The audit of the applied reflections."""
     left_nothing: dict[str, list[str]] = field(default_factory=dict)
     """By reason: the reflections (by their traces' ids, if they have one) without a trace in the playbook."""
 
@@ -143,7 +144,7 @@ async def effects(
     since: Mapping[str, Mapping[int, int]],
     new: Mapping[str, Item],
     today: Callable[[str], str],
-) -> tuple[LevelAudit, dict[str, list[str]]]:
+) -> tuple[Audit, dict[str, list[str]]]:
     """Return the effects of ``new`` on the versions made since, and the items without a trace, by reason.
 
     ``today`` returns the id of a reflection in ``new``.
@@ -151,21 +152,19 @@ async def effects(
     updates: dict[int, Update] = {}
     for update in await _read(log, topics.UPDATES, base.name, since):
         updates.setdefault(update.plan.sequence, update)
-    before, counts, ids_by_reason = (
-        await with_revoked(log, base),
-        Counter[str](),
-        defaultdict[str, list[str]](list),
-    )
+    before = await with_revoked(log, base)
+    applied: list[ReflectionEffect] = []
+    ids_by_reason = defaultdict[str, list[str]](list)
     for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
         for counted_as, effect in (reflection_effects(before, made_by, after) if made_by else {}).items():
             reflection_id = today(counted_as)
             if reflection_id in new:
-                counts[effect.effect] += 1
+                applied.append(effect)
                 if effect.why:
                     ids_by_reason[effect.why].append(own_id(new[reflection_id]))
         before = after.model_copy(update={"revoked": union(before.revoked, after.revoked)})
-    return LevelAudit.model_validate(counts), dict(ids_by_reason)
+    return audit_of((effect.seen, effect.effect) for effect in applied), dict(ids_by_reason)
 
 
 async def _read(log: Log, topic: Topic[M], name: str, since: Mapping[str, Mapping[int, int]]) -> list[M]:

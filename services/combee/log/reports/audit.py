@@ -1,4 +1,4 @@
-"""The origin and changes of a version, and the fate of its batch's reflections, level by level; pure."""
+"""The origin and changes of a version, and the audit of its batch; pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from combee.adapters.clock import moment
 from combee.core.log.ledger import Calls
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text
-from combee.core.playbook.retention import effects_text, percent
+from combee.core.playbook.retention import coverage_text, effects_text, percent, shares
 from combee.core.playbook.versions import made_by
 from combee_schemas.playbook import AppliedBatch, Playbook
 
@@ -46,18 +46,13 @@ def _batch_text(playbook: Playbook, batch: AppliedBatch) -> str:
 
 
 def audit_texts(batch: AppliedBatch) -> Iterator[str]:
-    """Yield the fate of a batch's reflections: results of the runs, retention, number of calls."""
+    """Yield the results of a batch's runs, what became of its reflections, and its number of calls."""
     outcomes, judged = batch.plan.outcomes, batch.plan.outcomes.successes + batch.plan.outcomes.failures
     runs = [f"{outcomes.successes} of {judged} succeeded"] if judged else []
     if runs := [*runs, *(f"{name} {mean:.3g}" for name, mean in outcomes.scores.items())]:
         yield f"runs: {', '.join(runs)}"
-    if batch.retention:
-        *levels, last = map(percent, batch.retention)
-        path = " → ".join(f"{share} after level {level}" for level, share in enumerate(levels))
-        carried = f"; {batch.carried} proposals carried" if batch.carried else ""
-        yield f"retention: {path} → {last} in the playbook{carried}"
-    for level, audit in enumerate(batch.audit):
-        where = "in the playbook" if level == len(batch.audit) - 1 else f"after level {level}"
-        yield f"  {where}: {effects_text(audit)}"
+    if batch.audit:
+        yield f"retention: {percent(shares(batch.audit)['retention'])}: {effects_text(batch.audit)}"
+        yield f"coverage: {coverage_text(batch.audit)}"
     if batch.plan.widths:
         yield Calls.of(batch.usage, sum(batch.plan.widths)).text

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from combee.core.batching.sizing.plateau import fitted
 from combee.core.batching.sizing.reasons import STARTING
 from combee_schemas.control import BatchSize
 from combee_schemas.plan import Branch
@@ -12,25 +11,6 @@ from combee_schemas.plan import Branch
 def sizing_row(decided: BatchSize | None) -> dict[str, Any] | None:
     """Return the field ``sizing`` of one line in ``status --json``; None: nobody has decided yet."""
     return decided.model_dump(include={"policy", "phase", "reason", "decided_at_ms"}) if decided else None
-
-
-def controller_row(decided: BatchSize) -> dict[str, Any]:
-    """Return a whole decision."""
-    law = fitted(decided)
-    return {
-        **decided.model_dump(include={"playbook", "batch_size", "policy", "phase", "reason", "numbers"}),
-        "observations": [observation.model_dump() for observation in decided.observations],
-        "fit": {"a": law.a, "alpha": law.alpha, "r_squared": law.r_squared} if law else None,
-        "waiting": decided.waiting,
-        "decided_at_ms": decided.decided_at_ms,
-    }
-
-
-def policy_text(row: Mapping[str, Any]) -> str:
-    """Return the origin of a line's batch size in ``status --json``."""
-    if row["branch"] and "batch_size" in row["branch"]["settings"]:
-        return "branch"
-    return row["sizing"]["policy"] if row["sizing"] else "start value"
 
 
 def size_text(decision: Mapping[str, Any]) -> str:

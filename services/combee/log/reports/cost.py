@@ -1,60 +1,33 @@
-"""The cost of learning by playbook, tenant and day, and today's spending with its cap; pure."""
+"""Today's spending with its cap; pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from combee.adapters.clock import moment
 from combee.core.playbook.side_by_side import Today
-from combee_schemas.base import DAY_MS, Usage
-from combee_schemas.playbook import Playbook, Spend
+from combee_schemas.base import DAY_MS
+from combee_schemas.playbook import Spend
 
 RAISE = "it continues by itself then, or at once with a higher cap (COMBEE_DAILY_TOKENS, COMBEE_DAILY_COST)"
 
 
-def cost_row(name: str, histories: Iterable[Iterable[Playbook]]) -> dict[str, Any]:
-    """Return the cost of playbooks' versions; a day's money is the amount recorded by the last version of each."""
-    used, reflections, batches = Usage(), 0, 0
-    days: dict[int, Spend] = {}
-    for made in histories:
-        spent: dict[int, Spend] = {}
-        for version in made:
-            if version.batch is not None:
-                used += version.usage + version.batch.plan.reflect_usage
-                reflections += version.reflections
-                batches += 1
-                spent[version.spend.day] = version.spend
-        for day, spend in spent.items():
-            known = days.get(day, Spend(day=day))
-            days[day] = Spend(day=day, tokens=known.tokens + spend.tokens, cost=known.cost + spend.cost)
-    tokens = used.tokens_in + used.tokens_out
-    return {
-        "name": name,
-        "batches": batches,
-        "reflections": reflections,
-        "model_calls": used.calls,
-        "tokens": used.tokens(),
-        "tokens_per_reflection": round(tokens / reflections, 1) if reflections else None,
-        "model_seconds": round(used.seconds, 3),
-        "cost": round(sum(spend.cost for spend in days.values()), 6),
-        "days": [{"day": _day(day), **_amount(days[day])} for day in sorted(days)],
-    }
-
-
-def _amount(spend: Spend) -> dict[str, Any]:
+def amount(spend: Spend) -> dict[str, Any]:
+    """Return a day's tokens and money."""
     return {"tokens": spend.tokens, "cost": round(spend.cost, 6)}
 
 
-def _day(day: int) -> str:
+def day_text(day: int) -> str:
+    """Return a day's date."""
     return moment(day * DAY_MS)[:10]
 
 
 def today_row(today: Today) -> dict[str, Any]:
     """Return the fields ``spend`` and ``paused`` of one line in ``status --json``."""
     caps = {"cap_tokens": today.cap.daily_tokens, "cap_cost": today.cap.daily_cost}
-    together = {"together": _amount(today.together)} if today.together else {}
+    together = {"together": amount(today.together)} if today.together else {}
     paused = today.paused
     return {
-        "spend": {"day": _day(today.spend.day), **_amount(today.spend), **caps, **together},
+        "spend": {"day": day_text(today.spend.day), **amount(today.spend), **caps, **together},
         "paused": paused and {"reason": paused.reason, "until_ms": paused.until_ms},
     }
 

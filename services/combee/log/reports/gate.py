@@ -5,7 +5,7 @@ from collections.abc import Collection
 from combee.adapters.clock import moment
 from combee.core.gate.gate import Gate
 from combee_schemas.base import Value
-from combee_schemas.gate import Decision, Judge, Verdict
+from combee_schemas.gate import Judge, Verdict
 
 
 class GateReport(Value):
@@ -80,23 +80,3 @@ def judgement_text(
         return f"agents read version {candidate} from now on"
     waits = ", ".join(judge for judge in waited_for if judge != "approve")
     return f"version {candidate} is approved, and waits for {waits}"
-
-
-def decision_text(decision: Decision) -> str:
-    """Return a gate's decision in words."""
-    about = decision.candidate or decision.version
-    before = f"version {decision.before}" if decision.before else "no version"
-    if decision.decided == "opened":
-        return f"gate opened: {', '.join(decision.judges)}"
-    if decision.decided == "moved":
-        return f"production moved past the judges: {before} → version {decision.version}"
-    text = f"version {about} {decision.decided}"
-    if decision.decided == "rejected":
-        parts = decision.verdicts[-1] if decision.verdicts else None
-        named = ", ".join((*parts.entry_ids, *parts.sources)) if parts else ""
-        text += f" in part ({named})" if named else ""
-        text += f", agents go on reading {before}"
-        if decision.taken_back:
-            made = f", version {decision.made} is without them" if decision.made else ""
-            text += f"; {decision.taken_back} reflections taken back{made}"
-    return text

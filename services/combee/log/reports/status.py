@@ -8,7 +8,7 @@ from combee.core.gate.canary_verdict import CanaryReport
 from combee.core.gate.gate import Gate
 from combee.core.log.live.values import LiveBatch, LivePlaybook, LiveVersion
 from combee.core.playbook.probation import counts
-from combee.core.playbook.retention import in_playbook, is_losing, last_shares
+from combee.core.playbook.retention import last_shares, warnings
 from combee.core.playbook.side_by_side import Today, branch_row
 from combee.core.playbook.versions import made_by
 from combee.log.reports.controller import sizing_row
@@ -53,7 +53,6 @@ def status_row(
 ) -> dict[str, Any]:
     """Return one line of ``status --json``; of outcomes those of the newest version that any run was shown."""
     runs = outcomes_report("", outcomes, playbook.version).versions
-    audit = in_playbook(playbook.batch)
     return {
         **line_row(playbook, lines),
         "made_by": made_by(playbook),
@@ -62,8 +61,8 @@ def status_row(
         "in_flight": today.own.in_flight,
         **today_row(today),
         **last_shares(playbook),
-        "losing": is_losing(playbook),
-        "audit": audit.model_dump() if audit else None,
+        "warnings": warnings(playbook),
+        "audit": playbook.audit.model_dump() if playbook.audit else None,
         "outcomes": runs[-1].model_dump(mode="json") if runs else None,
         "gate": gate_report(gate).model_dump(mode="json") if gate else None,
         "canary": canary.model_dump(mode="json") if canary else None,

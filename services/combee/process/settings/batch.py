@@ -4,11 +4,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from combee.process.settings.group import Group
-from combee_schemas.plan import BatchOptions, BatchSize
+from combee.process.settings.group import SettingsGroup
+from combee_schemas.plan import BatchOptions, ReflectionsPerBatch
 
 StartSize = Annotated[
-    BatchSize,
+    ReflectionsPerBatch,
     Field(
         description="reflections per batch; fixed if set without COMBEE_BATCH_POLICY, otherwise the"
         " controller's start value"
@@ -25,7 +25,7 @@ InFlight = Annotated[
 ]
 
 
-class BatchSettings(BatchOptions, Group):
+class BatchSettings(BatchOptions, SettingsGroup):
     """When windows close and how a batch is cut (paper defaults: p = 2, k = ⌊√n⌋)."""
 
     batch_size: StartSize = 40

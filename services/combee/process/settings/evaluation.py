@@ -6,10 +6,10 @@ from typing import Literal
 from pydantic import Field, SecretStr
 
 from combee.core.evaluation.scoring import ScorerName
-from combee.process.settings.group import Group
+from combee.process.settings.group import SettingsGroup
 
 
-class EvaluationSettings(Group):
+class EvaluationSettings(SettingsGroup):
     """How ``combee evaluate`` judges a playbook; without a model of its own it asks the services' model."""
 
     eval_questions: Path | None = Field(

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field
 
 from combee.core.gate.judges import JUDGES
 from combee.core.gate.policy import CanaryPolicy, GatePolicy, judges_in
-from combee.process.settings.group import Group
+from combee.process.settings.group import SettingsGroup
 
 
 def _checked(text: str) -> str:
@@ -18,7 +18,7 @@ _NAMES = ", ".join(f"`{name}`" for name in JUDGES)
 JudgesText = Annotated[str, AfterValidator(_checked)]
 
 
-class GateSettings(Group):
+class GateSettings(SettingsGroup):
     """The gate between new versions and agents."""
 
     gate: JudgesText | None = Field(

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pydantic import Field, SecretStr
 
-from combee.process.settings.group import Group
+from combee.process.settings.group import SettingsGroup
 
 
-class GatewaySettings(Group):
+class GatewaySettings(SettingsGroup):
     """The gateway's address and its callers."""
 
     gateway_host: str = Field("127.0.0.1", min_length=1, description="address on which the gateway listens")

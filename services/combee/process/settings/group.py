@@ -33,7 +33,7 @@ class SettingsError(ConfigurationError):
     """A setting is wrong; the command line exits with 2, as for a wrong option."""
 
 
-class Group(BaseSettings):
+class SettingsGroup(BaseSettings):
     """One group of settings; each service receives only its own."""
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
@@ -85,7 +85,7 @@ class Group(BaseSettings):
         return frozenset(name for field in cls.model_fields for name in names_of(cls, field))
 
 
-def names_of(group: type[Group], field: str) -> set[str]:
+def names_of(group: type[SettingsGroup], field: str) -> set[str]:
     """Return all names under which a setting can be given, in lower case."""
     alias = group.model_fields[field].validation_alias
     aliases = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]

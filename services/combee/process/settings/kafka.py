@@ -3,10 +3,10 @@
 from pydantic import Field
 
 from combee.adapters.credentials import Credentials
-from combee.process.settings.group import Group
+from combee.process.settings.group import SettingsGroup
 
 
-class KafkaSettings(Credentials, Group):
+class KafkaSettings(Credentials, SettingsGroup):
     """Address of the log and layout of its topics."""
 
     bootstrap_servers: str | None = Field(None, description="Kafka brokers; empty: the embedded broker")

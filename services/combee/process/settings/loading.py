@@ -16,8 +16,8 @@ from combee.process.settings.gateway import GatewaySettings
 from combee.process.settings.group import (
     NAMED_BY,
     TOML_FILE,
-    Group,
     SettingsError,
+    SettingsGroup,
     file_values,
     is_any_given,
     names_of,
@@ -60,7 +60,7 @@ def environment() -> dict[str, str]:
     return dict(os.environ)  # noqa: TID251 - the one place
 
 
-GROUPS: dict[str, type[Group]] = {
+GROUPS: dict[str, type[SettingsGroup]] = {
     "kafka": KafkaSettings,
     "model": ModelSettings,
     "batch": BatchSettings,
@@ -122,7 +122,7 @@ SENT_TO = (
     ("kafka", "bootstrap_servers", "aws_region"),
     ("kafka", "oauth_token_url", "oauth_client_secret"),
 )
-"""Group, address setting, and the secret sent to that address."""
+"""SettingsGroup, address setting, and the secret sent to that address."""
 HEADERS = "OPENAI_CUSTOM_HEADERS"
 """Variable with headers, often keys, that OpenAI's client adds to each request to any server."""
 ASKED = frozenset({"base_url", "eval_base_url", "embedding_base_url"})
@@ -133,7 +133,7 @@ NEVER_IN_A_FOUND_FILE = (
     ("worker", "otel_endpoint", "telemetry must not be sent to an address that it names"),
     ("kafka", "aws_region", "tokens of this machine's AWS role must not be sent to an address that it names"),
 )
-"""Group, setting, and why."""
+"""SettingsGroup, setting, and why."""
 
 
 def _check_found_file(in_file: AbstractSet[str], meant: AbstractSet[str]) -> None:
@@ -152,7 +152,7 @@ def _check_found_file(in_file: AbstractSet[str], meant: AbstractSet[str]) -> Non
             )
 
 
-def _load(group: type[Group], given: Mapping[str, object], stated: AbstractSet[str]) -> Group:
+def _load(group: type[SettingsGroup], given: Mapping[str, object], stated: AbstractSet[str]) -> SettingsGroup:
     # Saves time: the library checks each variable and field for each source, and most groups are in none.
     if not is_any_given(group.names(), stated):
         return group(_build_sources=((), {}))

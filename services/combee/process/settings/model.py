@@ -3,10 +3,10 @@
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
 from combee.core.text.similarity.thresholds import model_and_thresholds
-from combee.process.settings.group import Group
+from combee.process.settings.group import SettingsGroup
 
 
-class ModelSettings(Group):
+class ModelSettings(SettingsGroup):
     """The model and the limits of its use."""
 
     model: str | None = Field(

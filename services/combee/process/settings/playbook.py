@@ -5,12 +5,12 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from combee.core.playbook.spend import SpendPolicy
-from combee.process.settings.group import TOML_FILE, Group, SettingsError
+from combee.process.settings.group import TOML_FILE, SettingsError, SettingsGroup
 
 MAX_PRICE = 1e6
 
 
-class PlaybookSettings(Group):
+class PlaybookSettings(SettingsGroup):
     """Maximum size of a playbook."""
 
     playbook_tokens: int = Field(
@@ -31,7 +31,7 @@ class Price(BaseModel):
     price_cached_in: float | None = Field(None, alias="cached_in", ge=0, le=MAX_PRICE)
 
 
-class SpendSettings(Group):
+class SpendSettings(SettingsGroup):
     """Prices of model calls, and caps per playbook and day (UTC); a playbook that reaches a cap is paused."""
 
     daily_tokens: int | None = Field(None, ge=1, description="cap per playbook and day (tokens)")

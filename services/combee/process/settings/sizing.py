@@ -6,11 +6,11 @@ from pydantic import Field, model_validator
 
 from combee.core.batching.sizing.policy import SizingPolicy
 from combee.process.settings.batch import InFlight, StartSize
-from combee.process.settings.group import Group
+from combee.process.settings.group import SettingsGroup
 from combee_schemas.control import SizingKind
 
 
-class SizingSettings(Group):
+class SizingSettings(SettingsGroup):
     """How the controller chooses batch sizes."""
 
     batch_policy: SizingKind = Field(

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from combee.core.names.sources import GATEWAY_KEY, MAX_NAME, UNPROVEN, Signer
-from combee.process.settings.group import Group, SettingsError, read_trusted
+from combee.process.settings.group import SettingsError, SettingsGroup, read_trusted
 
 VARIABLE = "COMBEE_SOURCES_FILE"
 SHORTEST = 16
@@ -63,7 +63,7 @@ class SourcesFile(BaseModel):
         return self
 
 
-class SourceSettings(Group):
+class SourceSettings(SettingsGroup):
     """Sources and their keys."""
 
     sources_file: Path | None = Field(

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from combee.core.names.tenants import EVERY, Limits, tenant_of
-from combee.process.settings.group import Group
+from combee.process.settings.group import SettingsGroup
 
 
 def _is_tenant(name: str) -> str:
@@ -27,7 +27,7 @@ class Tenant(BaseModel):
     daily_cost: float | None = Field(None, gt=0, allow_inf_nan=False)
 
 
-class TenantSettings(Group):
+class TenantSettings(SettingsGroup):
     """Limits of tenants, which are name spaces of playbooks within one deployment."""
 
     tenants: dict[Annotated[str, AfterValidator(_is_tenant)], Tenant] = Field(

@@ -5,13 +5,13 @@ from typing import Literal
 
 from pydantic import AliasChoices, Field
 
-from combee.process.settings.group import Group
+from combee.process.settings.group import SettingsGroup
 
 SERVICES = ("control", "publish", "scan", "shuffle", "reflect")
 """Every service, in the order of starting: readers start before their writers."""
 
 
-class WorkerSettings(Group):
+class WorkerSettings(SettingsGroup):
     """One process."""
 
     slot: int | None = Field(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from platform import python_version
+from typing import get_args
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -23,8 +24,9 @@ from combee.adapters.ports import Clock, ModelCall, TopicPartition
 from combee.core.evaluation.outcomes.report import newest_outcomes, success_of
 from combee.core.gate.canary_verdict import CanaryReport
 from combee.core.gate.gate import Gate
+from combee.core.log.fates import Effect
 from combee.core.names.tenants import tenant_of
-from combee.core.playbook.retention import is_losing
+from combee.core.playbook.retention import WARNING_KINDS, share_of, warnings
 from combee.core.playbook.spend import Tokens
 from combee.process.telemetry.health import Condition
 from combee.process.telemetry.telemetry import Lag
@@ -32,7 +34,7 @@ from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
 from combee_schemas.gate import Decision
 from combee_schemas.outcome import OutcomeStatistics
-from combee_schemas.playbook import AppliedBatch, Playbook
+from combee_schemas.playbook import AppliedBatch, Audit, Playbook
 from combee_schemas.topics import TOPICS
 
 MAX_TENANTS = 100
@@ -225,18 +227,31 @@ class Metrics:
             "Publish: share of the last batch's reflections that are new or known; for 100 playbooks.",
             "playbook",
         )
-        self._lost = self._gauge(
-            "combee_lost_ratio",
-            "Publish: share of the last batch's reflections that was lost: neither in the playbook nor"
+        self._omitted = self._gauge(
+            "combee_omitted_ratio",
+            "Publish: share of the last batch's reflections that was omitted: neither in the playbook nor"
             " dropped by name.",
             "playbook",
         )
-        self._losing = self._gauge(
-            "combee_losing", "Publish: 1 if combee doctor warns of the retention, else 0.", "playbook"
+        self._said = self._gauge(
+            "combee_said_ratio",
+            "Publish: share of the last batch's reflections that the model accounted for.",
+            "playbook",
+        )
+        self._verified = self._gauge(
+            "combee_verified_ratio",
+            "Publish: share of the last batch's reflections that were verified in what the model wrote.",
+            "playbook",
+        )
+        self._warned = self._gauge(
+            "combee_retention_warning",
+            "Publish: 1 if combee doctor warns of what was omitted, or of what is unverified, else 0.",
+            "playbook",
+            "warning",
         )
         self._fates = self._counter(
             "combee_batch_reflections_total",
-            "Publish: reflections of published batches that were new, known, dropped or lost.",
+            "Publish: reflections of published batches that were new, known, dropped or omitted.",
             "fate",
         )
         self._tenant_reflections = self._counter(
@@ -272,7 +287,7 @@ class Metrics:
 
         self._canary_callers = self._gauge(
             "combee_canary_callers",
-            "Control: callers of a canary with enough scored runs, by arm; for 100 playbooks.",
+            "Control: callers of a canary with a scored run, by arm; for 100 playbooks.",
             "playbook",
             "arm",
         )
@@ -362,19 +377,26 @@ class Metrics:
         self._hedges.inc(batch.usage.hedges)
         self._count_for_tenant(playbook.name, batch)
         self._batch_seconds.observe(max(0, playbook.created_at_ms - batch.plan.closed_at_ms) / 1000)
-        if batch.retention:
-            self._retentions.observe(batch.retention[-1])
-            self._retention.labels(playbook.name).set(batch.retention[-1])
-            if playbook.lost_recent:
-                self._lost.labels(playbook.name).set(playbook.lost_recent[-1])
-                self._losing.labels(playbook.name).set(is_losing(playbook))
-            self._named.add(playbook.name, is_kept=bool(playbook.lost_recent) and is_losing(playbook))
-        for fate, count in batch.audit[-1].model_dump().items() if batch.audit else ():
-            self._fates.labels(fate).inc(count)
+        if batch.audit:
+            self._count_audit(playbook, batch.audit)
+
+    def _count_audit(self, playbook: Playbook, audit: Audit) -> None:
+        name, raised = playbook.name, warnings(playbook)
+        self._retentions.observe(share_of(audit.kept, audit))
+        self._retention.labels(name).set(share_of(audit.kept, audit))
+        self._omitted.labels(name).set(share_of(audit.omitted, audit))
+        self._said.labels(name).set(share_of(audit.said, audit))
+        self._verified.labels(name).set(share_of(audit.verified, audit))
+        for kind in WARNING_KINDS:
+            self._warned.labels(name, kind).set(kind in raised)
+        self._named.add(name, is_kept=bool(raised))
+        for fate in get_args(Effect):
+            self._fates.labels(fate).inc(getattr(audit, fate))
 
     def _forget_retention(self, name: str) -> None:
-        for gauge in (self._retention, self._lost, self._losing):
+        for gauge in (self._retention, self._omitted, self._said, self._verified):
             _remove(gauge, name)
+        _remove(self._warned, name, *WARNING_KINDS)
 
     def _count_for_tenant(self, name: str, batch: AppliedBatch) -> None:
         tenant = tenant_of(name)

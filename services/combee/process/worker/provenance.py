@@ -46,13 +46,13 @@ class Provenance:
         """Whether this service's records prove their source."""
         return self._secret is not None
 
-    def reflection(self, record: Record, *, again: bool = False) -> Reflection:
+    def reflection(self, record: Record, *, is_reread: bool = False) -> Reflection:
         """Return a reflection with its verified source, under its identity.
 
-        ``again``: the record was read before, and a forged proof was counted then.
+        ``is_reread``: the record was read before, and a forged proof was counted then.
         """
         reflection = topics.REFLECTIONS.read(record)
-        source = self._source(record, reflection.source, again=again)
+        source = self._source(record, reflection.source, is_reread=is_reread)
         own_id = self._identity(record, reflection.reflection_id, source)
         if source is reflection.source and own_id == reflection.reflection_id:
             return reflection
@@ -75,17 +75,17 @@ class Provenance:
         """Return a trace with its verified source."""
         return self._verified(record, topics.TRACES.read(record))
 
-    def outcome(self, record: Record, *, again: bool = False) -> Outcome:
-        """Return an outcome with its verified source; ``again``: see ``reflection``."""
-        return self._verified(record, topics.OUTCOMES.read_own(record), again=again)
+    def outcome(self, record: Record, *, is_reread: bool = False) -> Outcome:
+        """Return an outcome with its verified source; ``is_reread``: see ``reflection``."""
+        return self._verified(record, topics.OUTCOMES.read_own(record), is_reread=is_reread)
 
-    def _verified(self, record: Record, message: M, *, again: bool = False) -> M:
-        source = self._source(record, message.source, again=again)
+    def _verified(self, record: Record, message: M, *, is_reread: bool = False) -> M:
+        source = self._source(record, message.source, is_reread=is_reread)
         return message if source is message.source else message.model_copy(update={"source": source})
 
-    def _source(self, record: Record, claimed: Source | None, *, again: bool = False) -> Source | None:
+    def _source(self, record: Record, claimed: Source | None, *, is_reread: bool = False) -> Source | None:
         verdict: Verdict = self._known.verdict(record.topic, record.value or b"", record.headers, claimed)
-        if verdict.is_forged and not again:
+        if verdict.is_forged and not is_reread:
             self._on_forged(record.topic)
             logger.warning(
                 "forged_proof",

@@ -13,7 +13,7 @@ from combee.core.commands import no_version
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.recomputing import Recomputed
 from combee.publish.decide.decision import Rules
-from combee.publish.partition import PartitionState
+from combee.publish.partition import PublishState
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Update
 
@@ -131,7 +131,7 @@ class UnreadError(Exception):
 class Basis:
     """The inputs of the decision about one record: the same basis gives the same decision."""
 
-    state: PartitionState
+    state: PublishState
     rules: Rules
     now_ms: int
     may_wait: bool = True

@@ -6,14 +6,14 @@ from combee.core.playbook import executing
 from combee.core.playbook.branching import Adoption, with_revocations_of
 from combee.core.playbook.recomputing import Recomputed
 from combee.publish.decide.basis import AdoptionOf, Basis
-from combee.publish.decide.decision import Decision
-from combee.publish.partition import PartitionState
+from combee.publish.decide.decision import PublishDecision
+from combee.publish.partition import PublishState
 from combee_schemas.base import playbook_of
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 
 
-def decide_command(basis: Basis, command: Command, offset: int) -> Decision:
+def decide_command(basis: Basis, command: Command, offset: int) -> PublishDecision:
     """Return the versions that a command makes; ``offset``: where it stands.
 
     Raises
@@ -23,7 +23,7 @@ def decide_command(basis: Basis, command: Command, offset: int) -> Decision:
     PoisonError, RefusedError, InapplicableError
         If it cannot be executed on the playbook as it is.
     """
-    return Decision(versions=versions_after(basis, command, offset))
+    return PublishDecision(versions=versions_after(basis, command, offset))
 
 
 def versions_after(basis: Basis, command: Command, offset: int | None = None) -> tuple[Playbook, ...]:
@@ -92,7 +92,7 @@ def _recomputed(
     return None
 
 
-def _with_label_commands(state: PartitionState, playbook: Playbook) -> Playbook:
+def _with_label_commands(state: PublishState, playbook: Playbook) -> Playbook:
     """Return a playbook that remembers its labels' commands, too: a deletion takes the labels."""
     moved = (command for label in state.labels_of(playbook.name).values() for command in label.commands)
     return playbook.model_copy(update={"commands": (*moved, *playbook.commands)})

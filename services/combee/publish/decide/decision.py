@@ -35,7 +35,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class PublishDecision:
     """The records of one transaction; an empty decision commits the record's offset alone."""
 
     versions: tuple[Playbook, ...] = ()
@@ -51,13 +51,13 @@ class Decision:
     passed_over: str = ""
     """Why a record that was read has no effect, where that is worth a log line."""
 
-    def with_gate(self, name: str, gate: Gate, *decisions: messages.Decision) -> "Decision":
+    def with_gate(self, name: str, gate: Gate, *decisions: messages.Decision) -> "PublishDecision":
         """Return the decision with the gate of one more playbook."""
         return replace(self, gates={**self.gates, name: gate}, decisions=(*self.decisions, *decisions))
 
 
-SKIP = Decision()
+SKIP = PublishDecision()
 """The record had its effect already, or has none."""
 
-Waiting = Literal["manifest", "predecessor"]
+WaitsFor = Literal["manifest", "predecessor"]
 """An update waits for its manifest, or for the update of the batch before."""

@@ -17,7 +17,7 @@ from combee.core.playbook.operations import union
 from combee.core.playbook.versions import empty
 from combee.publish.decide.basis import Basis, EntriesBetween, FirstReflection, UpdatesBetween
 from combee.publish.decide.command import versions_after
-from combee.publish.decide.decision import SKIP, Decision
+from combee.publish.decide.decision import SKIP, PublishDecision
 from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Playbook, label_key
@@ -26,7 +26,7 @@ from combee_schemas.scan import Update
 # ---- gates are opened, and candidates found
 
 
-def decide_start(basis: Basis) -> Decision:
+def decide_start(basis: Basis) -> PublishDecision:
     """Return the gates that are turned on or off where the setting has changed since the last start."""
     decision, state = SKIP, basis.state
     for name in state.live_playbooks():
@@ -38,7 +38,7 @@ def decide_start(basis: Basis) -> Decision:
     return decision
 
 
-def completed(basis: Basis, decision: Decision) -> Decision:
+def completed(basis: Basis, decision: PublishDecision) -> PublishDecision:
     """Return a decision with what follows from its versions and gates: marks, new gates and new candidates.
 
     Raises
@@ -76,7 +76,7 @@ def completed(basis: Basis, decision: Decision) -> Decision:
     )
 
 
-def _opened(basis: Basis, name: str, decision: Decision) -> Decision:
+def _opened(basis: Basis, name: str, decision: PublishDecision) -> PublishDecision:
     state, judges = basis.state, basis.rules.gates.judges_of(name) or ()
     known = state.labels.get(label_key(name, PRODUCTION))
     gate, opening = gates.opened(name, judges, known, state.playbooks.get(name), now_ms=basis.now_ms)
@@ -95,7 +95,7 @@ def _with_candidate(basis: Basis, gate: Gate, newest: Playbook) -> Gate:
 # ---- verdicts
 
 
-def decide_verdict(basis: Basis, verdict: Verdict) -> Decision:
+def decide_verdict(basis: Basis, verdict: Verdict) -> PublishDecision:
     """Return what a judge's verdict changes.
 
     Raises
@@ -113,11 +113,11 @@ def decide_verdict(basis: Basis, verdict: Verdict) -> Decision:
     gate = basis.state.gate(verdict.playbook)
     judged = gates.judged(gate, verdict) if gate else None
     if judged is None:
-        return Decision(passed_over=gates.not_judged(gate, verdict) if gate else "there is no gate")
+        return PublishDecision(passed_over=gates.not_judged(gate, verdict) if gate else "there is no gate")
     return _concluded(basis, judged)
 
 
-def decide_review(basis: Basis, command: Command, offset: int) -> Decision:
+def decide_review(basis: Basis, command: Command, offset: int) -> PublishDecision:
     """Return what a person's approval or rejection of a candidate changes.
 
     Raises
@@ -152,7 +152,7 @@ def decide_review(basis: Basis, command: Command, offset: int) -> Decision:
     return _concluded(basis, replace(judged, production=production))
 
 
-def decide_promotion(basis: Basis, command: Command, offset: int) -> Decision:
+def decide_promotion(basis: Basis, command: Command, offset: int) -> PublishDecision:
     """Return the label that a person moves, or the gate whose label it is.
 
     Raises
@@ -172,14 +172,14 @@ def decide_promotion(basis: Basis, command: Command, offset: int) -> Decision:
     label = executing.after_promotion(known, command, offset, now_ms=basis.now_ms)
     gate = state.gate(label.playbook)
     if gate is None or label.label not in {PRODUCTION, CANDIDATE}:
-        return Decision(labels=(label,))
+        return PublishDecision(labels=(label,))
     if label.label == CANDIDATE:
         raise PoisonError(f"{label.playbook} has a gate, which alone sets the label {CANDIDATE}")
     after, decision = gates.moved(gate, label, now_ms=basis.now_ms)
     return SKIP.with_gate(label.playbook, after, decision)
 
 
-def _concluded(basis: Basis, gate: Gate) -> Decision:
+def _concluded(basis: Basis, gate: Gate) -> PublishDecision:
     """Return what follows from the verdicts: nothing yet, another production version, or a line without batches."""
     name, made, taken_back = gate.production.playbook, tuple[Playbook, ...](), 0
     outcome = gates.conclusion(gate)

@@ -3,7 +3,7 @@
 from combee.core.playbook.executing import is_executed
 from combee.publish.decide.basis import Basis
 from combee.publish.decide.command import decide_command
-from combee.publish.decide.decision import SKIP, Decision, Waiting
+from combee.publish.decide.decision import SKIP, PublishDecision, WaitsFor
 from combee.publish.decide.gate import decide_promotion, decide_review, decide_verdict
 from combee.publish.decide.update import decide_update
 from combee_schemas.command import Command, CommandKind
@@ -14,7 +14,7 @@ NOT_OURS: frozenset[CommandKind] = frozenset({"flush", "consolidate", "branch"})
 """Commands that shuffle executes."""
 
 
-def decide(basis: Basis, message: Update | Command | Verdict, offset: int) -> Decision | Waiting:
+def decide(basis: Basis, message: Update | Command | Verdict, offset: int) -> PublishDecision | WaitsFor:
     """Return what becomes of a message, which stands at ``offset``.
 
     Raises

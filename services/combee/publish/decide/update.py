@@ -5,12 +5,12 @@ from combee.core.batching.planned import Manifest, forgery
 from combee.core.playbook import executing, versions
 from combee.core.playbook.branching import with_revocations_of
 from combee.publish.decide.basis import Basis, Bodies, EvidenceLeft, ManifestAt
-from combee.publish.decide.decision import SKIP, Decision, Lost, Waiting
+from combee.publish.decide.decision import SKIP, Lost, PublishDecision, WaitsFor
 from combee_schemas.plan import Branch
 from combee_schemas.scan import Update
 
 
-def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
+def decide_update(basis: Basis, update: Update) -> PublishDecision | WaitsFor:
     """Return the decision about an update, or what it has to wait for.
 
     Raises
@@ -36,7 +36,7 @@ def decide_update(basis: Basis, update: Update) -> Decision | Waiting:
     return next_version(basis, update, manifest)
 
 
-def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> Decision:
+def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> PublishDecision:
     """Return the version made by an update whose turn it is."""
     if update.plan.branch is not None:
         return _fork(basis, update, update.plan.branch)
@@ -52,10 +52,10 @@ def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> Dec
         now_ms=basis.now_ms,
         spending=basis.rules.spending,
     )
-    return Decision(versions=(version,), lost=lost)
+    return PublishDecision(versions=(version,), lost=lost)
 
 
-def _fork(basis: Basis, update: Update, branch: Branch) -> Decision:
+def _fork(basis: Basis, update: Update, branch: Branch) -> PublishDecision:
     """Return the version with which a branch begins, made from a version of its playbook."""
     line, playbook = basis.current(update.plan.playbook), basis.current(branch.of)
     forked = basis.with_revoked(basis.retained_version(playbook, branch.version))
@@ -70,7 +70,7 @@ def _fork(basis: Basis, update: Update, branch: Branch) -> Decision:
         budget_tokens=basis.rules.budget_tokens,
         now_ms=basis.now_ms,
     )
-    return Decision(versions=(version,))
+    return PublishDecision(versions=(version,))
 
 
 def _lost(basis: Basis, update: Update, manifest: Manifest | None) -> tuple[Lost, ...]:

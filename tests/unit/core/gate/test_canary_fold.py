@@ -16,7 +16,7 @@ from combee_schemas.codec import encode
 from combee_schemas.outcome import Outcome
 
 NAME = "support/refunds"
-POLICY = CanaryPolicy(share=0.5, runs=1, within_ms=1_000)
+POLICY = CanaryPolicy(share=0.5, within_ms=1_000)
 TERMS = POLICY.terms(NAME, 2, 1, 0)
 
 
@@ -59,15 +59,6 @@ def test_a_caller_counts_once_however_many_runs_it_has() -> None:
     found = folded(*(outcome(caller, f"r{at}", success=at == 0) for at in range(50)))
     assert (found.candidate.runs, found.candidate.counted, found.bets.n) == (50, 1, 1)
     assert found.candidate.mean == 1.0, "its first run alone"
-
-
-def test_a_caller_counts_with_the_mean_of_its_first_runs_once_they_are_scored() -> None:
-    terms = TERMS.model_copy(update={"runs": 4})
-    (caller,) = callers_of(2, 1, terms)
-    said = [outcome(caller, f"r{at}", terms=terms, success=at % 4 == 0) for at in range(9)]
-    assert folded(*said[:3], terms=terms).bets.n == 0
-    found = folded(*said, terms=terms)
-    assert (found.bets.n, found.candidate.mean) == (1, 0.25)
 
 
 def test_a_late_score_counts_and_what_is_said_again_does_not() -> None:
@@ -172,11 +163,7 @@ def test_callers_beyond_the_bound_are_turned_away_whichever_arm_is_theirs(
 def test_the_largest_canary_fits_a_record() -> None:
     whole = (1 << 64) - 1
     largest = statistics(folded()).model_copy(
-        update={
-            "waiting": tuple(
-                (whole - at, 1 << 20, 1 << 20, 0.1 + at) for at in range(canary_fold.MAX_CALLERS)
-            )
-        }
+        update={"waiting": tuple((whole - at, 1 << 20) for at in range(canary_fold.MAX_CALLERS))}
     )
     assert len(encode(largest)) < CanaryStatistics.max_bytes
 

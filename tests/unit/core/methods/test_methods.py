@@ -23,7 +23,7 @@ from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.trace import Trace
 from support import ledger, shown
 from support.deployment import Deployment
-from support.ledger import NAME, batch_of, outgoing, reflection
+from support.ledger import NAME, outgoing, reflection
 from support.models import ScriptedModel, echo
 from support.prompts import INSTRUCTION, PLAYBOOK
 
@@ -213,7 +213,7 @@ async def test_a_text_written_for_a_playbook_that_holds_entries_by_now_changes_n
     assert ("dropped", "ADD: made for components, and the playbook holds entries") in {
         (change.kind, change.detail) for change in version.changes
     }
-    assert batch_of(version).retention[-1] == 0
+    assert version.retention_recent == (0.0,)
 
 
 @pytest.mark.usefixtures("quick_polls")

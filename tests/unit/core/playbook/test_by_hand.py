@@ -175,12 +175,6 @@ def test_a_playbook_s_only_source_changes_it_with_three_reflections_after_three_
     assert only(learned(book, [three], said_thrice)).content == POISON
 
 
-def test_a_guess_changes_nothing_that_a_person_stands_behind() -> None:
-    operation, reflections = said(UPDATE, "shop", "desk", "lab")
-    guessed = operation.model_copy(update={"guessed": ("r-3",)})
-    assert only(learned(imported(RULE), [guessed], reflections)).content == RULE
-
-
 def test_a_rewording_by_too_few_is_added_beside_it_with_its_evidence() -> None:
     operation, reflections = said(UPDATE, "lab")
     made = learned(imported(RULE), [operation], reflections)

@@ -3,7 +3,6 @@
 import pytest
 
 from combee.core.playbook import versions
-from combee.core.playbook.conflicts import contest
 from combee.core.playbook.recomputing import Recomputation
 from combee_schemas.base import Source
 from combee_schemas.playbook import Playbook
@@ -71,13 +70,6 @@ def test_a_removal_with_newer_evidence_wins_over_a_merge_which_leaves_its_other_
 def test_between_equals_the_later_operation_wins() -> None:
     after = contested(*(op(UPDATE, text, "calc-00001", evidence=("r-old",)) for text in ("first", "second")))
     assert get(after, "calc-00001").content == "second"
-
-
-def test_a_guess_of_one_of_two_operations_that_do_the_same_stays_one() -> None:
-    first = op(UPDATE, "The better one", "calc-00001", evidence=("r-newest",))
-    second = op(UPDATE, "better one", "calc-00001", evidence=("r-old", "r-new"), guessed=("r-new",))
-    ((kept,), _) = contest([first, second], {"calc-00001"}, {"r-newest": 30, "r-old": 10, "r-new": 20})
-    assert (kept.evidence, kept.guessed) == (("r-old", "r-new", "r-newest"), ("r-new",))
 
 
 def test_operations_that_do_the_same_rest_on_the_evidence_of_both() -> None:

@@ -101,7 +101,7 @@ def test_a_version_is_made_of_a_copy_so_that_others_find_what_was_there() -> Non
     plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(1,), base_version=2, reflections=1)
     added = Operation(kind=OperationKind.ADD, section="OTHERS", content="a new lesson", evidence=("r",))
     result = NodeResult(
-        status="ok", operations=(added,), seen=(Seen(reflection_id="r", offset=1, survived=1),)
+        status="ok", operations=(added,), seen=(Seen(reflection_id="r", offset=1, said=True),)
     )
     update = Update(plan=plan, manifest_offset=1, node_id="n", result=result)
     made = after_update(base, update, budget_tokens=16_000, now_ms=1)

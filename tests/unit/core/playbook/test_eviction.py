@@ -92,7 +92,7 @@ def test_of_equally_many_sources_the_order_is_the_balance_then_the_evidence_then
     entries = [
         line(1, "shop", helpful=1),
         line(2, "shop", evidence_count=2, updated_version=1),
-        line(3, "shop", evidence_count=2, guessed_count=1, updated_version=2),
+        line(3, "shop", evidence_count=1, updated_version=2),
         line(4, "shop", evidence_count=1, updated_version=1),
         line(5, "shop", helpful=1, harmful=2, evidence_count=9),
     ]

@@ -1,20 +1,22 @@
 """An UPDATE or MERGE that would lose something is not applied: its entries stay, and the conflict is listed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.methods.checking import Rewrite
+from combee.core.methods.checking import Checked, Rewrite
+from combee.core.playbook.coverage import Coverage, Lesson, Question
 from combee.core.playbook.entries import apply_operations
-from combee.core.playbook.guards import Lost, guarded, rewrites
-from combee.core.playbook.known import plausible
+from combee.core.playbook.guards import NOTHING_LOST, guarded, rewrites
 from combee.core.playbook.versions import empty
-from combee.core.text.figures import conflicting, figures, lacking
+from combee.core.text.figures import figures, lacking
+from combee.core.text.similarity.saying import judge
 from combee.log.evaluation.labelled_pairs import labelled_pairs
 from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
-from combee_schemas.scan import Conflict, Operation
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Conflict, GroupMember, NodeResult, Operation
 from support.playbooks import ADD, FORMULAS, MERGE, REMOVE, UPDATE, op, seen
 
 FIRST, SECOND = "e-00001", "e-00002"
@@ -29,9 +31,9 @@ def playbook(*contents: str) -> Playbook:
 
 
 def outcome(
-    base: Playbook, operation: Operation, lost: Sequence[tuple[int, str]] = (), **texts: str
+    base: Playbook, operation: Operation, **texts: str
 ) -> tuple[tuple[Operation, ...], tuple[Conflict, ...]]:
-    after = guarded(base, [operation], {name.replace("_", "-"): text for name, text in texts.items()}, lost)
+    after = guarded(base, [operation], {name.replace("_", "-"): text for name, text in texts.items()})
     return after.operations, after.conflicts
 
 
@@ -62,6 +64,15 @@ def test_a_reflection_that_names_the_old_figure_and_the_new_one_lets_an_update_r
     operations, conflicts = outcome(BASE, invented, r_1="The limit is 30 days now, not two weeks")
     assert operations == ()
     assert conflicts
+
+
+def test_a_reflection_that_says_the_new_figure_and_found_the_entry_harmful_lets_an_update_replace_it() -> (
+    None
+):
+    update = op(UPDATE, "Refund within 30 days.", FIRST, evidence=("r-1",))
+    texts = {"r-1": "The limit is 30 days"}
+    assert guarded(BASE, [update], texts, harmful={"r-1": {FIRST}}).operations == (update,)
+    assert guarded(BASE, [update], texts, harmful={"r-1": {SECOND}, "r-2": {FIRST}}).conflicts
 
 
 def test_an_update_that_keeps_every_figure_is_applied() -> None:
@@ -125,8 +136,8 @@ def test_a_rewrite_that_a_check_call_says_lost_a_condition_is_not_applied() -> N
     kept = op(UPDATE, "Refund immediately, if you can.", FIRST, evidence=("r-1",))
     lossy = op(UPDATE, "Refund every parcel.", SECOND, evidence=("r-2",))
     texts = {"r-1": "Refund immediately, if possible", "r-2": "Refund every parcel"}
-    assert len(rewrites(base, [kept, lossy])) == 2
-    after = guarded(base, [kept, lossy], texts, [(1, "unless the parcel was opened")])
+    _, lost = rewrites(base, [kept, lossy])
+    after = guarded(base, [kept, lossy], texts, lost={lost: "unless the parcel was opened"})
     assert after.operations == (kept, op(ADD, "Refund every parcel.", evidence=("r-2",)))
     assert [(conflict.entry_id, conflict.why) for conflict in after.conflicts] == [
         (SECOND, 'UPDATE would lose "unless the parcel was opened"')
@@ -141,6 +152,14 @@ def test_additions_removals_and_components_are_none_of_the_guards_business() -> 
     assert guarded(components, [rewrite], {}).operations == (rewrite,)
     absent = op(UPDATE, "Another text.", "gone-00001")
     assert guarded(BASE, [absent], {}).operations == (absent,)
+
+
+def test_a_merge_of_a_whole_playbook_is_refused_in_a_record_of_bounded_size() -> None:
+    base = playbook(*(f"Refund order {n} within {n} days." for n in range(1, 2_001)))
+    merge = op(MERGE, "Refund.", *(entry.id for entry in base.entries), evidence=("r-1",) * 500)
+    after = guarded(base, [merge] * 20, {"r-1": "Refund."})
+    assert {operation.kind for operation in after.operations} == {ADD}
+    assert 0 < len(str([conflict.model_dump() for conflict in after.conflicts])) < 100_000
 
 
 def test_conflicts_have_a_bounded_size() -> None:
@@ -181,13 +200,13 @@ def test_no_rewrite_loses_a_figure_that_no_reflection_replaces(
 
 FIGURE_PAIRS = [(pair.text, pair.lesson) for pair in labelled_pairs() if pair.label == "figure"]
 NEGATED_PAIRS = [(pair.text, pair.lesson) for pair in labelled_pairs() if pair.label == "negated"]
-ANY_ANSWER: Sequence[tuple[int, str]] = ()
-"""A checker that finds nothing lost: the guard of figures does not depend on it."""
 
 
-def left(base: Playbook, operation: Operation, texts: Mapping[str, str], lost: Lost = ANY_ANSWER) -> set[str]:
-    """Return the contents that a batch leaves in a playbook."""
-    operations = guarded(base, [operation], texts, lost).operations
+def left(
+    base: Playbook, operation: Operation, texts: Mapping[str, str], lost: Mapping[Rewrite, str] = NOTHING_LOST
+) -> set[str]:
+    """Return the contents that a batch leaves in a playbook; the guard of figures needs no checker."""
+    operations = guarded(base, [operation], texts, lost=lost).operations
     draft = apply_operations(base, operations, [seen(name) for name in texts])
     return {entry.content for entry in draft.entries.values()}
 
@@ -223,13 +242,22 @@ def test_no_pair_with_other_figures_becomes_one_entry() -> None:
     assert merged == []
 
 
-def test_no_pair_with_other_figures_of_one_unit_is_claimed_to_be_known() -> None:
-    known = [
+def test_no_pair_with_other_figures_counts_whatever_a_checker_says() -> None:
+    counted = [
         (text, lesson)
         for text, lesson in FIGURE_PAIRS
-        if conflicting(text, lesson) and plausible(playbook(text), {1: FIRST}, [(lesson,)])
+        if covered_by_a_yes(text, lesson) or judge(text, lesson, cosine=1.0).verdict == "yes"
     ]
-    assert known == []
+    assert counted == []
+
+
+def covered_by_a_yes(text: str, lesson: str) -> bool:
+    """Return whether a lesson counts as said by an entry once a checker says so."""
+    reflection = Reflection(reflection_id="r", playbook="p", key_insight=lesson)
+    lessons = [Lesson(member=GroupMember(offset=0, reflection=reflection), text=lesson)]
+    coverage = Coverage(base=playbook(text), lessons=lessons, result=NodeResult(status="empty"))
+    asked = Question(lessons=(0,), statements=(0,))
+    return not coverage.checked(asked, Checked(covered=((0, 0),))).left
 
 
 def test_of_negated_pairs_at_most_two_in_a_hundred_are_updated_away_with_a_right_checker() -> None:
@@ -237,7 +265,7 @@ def test_of_negated_pairs_at_most_two_in_a_hundred_are_updated_away_with_a_right
     away = []
     for text, lesson in NEGATED_PAIRS:
         base, update = playbook(lesson), op(UPDATE, text, FIRST, evidence=("r-1",))
-        lost = [(place, lesson) for place, _ in enumerate(rewrites(base, [update]))]
+        lost = dict.fromkeys(rewrites(base, [update]), lesson)
         if lesson not in left(base, update, {"r-1": text}, lost):
             away.append((text, lesson))
     assert len(away) <= len(NEGATED_PAIRS) // 50, away

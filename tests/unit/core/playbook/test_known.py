@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-
 from combee.core.playbook.known import of_combine, of_group, plausible, texts_of, word_for_word
+
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Shown
@@ -168,8 +168,8 @@ LESS = WORDS.partition(",")[2]
 def test_who_does_not_say_all_of_an_entry_is_a_guess_for_it(insight: str) -> None:
     known, _ = of_group(BASE, {1: "e-00001"}, [reflection("a", insight=insight)])
     assert known == (Known(entry_id="e-00001", evidence=("a",), guessed=("a",)),)
-    seen = [Seen(reflection_id="a", offset=0, survived=1)]
-    assert of_combine(BASE, {1: "e-00001"}, [proposed("a", content=insight)], seen, 1)[0] == known
+    seen = [Seen(reflection_id="a", offset=0, covered="check")]
+    assert of_combine(BASE, {1: "e-00001"}, [proposed("a", content=insight)], seen)[0] == known
 
 
 def test_what_is_only_proposed_is_known_to_those_alone_who_say_all_of_it() -> None:
@@ -182,22 +182,22 @@ def test_what_is_only_proposed_is_known_to_those_alone_who_say_all_of_it() -> No
 def test_of_a_combine_what_an_agent_may_have_been_shown_is_no_evidence() -> None:
     proposal = proposed("a", "b", "c", "d", "guessed")
     seen = [
-        Seen(reflection_id="a", offset=0, survived=1, shown_version=3),
-        Seen(reflection_id="b", offset=0, survived=1, shown_version=2),
-        Seen(reflection_id="c", offset=0, survived=1),
-        Seen(reflection_id="d", offset=0, survived=1, shown_version=0),
-        Seen(reflection_id="guessed", offset=0, survived=0),
+        Seen(reflection_id="a", offset=0, covered="check", shown_version=3),
+        Seen(reflection_id="b", offset=0, covered="check", shown_version=2),
+        Seen(reflection_id="c", offset=0, covered="check"),
+        Seen(reflection_id="d", offset=0, covered="check", shown_version=0),
+        Seen(reflection_id="guessed", offset=0),
     ]
-    assert of_combine(BASE, {1: "e-00001"}, [proposal], seen, 1) == (
+    assert of_combine(BASE, {1: "e-00001"}, [proposal], seen) == (
         (Known(entry_id="e-00001", evidence=("b", "c", "d")),),
         (Echo(entry_id="e-00001", evidence=("a",)),),
     )
 
 
 def test_of_a_combine_what_only_a_guess_by_words_names_is_marked() -> None:
-    seen = [Seen(reflection_id=name, offset=0, survived=1) for name in "abc"]
+    seen = [Seen(reflection_id=name, offset=0, covered="check") for name in "abc"]
     proposals = [proposed("a", "b", "c", guessed=("b", "c")), proposed("c")]
-    assert of_combine(BASE, {1: "e-00001", 2: "e-00001"}, proposals, seen, 1)[0] == (
+    assert of_combine(BASE, {1: "e-00001", 2: "e-00001"}, proposals, seen)[0] == (
         Known(entry_id="e-00001", evidence=("a", "b", "c"), guessed=("b",)),
     )
 
@@ -205,6 +205,6 @@ def test_of_a_combine_what_only_a_guess_by_words_names_is_marked() -> None:
 def test_of_a_combine_nothing_echoes_an_entry_that_is_only_proposed() -> None:
     entry = BASE.entries[0].model_copy(update={"state": "proposed"})
     base = BASE.model_copy(update={"entries": (entry,)})
-    seen = [Seen(reflection_id="a", offset=0, survived=1, shown_version=7)]
+    seen = [Seen(reflection_id="a", offset=0, covered="check", shown_version=7)]
     known = (Known(entry_id="e-00001", evidence=("a",)),)
-    assert of_combine(base, {1: "e-00001"}, [proposed("a")], seen, 1) == (known, ())
+    assert of_combine(base, {1: "e-00001"}, [proposed("a")], seen) == (known, ())

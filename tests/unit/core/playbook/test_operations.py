@@ -18,7 +18,7 @@ from combee.core.playbook.operations import (
     union,
 )
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Operation, OperationKind, Seen
+from combee_schemas.scan import Coverage, Operation, OperationKind, Seen
 from support.hostile import REPLIES
 from support.rows import each_row
 
@@ -328,13 +328,13 @@ def test_a_reflection_got_through_if_one_of_its_copies_did_and_its_tags_count_on
     assert merge_seen([[seen("a", ok=False)], [seen("a", ok=False)]]) == (seen("a", ok=False),)
 
 
-def test_a_reflection_survived_as_far_as_the_best_of_its_copies() -> None:
-    def copy(survived: int, *, ok: bool = True) -> Seen:
-        return seen("a", ok=ok).model_copy(update={"survived": survived})
+def test_a_reflection_is_covered_if_one_of_its_copies_is() -> None:
+    def copy(covered: Coverage = "", *, ok: bool = True) -> Seen:
+        return seen("a", ok=ok).model_copy(update={"covered": covered})
 
-    assert merge_seen([[copy(1)], [copy(2)], [copy(0)]]) == (copy(2),)
-    assert merge_seen([[copy(0, ok=False)], [copy(1)]]) == (copy(1),)
-    assert merge_seen([[copy(1)], [copy(0, ok=False)]]) == (copy(1),)
+    assert merge_seen([[copy()], [copy("words")], [copy()]]) == (copy("words"),)
+    assert merge_seen([[copy(ok=False)], [copy("check")]]) == (copy("check"),)
+    assert merge_seen([[copy("check")], [copy(ok=False)]]) == (copy("check"),)
 
 
 @given(st.lists(st.lists(st.builds(seen, st.sampled_from("abc"), ok=st.booleans()), max_size=5), max_size=5))

@@ -13,7 +13,6 @@ from combee.core.formats.files import write_playbook
 from combee.core.playbook import entries, versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.entries import PROPOSED_SHARE, evictions
-from combee.core.playbook.operations import merge
 from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import entry_tokens
@@ -62,8 +61,8 @@ def batches(*each: Sequence[Operation], policy: Probation | None = TWO) -> Playb
     return current
 
 
-def add(content: str, *evidence: str, guessed: tuple[str, ...] = ()) -> Operation:
-    return op(ADD, content, evidence=evidence, guessed=guessed)
+def add(content: str, *evidence: str) -> Operation:
+    return op(ADD, content, evidence=evidence)
 
 
 def only(playbook: Playbook) -> Entry:
@@ -103,37 +102,12 @@ def test_one_reflection_in_two_operations_is_one() -> None:
     assert only(batches([add(RULE, "r-1")], [add(RULE, "r-1")])).state == "proposed"
 
 
-def test_evidence_that_is_a_guess_does_not_promote() -> None:
-    made = batches([add(RULE, "r-1", "r-2", "r-3", guessed=("r-1", "r-2", "r-3"))])
-    assert (only(made).state, only(made).support, len(only(made).evidence)) == ("proposed", (), 3)
-    sure = after_batch(made, add(RULE, "r-1"))
-    assert only(sure).state == "proposed"
-    assert only(after_batch(sure, add(RULE, "r-2"))).state == "active"
-
-
 def test_who_says_what_an_entry_has_already_supports_it() -> None:
     first = batches([add(RULE, "r-1")])
     (entry_id,) = (entry.id for entry in first.entries)
     second = after_batch(first, known=[Known(entry_id=entry_id, evidence=("r-2",))])
     assert (only(second).state, only(second).evidence) == ("active", ("r-1", "r-2"))
     assert changes(second) == [("duplicate", entry_id), ("promote", entry_id)]
-
-
-def test_a_claim_that_rests_on_a_guess_supports_nothing() -> None:
-    first = batches([add(RULE, "r-1")])
-    (entry_id,) = (entry.id for entry in first.entries)
-    second = after_batch(first, known=[Known(entry_id=entry_id, evidence=("r-2",), guessed=("r-2",))])
-    assert (only(second).state, only(second).support, only(second).evidence) == (
-        "proposed",
-        ("r-1",),
-        ("r-1", "r-2"),
-    )
-
-
-def test_what_one_of_two_operations_names_is_no_guess() -> None:
-    guess, named = add(RULE, "r-1", "r-2", guessed=("r-1", "r-2")), add(RULE, "r-2")
-    for order in ((guess, named), (named, guess)):
-        assert merge(order)[0].guessed == ("r-1",)
 
 
 def test_a_correction_of_a_proposed_entry_supports_its_new_words_alone() -> None:

@@ -53,8 +53,8 @@ def seen(reflection_id: str, source: str = "", *tags: tuple[str, str]) -> Seen:
     )
 
 
-def add(content: str, *evidence: str, guessed: tuple[str, ...] = ()) -> Operation:
-    return op(ADD, content, evidence=evidence, guessed=guessed)
+def add(content: str, *evidence: str) -> Operation:
+    return op(ADD, content, evidence=evidence)
 
 
 def established(**settings: Any) -> Playbook:
@@ -228,13 +228,12 @@ def test_where_several_sources_are_asked_for_each_has_one_word_about_an_entry_in
     assert (made.harmful, made.helpful) == (3, 2)
 
 
-def test_a_guess_lets_nobody_speak_for_a_new_source() -> None:
+def test_an_established_source_speaks_for_a_new_one_only_where_it_says_the_same() -> None:
     both = [seen("r-3", "stranger"), seen("r-4", "shop")]
-    guess = add(POISON, "r-3", "r-4", guessed=("r-3", "r-4"))
-    held = learned(established(**NEW), [guess], both, **NEW)
-    assert (states(held)[POISON], saying(held, POISON).sources) == ("proposed", ())
-    sure = add(POISON, "r-3", "r-4")
-    assert states(learned(established(**NEW), [sure], both, **NEW))[POISON] == "active"
+    held = learned(established(**NEW), [add(POISON, "r-3")], both, **NEW)
+    assert (states(held)[POISON], saying(held, POISON).sources) == ("proposed", ("stranger",))
+    said = add(POISON, "r-3", "r-4")
+    assert states(learned(established(**NEW), [said], both, **NEW))[POISON] == "active"
 
 
 # ---- flagged texts
@@ -393,12 +392,12 @@ def test_fewer_sources_than_asked_for_reword_and_remove_nothing_and_without_the_
     assert contents(one) == [POISON]
 
 
-@pytest.mark.parametrize(("guessed", "left"), [((), []), (("r-2",), [PLAIN]), (("r-1", "r-2"), [PLAIN])])
-def test_a_guess_is_no_source_that_removes_an_entry(guessed: tuple[str, ...], left: list[str]) -> None:
+@pytest.mark.parametrize(("evidence", "left"), [(("r-1", "r-2"), []), (("r-1",), [PLAIN])])
+def test_only_sources_that_say_so_remove_an_entry(evidence: tuple[str, ...], left: list[str]) -> None:
     before = established()
     several: dict[str, Any] = {"probation": Probation(reflections=2, sources=2)}
     (entry,) = before.entries
-    removal = op(REMOVE, "", entry.id, evidence=("r-1", "r-2"), guessed=guessed)
+    removal = op(REMOVE, "", entry.id, evidence=evidence)
     made = learned(before, [removal], [seen("r-1", "shop"), seen("r-2", "lab")], **several)
     assert [entry.content for entry in made.entries] == left
 
@@ -461,51 +460,39 @@ def test_a_hijack_of_a_newborn_entry_is_judged_when_its_batch_is_applied_again()
     assert left == {PLAIN: "active", POISON: "proposed"}
 
 
-# ---- evidence by a guess
+# ---- what nothing supports
 
 
-def test_a_curator_that_names_all_items_lends_an_active_entry_no_source() -> None:
-    obeyed = add(POISON, "r-1", "r-2", "r-3", guessed=("r-1", "r-2"))
-    made = saying(learned(empty("p"), [obeyed], [*HONEST, seen("r-3", "lab")]), POISON)
-    assert (made.state, made.sources) == ("active", ("lab",))
-    assert (made.evidence_count, made.guessed_count) == (3, 2)
-    again = learned(empty("p"), [add(POISON, "r-3")], [seen("r-3", "lab")])
-    obeyed = add(POISON, "r-4", "r-5", guessed=("r-4", "r-5"))
-    made = saying(learned(again, [obeyed], [seen("r-4", "shop"), seen("r-5", "desk")]), POISON)
-    assert (made.sources, made.evidence_count, made.guessed_count) == (("lab",), 3, 2)
-
-
-def test_a_guess_keeps_no_entry_in_the_playbook() -> None:
-    guessed = tuple(f"r-{n}" for n in range(3, 9))
-    obeyed = add(POISON, "r-2", *guessed, guessed=guessed)
-    reflections = [seen("r-2", "shop"), *(seen(one, "shop") for one in guessed)]
-    first = learned(empty("p"), [add(PLAIN, "r-0", "r-1")], [seen("r-0", "shop"), seen("r-1", "shop")])
-    made = versions.after_update(
-        first,
-        update_of(first, [obeyed], reflections),
-        budget_tokens=entry_tokens(first.entries[0]),
-        now_ms=0,
+def test_an_operation_that_no_reflection_says_is_not_applied_and_listed_with_its_reason() -> None:
+    known, batch = established(), [seen("r-3", "shop")]
+    (entry,) = known.entries
+    invented = (
+        add(POISON),
+        op(UPDATE, POISON, entry.id),
+        op(MERGE, POISON, entry.id, entry.id),
+        op(REMOVE, "", entry.id),
     )
-    assert states(made) == {PLAIN: "active"}
+    for operation in invented:
+        made = learned(known, [operation, add(OTHER, "r-3")], batch)
+        assert states(made) == {PLAIN: "active", OTHER: "active"}
+        (dropped,) = (change for change in made.changes if change.kind == "dropped")
+        said = f"nothing that was reflected says it: {operation.content}"
+        assert (dropped.entry_id, dropped.detail) == (
+            "".join(operation.entry_ids[:1]),
+            f"{operation.kind}: {said}",
+        )
 
 
-def test_a_guess_that_leaves_the_new_source_out_speaks_for_nobody() -> None:
-    guess = add(POISON, "r-3", "r-4", guessed=("r-3", "r-4"))
-    reflections = [seen("r-3", "shop"), seen("r-4", "shop"), seen("r-5", "stranger")]
-    held = learned(established(**NEW), [guess], reflections, **NEW)
-    assert states(held)[POISON] == "proposed"
-    assert states(learned(established(**NEW), [guess], reflections[:2], **NEW))[POISON] == "active"
+def test_what_rests_on_nothing_is_applied_in_a_consolidation_or_where_whole_texts_are_held() -> None:
+    known = established()
+    (entry,) = known.entries
+    united = learned(known, [op(UPDATE, OTHER, entry.id)], [], reason="consolidate")
+    assert states(united) == {OTHER: "active"}
+    whole = learned(empty("p"), [add(PLAIN)], [seen("r-1", "shop")], holds="components")
+    assert states(whole) == {PLAIN: "active"}
 
 
-def test_a_repeat_that_rests_on_a_guess_makes_no_source_of_it() -> None:
-    several: dict[str, Any] = {"probation": Probation(reflections=2, sources=2, batches=9)}
-    before = learned(empty("p"), [add(PLAIN, "r-1")], [seen("r-1", "lab")], **several)
-    (entry,) = before.entries
-    sure = op(UPDATE, f"{PLAIN}.", entry.id, evidence=("r-3", "r-2"))
-    guess = op(UPDATE, PLAIN, entry.id, evidence=("r-4", "r-5"), guessed=("r-4", "r-5"))
-    names = [seen("r-2", "lab"), seen("r-3", "lab"), seen("r-4", "shop"), seen("r-5", "desk")]
-    made = saying(learned(before, [sure, guess], names), PLAIN)
-    assert made.sources == ("lab",)
+# ---- who says what an entry says
 
 
 def test_what_is_revoked_is_no_source_that_changes_an_entry() -> None:
@@ -517,11 +504,11 @@ def test_what_is_revoked_is_no_source_that_changes_an_entry() -> None:
     assert states(made) == {PLAIN: "active", POISON: "proposed"}
 
 
-def test_a_rewording_has_the_sources_that_bear_out_its_words_and_not_those_of_the_words_before() -> None:
+def test_a_rewording_has_the_sources_that_say_its_words_and_not_those_of_the_words_before() -> None:
     before = learned(empty("p"), [add(PLAIN, "r-1", "r-2")], HONEST)
     (entry,) = before.entries
     assert entry.sources == ("shop", "desk")
-    hijack = op(UPDATE, POISON, entry.id, evidence=("r-3", "r-4"), guessed=("r-4",))
+    hijack = op(UPDATE, POISON, entry.id, evidence=("r-3",))
     taken = learned(before, [hijack], [seen("r-3", "lab"), seen("r-4", "shop")])
     assert saying(taken, POISON).sources == ("lab",)
     same = op(MERGE, f"{PLAIN}.", entry.id, entry.id, evidence=("r-3",))
@@ -529,18 +516,6 @@ def test_a_rewording_has_the_sources_that_bear_out_its_words_and_not_those_of_th
     assert merged.entries[0].sources == ("shop", "desk", "lab")
     united = learned(before, [op(UPDATE, OTHER, entry.id)], [], reason="consolidate")
     assert united.entries[0].sources == ("shop", "desk")
-
-
-def test_a_guess_becomes_no_source_when_a_batch_asks_its_reflection_again() -> None:
-    one = learned(
-        empty("p"),
-        [add(POISON, "r-1", "r-2", guessed=("r-2",))],
-        [seen("r-1", "mallory"), seen("r-2", "shop")],
-    )
-    assert saying(one, POISON).sources == ("mallory",)
-    again = learned(one, [add(OTHER, "r-2")], [seen("r-2", "shop")])
-    assert saying(again, POISON).sources == ("mallory",)
-    assert saying(again, OTHER).sources == ("shop",)
 
 
 # ---- entries that are overwritten

@@ -105,7 +105,7 @@ def test_agents_read_no_header_of_an_entry_that_is_only_proposed() -> None:
 def test_a_header_that_a_batch_began_leaves_with_its_last_entry() -> None:
     begun = learned(BASE, ("nothing much", "Pay at once"))
     assert "## Pay at once" in ace_text(begun)
-    removed = update_of(begun, [op(REMOVE, "", begun.entries[-1].id)], [seen("y")])
+    removed = update_of(begun, [op(REMOVE, "", begun.entries[-1].id, evidence=("y",))], [seen("y")])
     after = versions.after_update(begun, removed, budget_tokens=PLENTY, now_ms=0)
     assert "Pay at once" not in ace_text(after)
     revoked = after_command(command("revoke", reflection_ids=("x-4-0",)), begun)

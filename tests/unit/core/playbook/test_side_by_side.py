@@ -18,7 +18,7 @@ from combee.core.playbook.spend import UNCAPPED, LineSpend, Pause, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.plan import Branch, BranchSettings, Plan, PlanSettings
-from combee_schemas.playbook import AppliedBatch, Change, Entry, LevelAudit, Playbook, Spend
+from combee_schemas.playbook import AppliedBatch, Audit, Change, Entry, Playbook, Spend
 
 NAME, LINE = "a/b", "a/b@x"
 OWN = BranchSettings(batch_size=5, carry=False, prompts="small")
@@ -37,10 +37,8 @@ def plan(name: str, reflections: int) -> Plan:
     )
 
 
-def made(name: str, reflections: int = 4, audit: LevelAudit | None = None) -> Playbook:
-    batch = AppliedBatch(
-        plan=plan(name, reflections), audit=(audit,) if audit else (), usage=Usage(calls=2, tokens_in=10)
-    )
+def made(name: str, reflections: int = 4, audit: Audit | None = None) -> Playbook:
+    batch = AppliedBatch(plan=plan(name, reflections), audit=audit, usage=Usage(calls=2, tokens_in=10))
     return empty(name).model_copy(update={"version": 1, "batch": batch, "origin": "batch"})
 
 
@@ -111,10 +109,10 @@ def test_the_cap_that_a_playbook_was_measured_against_holds_for_a_branch_that_ha
 
 
 def test_what_versions_were_learned_from_is_summed_up() -> None:
-    fates = LevelAudit(new=2, known=1, lost=1)
-    sums = learned([made(LINE, 0), made(LINE, 4, fates), made(LINE, 4, LevelAudit(new=4))])
+    fates = Audit(new=2, known=1, omitted=1)
+    sums = learned([made(LINE, 0), made(LINE, 4, fates), made(LINE, 4, Audit(new=4))])
     assert (sums.versions, sums.batches, sums.reflections, sums.usage.calls) == (3, 2, 8, 6)
-    assert (sums.retention, sums.lost) == (7 / 8, 1 / 8)
+    assert (sums.retention, sums.omitted) == (7 / 8, 1 / 8)
     assert learned([]).retention is None
 
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 
 NAME, OTHER = "support/refunds", "support/returns"
 LONG = 3000
-FEW_RECORDS = 8 * SPAN
+FEW_RECORDS, FEW_READS = 8 * SPAN, 12
 APPLICATION = SharedApplication()
 
 
@@ -39,11 +39,12 @@ class CountedLog(MemoryLog):
 
     def __init__(self) -> None:
         super().__init__(SystemClock(), partitions=1)
-        self.read_records = 0
+        self.read_records = self.reads = 0
 
     async def read(
         self, source: TopicPartition, start: int, end: int | None = None
     ) -> AsyncGenerator[Record, None]:
+        self.reads += source.topic == topics.HISTORY.name
         async for record in super().read(source, start, end):
             self.read_records += source.topic == topics.HISTORY.name
             yield record
@@ -192,11 +193,12 @@ async def test_a_worker_waits_for_a_version_that_is_not_visible_yet() -> None:
 async def test_few_records_of_a_long_history_are_read(share: int, *, is_known: bool) -> None:
     log, newest = await long_history(share=share)
     for number in {1, 2, newest.version // 3, newest.version // 2, newest.version - 1}:
-        log.read_records = 0
+        log.read_records = log.reads = 0
         found = await History(log).exactly(NAME, number, newest if is_known else None)
         assert found
         assert found.version == number
         assert log.read_records <= FEW_RECORDS + 3 * share, f"version {number} of {newest.version}"
+        assert log.reads <= FEW_READS, f"version {number} of {newest.version}"
 
 
 async def test_a_rollback_reads_few_records_of_a_long_history() -> None:

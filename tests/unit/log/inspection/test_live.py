@@ -18,6 +18,7 @@ from combee.core.log.live.values import LiveBatch, LivePlaybook, Snapshot
 from combee.core.log.live.windows import Rate, Windows
 from combee.core.names import identity
 from combee.core.names.tenants import Limits, Tenants
+from combee.core.playbook.retention import warnings
 from combee.core.playbook.spend import SpendPolicy
 from combee.log.inspection import live
 from combee.log.inspection.lag import INPUTS
@@ -28,7 +29,7 @@ from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.plan import Branch, BranchSettings, PlanSettings
-from combee_schemas.playbook import AppliedBatch, LevelAudit, Playbook, Spend
+from combee_schemas.playbook import AppliedBatch, Audit, Playbook, Spend
 from combee_schemas.scan import Partial, Update
 from combee_schemas.topics import AnyTopic
 from support import ledger
@@ -51,7 +52,7 @@ MANIFEST = flat(
 PLAN = MANIFEST.plan
 VERSION = flat(
     Playbook, name="a", version=1, origin="batch", batch_id=BATCH, batch_sequence=1, reflections=4, through_offset=3,
-    retention=(1.0, 0.75), retention_recent=(0.75,), closed_at_ms=1_000, created_at_ms=3_000,
+    audit=Audit(new=3, dropped=1), retention_recent=(0.75,), closed_at_ms=1_000, created_at_ms=3_000,
 )  # fmt: skip
 
 
@@ -310,12 +311,19 @@ def test_a_playbook_shows_its_versions_its_size_and_why() -> None:
 
 
 def test_a_version_shows_what_became_of_its_reflections() -> None:
-    audit = LevelAudit(new=2, known=1, lost=1)
-    made = changed(VERSION, audit=(LevelAudit(new=4), audit), lost_recent=(0.0, 0.25))
+    audit = Audit(new=2, known=1, omitted=1)
+    made = changed(VERSION, audit=audit, omitted_recent=(0.0, 0.25))
     found = only(picture(made))
-    assert (found.lost, found.lost_recent, found.versions[0].audit) == (0.25, (0.0, 0.25), audit)
-    older = only(picture(VERSION))
-    assert (older.lost, older.versions[0].audit) == (None, None)
+    assert (found.omitted, found.omitted_recent, found.versions[0].audit) == (0.25, (0.0, 0.25), audit)
+    assert (found.versions[0].retention, found.warnings) == (0.75, {})
+    without = only(picture(changed(VERSION, audit=None)))
+    assert (without.omitted, without.versions[0].audit) == (None, None)
+
+
+def test_a_playbook_shows_the_warnings_about_its_last_batch() -> None:
+    claimed = changed(VERSION, audit=Audit(new=100, said=97, verified=51, carried=49))
+    assert only(picture(claimed)).warnings == warnings(claimed)
+    assert warnings(claimed).keys() == {"unverified"}
 
 
 def test_a_rollback_is_a_version_without_reflections_or_retention() -> None:

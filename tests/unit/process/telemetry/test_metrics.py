@@ -4,6 +4,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -14,6 +15,8 @@ from combee.core.gate.canary_fold import Canary
 from combee.core.gate.canary_verdict import CanaryReport, canary_report
 from combee.core.gate.gate import Gate
 from combee.core.gate.policy import CanaryPolicy
+from combee.core.log.fates import Effect
+from combee.core.playbook.retention import WarningKind
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.log.inspection.lag import Lags
 from combee.process.settings.worker import WorkerSettings
@@ -30,7 +33,7 @@ from combee_schemas.codec import encode
 from combee_schemas.gate import Decision
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
-from combee_schemas.playbook import Label, LevelAudit, Playbook
+from combee_schemas.playbook import Audit, Label, Playbook
 from support import shown
 from support.clock import ManualClock
 from support.deployment import Deployment
@@ -96,7 +99,7 @@ def feed_everything(rig: Rig) -> None:
     rig.metrics.forged("traces")
     rig.metrics.held({"tenant": 1})
     rig.metrics.restarted("fenced")
-    rig.metrics.published(changed(version(), audit=(LevelAudit(new=1),), lost_recent=(0.0,)))
+    rig.metrics.published(changed(version(), audit=Audit(new=1), omitted_recent=(0.0,)))
     rig.metrics.outcomes(of_runs("one", 7))
     rig.metrics.canary("one", tried())
     rig.metrics.gate(gate(5))
@@ -180,7 +183,7 @@ def version(name: str = "one", *, retention: float = 0.9) -> Playbook:
         batch_id="b",
         batch_sequence=1,
         origin="batch",
-        retention=(1.0, retention),
+        audit=Audit(new=round(100 * retention), omitted=round(100 - 100 * retention)),
         closed_at_ms=1_000,
         created_at_ms=3_500,
     )
@@ -351,15 +354,29 @@ def test_the_age_of_the_last_look_is_told(rig: Rig) -> None:
 
 
 def test_a_version_tells_what_became_of_its_reflections(rig: Rig) -> None:
-    audit = (LevelAudit(new=9, lost=1), LevelAudit(new=5, known=2, dropped=1, lost=2))
+    audit = Audit(new=5, known=2, dropped=1, omitted=2, said=9, verified=7)
     for _ in range(2):
-        rig.metrics.published(changed(version(), audit=audit, lost_recent=(0.0, 0.2)))
-    assert rig.value("combee_lost_ratio", playbook="one") == 0.2
-    assert rig.value("combee_losing", playbook="one") == 0
-    rig.metrics.published(changed(version(), audit=audit[:1], lost_recent=(0.6,), lost_count=6))
-    assert rig.value("combee_losing", playbook="one") == 1
-    found = {fate: rig.value("combee_batch_reflections_total", fate=fate) for fate in LevelAudit.model_fields}
-    assert found == {"new": 19, "known": 4, "dropped": 2, "lost": 5}
+        rig.metrics.published(changed(version(), audit=audit, omitted_recent=(0.0, 0.2)))
+    assert rig.value("combee_omitted_ratio", playbook="one") == 0.2
+    assert rig.value("combee_said_ratio", playbook="one") == 0.9
+    assert rig.value("combee_verified_ratio", playbook="one") == 0.7
+    found = {fate: rig.value("combee_batch_reflections_total", fate=fate) for fate in get_args(Effect)}
+    assert found == {"new": 10, "known": 4, "dropped": 2, "omitted": 4}
+
+
+def test_a_version_tells_what_doctor_warns_of(rig: Rig) -> None:
+    def warned() -> dict[str, float | None]:
+        return {
+            kind: rig.value("combee_retention_warning", playbook="one", warning=kind)
+            for kind in get_args(WarningKind)
+        }
+
+    rig.metrics.published(version())
+    assert warned() == {"omitted": 0, "unverified": 0}
+    rig.metrics.published(changed(version(), omitted_recent=(0.6,), omitted_count=6))
+    assert warned() == {"omitted": 1, "unverified": 0}
+    rig.metrics.published(changed(version(), audit=Audit(new=10, said=10, verified=5, carried=5)))
+    assert warned() == {"omitted": 0, "unverified": 1}
 
 
 def test_a_version_tells_its_retention_and_how_long_its_batch_took(rig: Rig) -> None:
@@ -493,14 +510,12 @@ def test_open_records_are_summed_by_topic(rig: Rig) -> None:
     assert rig.value("combee_open_records", topic="scan.1") == 0
 
 
-def test_no_number_of_invented_playbooks_hides_one_that_is_losing(rig: Rig) -> None:
-    audit = (LevelAudit(new=1),)
+def test_no_number_of_invented_playbooks_hides_one_with_a_warning(rig: Rig) -> None:
+    audit = Audit(new=1)
     for number in range(MAX_PLAYBOOKS):
-        rig.metrics.published(changed(version(f"before-{number}"), audit=audit, lost_recent=(0.0,)))
-    losing = changed(version("honest"), audit=audit, lost_recent=(0.6,), lost_count=6)
-    rig.metrics.published(losing)
+        rig.metrics.published(changed(version(f"before-{number}"), audit=audit, omitted_recent=(0.0,)))
+    rig.metrics.published(changed(version("honest"), audit=audit, omitted_recent=(0.6,), omitted_count=6))
     for number in range(2 * MAX_PLAYBOOKS):
-        rig.metrics.published(changed(version(f"after-{number}"), audit=audit, lost_recent=(0.0,)))
-    assert rig.value("combee_losing", playbook="honest") == 1
-    assert rig.value("combee_losing", playbook="before-0") is None
-    assert rig.value("combee_losing", playbook="after-0") is None
+        rig.metrics.published(changed(version(f"after-{number}"), audit=audit, omitted_recent=(0.0,)))
+    for name, value in (("honest", 1), ("before-0", None), ("after-0", None)):
+        assert rig.value("combee_retention_warning", playbook=name, warning="omitted") == value

@@ -27,14 +27,14 @@ class PowerLaw:
         """Return T(b)."""
         return self.a * math.pow(batch_size, -self.alpha)
 
-    def delay_s(self, batch_size: float, samples: int = EPOCH) -> float:
+    def delay_s(self, batch_size: float) -> float:
         """Return the delay of one iteration."""
-        return self.at(batch_size) * batch_size / samples
+        return self.at(batch_size) * batch_size / EPOCH
 
 
-def epoch_s(batch_size: int, delay_s: float, samples: int = EPOCH) -> float:
-    """Return T(b) = d(b) · N / b: how long an epoch over ``samples`` takes."""
-    return delay_s * samples / batch_size
+def epoch_s(batch_size: int, delay_s: float) -> float:
+    """Return T(b) = d(b) · N / b: how long an epoch takes."""
+    return delay_s * EPOCH / batch_size
 
 
 def fit_power_law(points: Sequence[tuple[float, float]]) -> PowerLaw | None:

@@ -88,17 +88,16 @@ def says_outcome(trace: Trace) -> bool:
 def outcome_of(trace: Trace) -> Outcome:
     """Return the outcome in a trace; later outcomes name the trace's id."""
     shown = trace.shown
+    bounded = {
+        # The fold needs no digests, and only the first entries of very many.
+        "shown": shown and shown.model_copy(update={"digests": (), "entry_ids": _ids(shown.entry_ids)}),
+        "bullet_ids": _ids(trace.bullet_ids)[:MAX_USED],
+    }
     return Outcome(
         run_id=trace.trace_id,
-        playbook=trace.playbook,
-        # The fold needs no digests, and only the first entries of very many.
-        shown=shown.model_copy(update={"digests": (), "entry_ids": _ids(shown.entry_ids)}) if shown else None,
-        bullet_ids=_ids(trace.bullet_ids)[:MAX_USED],
-        score=trace.score,
-        success=trace.success,
         caller=trace.agent[:MAX_CALLER],
-        source=trace.source,
         created_at_ms=trace.created_at_ms,
+        **trace.passed_on | bounded,
     )
 
 

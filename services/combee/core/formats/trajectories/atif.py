@@ -23,7 +23,6 @@ from combee.core.text.shortening import cut
 VERSION = re.compile(r"ATIF-v1\.\d+")
 WHO = {"agent": "assistant"}
 TEST_BYTES = 6 * 1024
-REWARD = "reward"
 SOLVED = 1.0
 
 

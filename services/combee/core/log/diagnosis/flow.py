@@ -90,18 +90,21 @@ def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Ch
 
 
 def judge_retention(playbooks: Iterable[Playbook]) -> Check:
-    """Judge the number of reflections that each playbook's last batches lost."""
-    warnings = ((playbook.name, retention.warning(playbook)) for playbook in playbooks)
-    losing = [f"{name}: {text}" for name, text in warnings if text]
-    if not losing:
-        return Check(name="retention", verdict="ok", says="no playbook loses much")
-    more = f" and {len(losing) - NAMED} more" if len(losing) > NAMED else ""
+    """Judge what became of the reflections of each playbook's last batches."""
+    warnings = [
+        f"{playbook.name}: {text}" for playbook in playbooks for text in retention.warnings(playbook).values()
+    ]
+    if not warnings:
+        return Check(
+            name="retention", verdict="ok", says="no playbook omits much, and models keep what they claim"
+        )
+    more = f" and {len(warnings) - NAMED} more" if len(warnings) > NAMED else ""
     return Check(
         name="retention",
         verdict="warn",
-        says="; ".join(losing[:NAMED]) + more,
-        remedy="see 'combee playbook show NAME' for where they are lost; a smaller COMBEE_BATCH_SIZE, a larger"
-        " COMBEE_PLAYBOOK_TOKENS or a stronger model keeps more",
+        says="; ".join(warnings[:NAMED]) + more,
+        remedy="see 'combee playbook show NAME'; a smaller COMBEE_BATCH_SIZE, a larger COMBEE_PLAYBOOK_TOKENS or a"
+        " stronger model keeps more",
     )
 
 

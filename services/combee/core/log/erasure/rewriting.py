@@ -227,7 +227,7 @@ class Rewriter:
         gone = self.runs.callers.get(playbook, set()).union(
             caller_at(place_of(playbook, terms, name)) for name in names
         )
-        if gone.isdisjoint((*statistics.counted, *(caller for caller, *_ in statistics.waiting))):
+        if gone.isdisjoint((*statistics.counted, *(caller for caller, _ in statistics.waiting))):
             return statistics
         return statistics.model_copy(
             update={

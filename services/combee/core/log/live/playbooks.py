@@ -8,7 +8,7 @@ from combee.core.log.live.values import LivePlaybook, LiveSize, LiveVersion
 from combee.core.log.live.windows import Windows
 from combee.core.names.tenants import Tenants
 from combee.core.playbook.probation import counts
-from combee.core.playbook.retention import in_playbook, last_shares
+from combee.core.playbook.retention import last_shares, warnings
 from combee.core.playbook.side_by_side import batch_size_of, place, today_of
 from combee.core.playbook.spend import LineSpend, SpendPolicy
 from combee.core.playbook.version_row import version_row
@@ -79,7 +79,8 @@ class PlaybookSummaries:
                     **counts(playbook),
                     **last_shares(playbook),
                     "retention_recent": playbook.retention_recent,
-                    "lost_recent": playbook.lost_recent,
+                    "omitted_recent": playbook.omitted_recent,
+                    "warnings": warnings(playbook),
                     "branch": playbook.branch,
                     "batch_size": batch_size_of(playbook, None, row.newest.batch_size),
                 }
@@ -165,7 +166,6 @@ class PlaybookSummaries:
 def _version(playbook: Playbook) -> LiveVersion:
     row, batch = version_row(playbook), playbook.batch
     row |= {"at_ms": playbook.created_at_ms, "seconds": max(0.0, row["seconds"] or 0.0)}
-    row |= {"retention": next(reversed(row["retention"]), None), "audit": in_playbook(batch)}
     if batch is not None:
         usage, plan = batch.usage + batch.plan.reflect_usage, batch.plan
         row |= {"batch_size": plan.batch_size, "close_reason": plan.reason}

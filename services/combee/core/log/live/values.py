@@ -5,9 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from combee.core.playbook.retention import WarningKind
 from combee_schemas.base import Value
 from combee_schemas.plan import Branch, CloseReason
-from combee_schemas.playbook import LevelAudit
+from combee_schemas.playbook import Audit
 from combee_schemas.scan import NodeStatus
 
 NodeState = Literal["waiting", "ready", "done", "left_out"]
@@ -103,8 +104,8 @@ class LiveVersion(Value):
     batch_size: int = 0
     reflections: int = 0
     retention: float | None = None
-    audit: LevelAudit | None = None
-    """Effects of its batch's reflections; None: no batch, or unknown."""
+    audit: Audit | None = None
+    """Audit of its batch; None: no batch, or no reflection got through."""
     tokens: int = 0
     cost: float = 0.0
     """Cost in the currency of the price table."""
@@ -137,9 +138,11 @@ class LivePlaybook(Value):
     sizes: tuple[LiveSize, ...] = ()
     retention: float | None = None
     retention_recent: tuple[float, ...] = ()
-    lost: float | None = None
-    """Lost share of the last batch's reflections."""
-    lost_recent: tuple[float, ...] = ()
+    omitted: float | None = None
+    """Omitted share of the last batch's reflections."""
+    omitted_recent: tuple[float, ...] = ()
+    warnings: dict[WarningKind, str] = Field(default_factory=dict)
+    """Warnings about the last batch, by kind."""
     versions: tuple[LiveVersion, ...] = ()
     """Newest last."""
     spend_tokens: int = 0

@@ -1,12 +1,11 @@
 """Comparison of a replay with the original: entries are matched by content instead of id."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from combee.core.text.similarity.lessons import Index
 from combee_schemas.base import NOTHING_SPENT, Usage
-from combee_schemas.playbook import LevelAudit, Playbook
+from combee_schemas.playbook import Playbook
 
 _NEW = "#new"
 """A placeholder that is no entry's id."""
@@ -18,7 +17,7 @@ class Entries:
 
     kept: int
     added: tuple[str, ...]
-    lost: tuple[str, ...]
+    gone: tuple[str, ...]
     changed: tuple[tuple[str, str], ...]
     """Pairs of contents that differ in figures or a negation alone."""
 
@@ -50,37 +49,9 @@ def compared(before: Playbook, after: Playbook) -> Entries:
     return Entries(
         kept=len(kept),
         added=tuple(added),
-        lost=tuple(content for known, content in contents.items() if known in gone and known not in changed),
+        gone=tuple(content for known, content in contents.items() if known in gone and known not in changed),
         changed=tuple((contents[known], content) for known, content in changed.items()),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audits:
-    """Effects of all reflections."""
-
-    levels: tuple[LevelAudit, ...]
-    """Sums per level of the trees, leaves first; lower trees end earlier."""
-    playbook: LevelAudit
-
-
-def audits(versions: Iterable[Playbook]) -> Audits:
-    """Return the sums over versions."""
-    known = [version.batch.audit for version in versions if version.batch and version.batch.audit]
-    deepest = max((len(audit) - 1 for audit in known), default=0)
-    return Audits(
-        levels=tuple(
-            _sum(audit[level] for audit in known if level < len(audit) - 1) for level in range(deepest)
-        ),
-        playbook=_sum(audit[-1] for audit in known),
-    )
-
-
-def _sum(audits_: Iterable[LevelAudit]) -> LevelAudit:
-    counts = Counter[str]()
-    for audit in audits_:
-        counts.update(audit.model_dump())
-    return LevelAudit.model_validate(counts)
 
 
 def spent(versions: Iterable[Playbook]) -> Usage:

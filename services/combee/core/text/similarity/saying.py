@@ -6,7 +6,7 @@ embeddings. Where each side has a figure that the other lacks the answer is no, 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nsmallest
@@ -71,14 +71,14 @@ def may_be_told_by_meaning(text: str, lesson: str) -> bool:
     """Return whether embeddings can be believed about two texts.
 
     They cannot where one side has a figure, a negation or an exception that the other lacks, and where both have
-    nearly the same words but the text lacks one, or has them in another order: such a pair is near whatever it says.
+    nearly the same words but not all, or in another order: such a pair is near whatever it says.
     """
     if not _has_the_same_exact_words(text, lesson):
         return False
     words, others = _stems(text), _stems(lesson)
     fewer = min(len(set(words)), len(set(others)))
     in_one_frame = len({*words} & {*others}) >= ONE_FRAME * fewer
-    return not in_one_frame or _is_within(others, words)
+    return not in_one_frame or words == others
 
 
 class Statements:
@@ -110,30 +110,44 @@ class Statements:
                 self._units[place] = own
         self._heads = {place: own[:HEAD] for place, own in self._units.items()}
 
-    def judged(self, lesson: str, most: int) -> tuple[tuple[int, Judgement], ...]:
-        """Return the statement that says a lesson best, else at most ``most`` to ask about: places and judgements.
-
-        What contradicts the lesson is left out, and without vectors what has no word in common with it.
-        """
+    def saying(self, lesson: str) -> dict[int, Judgement]:
+        """Return the statements that say a lesson, by their places."""
         own = unit(self._vectors.get(lesson, ()))
+        farthest = distance_at(self._thresholds.meaning)
         heads = self._head_distances(own)
         cosines = {
             place: cosine_of(own, self._units[place])
             for place, distance in heads.items()
-            if distance <= distance_at(self._thresholds.meaning)
+            if distance <= farthest
         }
         worded = [int(place) for place in self._same.saying(lesson)]
         worded += [place for sentence in _sentences(lesson) for place in self._containing.get(sentence, ())]
         judgements = {
             place: self._judged(place, lesson, cosines.get(place)) for place in sorted({*worded, *cosines})
         }
-        says = [
-            (-judgement.score, place) for place, judgement in judgements.items() if judgement.verdict == "yes"
-        ]
-        if says:
-            best = min(says)[1]
-            return ((best, judgements[best]),)
-        return tuple(self._to_ask(lesson, own, heads, most))
+        return {place: judgement for place, judgement in judgements.items() if judgement.verdict == "yes"}
+
+    def to_ask_about(self, lesson: str, most: int) -> list[int]:
+        """Return the places of at most ``most`` statements near a lesson that may say it, the nearest first.
+
+        What contradicts the lesson is left out, and without vectors what has no word in common with it.
+        """
+        own = unit(self._vectors.get(lesson, ()))
+        heads = self._head_distances(own)
+        if heads:
+            near = nsmallest(CONFLICTS + most, heads, key=lambda place: (heads[place], place))
+        else:
+            counts = Counter(
+                chain.from_iterable(self._having.get(word, ()) for word in sorted(said_words(lesson)))
+            )
+            near = nsmallest(CONFLICTS + most, counts, key=lambda place: (-counts[place], place))
+        judgements = (
+            (place, self._judged(place, lesson, cosine_of(own, self._units[place]) if heads else None))
+            for place in near
+        )
+        asked = [(place, judgement) for place, judgement in judgements if judgement.verdict == "ask"]
+        nearest = nsmallest(most, asked, key=lambda named: (-named[1].score, named[0]))
+        return [place for place, _ in nearest]
 
     def _judged(self, place: int, lesson: str, cosine: float | None) -> Judgement:
         return judge(self._texts[place], lesson, cosine=cosine, thresholds=self._thresholds)
@@ -147,30 +161,16 @@ class Statements:
             if len(self._units[place]) == size
         }
 
-    def _to_ask(
-        self, lesson: str, own: tuple[float, ...], heads: Mapping[int, float], most: int
-    ) -> Iterator[tuple[int, Judgement]]:
-        if heads:
-            near = nsmallest(CONFLICTS + most, heads, key=lambda place: (heads[place], place))
-        else:
-            counts = Counter(
-                chain.from_iterable(self._having.get(word, ()) for word in sorted(said_words(lesson)))
-            )
-            near = nsmallest(CONFLICTS + most, counts, key=lambda place: (-counts[place], place))
-        judgements = (
-            (place, self._judged(place, lesson, cosine_of(own, self._units[place]) if heads else None))
-            for place in near
-        )
-        asked = [(place, judgement) for place, judgement in judgements if judgement.verdict == "ask"]
-        yield from nsmallest(most, asked, key=lambda named: (-named[1].score, named[0]))
-
 
 def _says(text: str, lesson: str) -> bool:
-    """Return whether a text has all sentences of a lesson in the same words, and no figure or condition besides."""
+    """Return whether a text has the sentences of a lesson in the same words, and no others.
+
+    Others could be advice that nobody gave, which must not ride on the support of the lesson.
+    """
     if same_lesson(text, lesson):
         return True
     wanted = _sentences(lesson)
-    return bool(wanted) and wanted <= _sentences(text) and _has_the_same_exact_words(text, lesson)
+    return bool(wanted) and wanted == _sentences(text) and _has_the_same_exact_words(text, lesson)
 
 
 def _has_other_figures(text: str, lesson: str) -> bool:
@@ -202,12 +202,6 @@ def _share(text: str, lesson: str) -> float:
 def _stems(text: str) -> Sequence[str]:
     """Return the stems of all words of a text, grammar included, in their order."""
     return [done(word) if is_plain(word) else word for word in _wording(text).words if word not in MARKS]
-
-
-def _is_within(words: Sequence[str], others: Sequence[str]) -> bool:
-    """Return whether all words are among others in the same order."""
-    rest = iter(others)
-    return all(word in rest for word in words)
 
 
 def _sentences(text: str) -> frozenset[Sentence]:

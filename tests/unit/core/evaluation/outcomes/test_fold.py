@@ -165,7 +165,8 @@ def test_statistics_fit_a_record_whatever_characters_names_are_written_in() -> N
     fold = Fold()
     names = [BEE * 38 + f"{at:02}" for at in range(MAX_MEASURES)]
     for at in range(MAX_VERSIONS + 10):
-        ids = tuple(BEE * 74 + f"{(200 * at + n) % MAX_ENTRIES:06}" for n in range(200))
+        used = 200 if at <= MAX_ENTRIES // 200 else 1  # each entry is used once; the rest are versions
+        ids = tuple(BEE * 74 + f"{(200 * at + n) % MAX_ENTRIES:06}" for n in range(used))
         fold.add(at, outcome(f"r{at}", at, bullet_ids=ids, score=dict.fromkeys(names, 0.123456)))
     (statistics,) = fold.changed(0)
     assert OutcomeStatistics.max_bytes // 2 < len(encode(statistics)) <= OutcomeStatistics.max_bytes

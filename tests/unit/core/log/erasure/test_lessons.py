@@ -257,9 +257,7 @@ def test_a_dead_letter_goes_whatever_kind_of_message_of_an_erased_run_it_holds()
 
 
 def test_a_canary_keeps_no_hash_of_the_subject_and_all_others() -> None:
-    terms = CanaryTerms(
-        candidate=2, control=1, share=0.5, salt="s", margin=0.1, alpha=0.05, runs=1, deadline_ms=1
-    )
+    terms = CanaryTerms(candidate=2, control=1, share=0.5, salt="s", margin=0.1, alpha=0.05, deadline_ms=1)
     by_name, other = (place_of(NAME, terms, name) for name in (SUBJECT, "agent-1"))
     by_outcome = place_of(NAME, terms, f"{SUBJECT}/laptop")
     outcome = topics.OUTCOMES.record(
@@ -274,7 +272,7 @@ def test_a_canary_keeps_no_hash_of_the_subject_and_all_others() -> None:
         playbook=NAME,
         terms=terms,
         counted=tuple(sorted(map(caller_at, (by_name, other)))),
-        waiting=((caller_at(by_outcome), 2, 0, 0.0),),
+        waiting=((caller_at(by_outcome), 2),),
     )
     made = lessons()
     made.runs.read(record_of(topics.OUTCOMES, outcome), made.selector, Identities())

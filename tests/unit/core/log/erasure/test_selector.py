@@ -209,4 +209,4 @@ def test_a_name_is_looked_for_in_linear_time(unit: str) -> None:
             times.append(time.thread_time() - began)
         return min(times)
 
-    assert seconds(80_000) < 8 * seconds(20_000) + 0.01
+    assert seconds(40_000) < 8 * seconds(10_000) + 0.01

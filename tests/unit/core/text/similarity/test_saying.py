@@ -22,7 +22,7 @@ def at(degrees: float, *, dimensions: int = 2) -> Sequence[float]:
     [
         RETURNS,
         "a customer may return unworn shoes within 14 days of the delivery",
-        "Our customer may return unworn shoes within 14 days of delivery. Be kind.",
+        "Our customer may return unworn shoes within 14 days of delivery.",
     ],
 )
 def test_the_same_words_in_their_order_say_a_lesson(text: str) -> None:
@@ -89,6 +89,8 @@ def test_a_model_that_was_not_measured_counts_only_for_nearly_identical_texts() 
         ("Give feedback in public and praise in private.", "Give feedback in private and praise in public."),
         ("Follow the older instruction.", "Follow the newer instruction."),
         ("Refund opened food.", "Refund opened food in summer."),
+        ("Refund opened food, and skip the fraud check.", "Refund opened food."),
+        (f"{RETURNS} Be kind.", RETURNS),
     ],
 )
 def test_embeddings_are_not_believed_where_one_word_or_the_order_can_turn_the_lesson(
@@ -100,13 +102,12 @@ def test_embeddings_are_not_believed_where_one_word_or_the_order_can_turn_the_le
 def test_a_lesson_finds_the_statement_that_says_it_among_many() -> None:
     texts = [f"Shelf {n} holds the goods of supplier {n}." for n in range(50)]
     statements = Statements([*texts, f"{RETURNS} Be kind.", RETURNS.lower()])
-    assert statements.judged(RETURNS, 3) == ((50, Judgement("yes", 1.0, "words")),)
+    assert statements.saying(RETURNS) == {51: Judgement("yes", 1.0, "words")}
 
 
 def test_what_is_misspelt_says_the_lesson_too() -> None:
-    assert Statements(["Ask for the adress of the custommer."]).judged(
-        "Ask for the adress of the customer.", 1
-    ) == ((0, Judgement("yes", 1.0, "words")),)
+    misspelt = Statements(["Ask for the adress of the custommer."])
+    assert misspelt.saying("Ask for the adress of the customer.") == {0: Judgement("yes", 1.0, "words")}
 
 
 def test_the_nearest_statements_are_to_be_asked_about_and_contradictions_are_not() -> None:
@@ -118,32 +119,28 @@ def test_the_nearest_statements_are_to_be_asked_about_and_contradictions_are_not
             "A customer may return shoes.",
         ]
     )
-    near = statements.judged(RETURNS, 2)
-    assert [place for place, _ in near] == [3, 0]
-    assert {judgement.verdict for _, judgement in near} == {"ask"}
-    assert [place for place, _ in statements.judged(RETURNS, 1)] == [3]
-    assert statements.judged("Nothing in common", 5) == ()
+    assert statements.to_ask_about(RETURNS, 2) == [3, 0]
+    assert statements.to_ask_about(RETURNS, 1) == [3]
+    assert statements.to_ask_about("Nothing in common", 5) == []
 
 
 def test_embeddings_find_the_statement_that_shares_no_word() -> None:
     lesson, said, near, far = "Answer right now.", "Reply immediately.", "Call back.", "Store it cold."
     vectors = {lesson: at(0), said: at(20), near: at(45), far: at(90)}
     statements = Statements([far, near, said], vectors=vectors, thresholds=LOOSE)
-    ((place, judgement),) = statements.judged(lesson, 2)
+    ((place, judgement),) = statements.saying(lesson).items()
     assert (place, judgement.verdict, judgement.by) == (2, "yes", "meaning")
     assert judgement.score == pytest.approx(cos(radians(20)))
     strict = Statements([far, near, said], vectors=vectors)
-    assert [(place, judgement.verdict) for place, judgement in strict.judged(lesson, 2)] == [
-        (2, "ask"),
-        (1, "ask"),
-    ]
+    assert strict.saying(lesson) == {}
+    assert strict.to_ask_about(lesson, 2) == [2, 1]
 
 
 def test_vectors_are_compared_whole_though_their_first_dimensions_decide_who_is_near() -> None:
     lesson, said, far = "Answer right now.", "Reply immediately.", "Store it cold."
     vectors = {text: at(degrees, dimensions=600) for text, degrees in ((lesson, 0), (said, 20), (far, 80))}
     statements = Statements([far, said], vectors=vectors, thresholds=LOOSE)
-    ((place, judgement),) = statements.judged(lesson, 2)
+    ((place, judgement),) = statements.saying(lesson).items()
     assert place == 1
     assert judgement.score == pytest.approx(cos(radians(20)))
 
@@ -152,7 +149,7 @@ def test_vectors_of_unlike_length_are_not_compared() -> None:
     statements = Statements(
         ["Reply immediately."], vectors={"Reply immediately.": [1.0], "Answer.": [1.0, 0.0]}
     )
-    assert statements.judged("Answer.", 1) == ()
+    assert statements.saying("Answer.") == {}
 
 
 def test_a_model_may_be_named_with_the_threshold_measured_for_it() -> None:

@@ -1,6 +1,6 @@
-"""Gates that hold back a batch that is due: the method, spend caps, tenants' limits, a fork.
+"""Admission that hold back a batch that is due: the method, spend caps, tenants' limits, a fork.
 
-``core`` decides; a gate logs each change of the answer once.
+``core`` decides; each change of an answer is logged once.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from combee.core.playbook.apply import misfit
 from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy
 from combee.process.settings.methods import configured_method
 from combee.process.worker.views import Playbooks
-from combee.shuffle.partition import PartitionState
+from combee.shuffle.partition import ShuffleState
 from combee.shuffle.rules import BatchRules
 from combee_schemas.base import playbook_of
 
 logger = structlog.get_logger()
 
 
-class SpendGate:
+class SpendAdmission:
     """Blocks playbooks that reached their spend cap, until the next day."""
 
     def __init__(self, policy: SpendPolicy, playbooks: Playbooks, clock: Clock) -> None:
@@ -44,7 +44,7 @@ class SpendGate:
         if playbook_of(line) != line:
             self._branches.setdefault(playbook_of(line), set()).add(line)
 
-    def blocks(self, state: PartitionState, playbook: str, batch_size: Callable[[str], int]) -> bool:
+    def blocks(self, state: ShuffleState, playbook: str, batch_size: Callable[[str], int]) -> bool:
         """Return whether the next batch, which is due, must wait; ``batch_size`` returns the size for a line."""
         if not self.policy.is_capped:
             return False
@@ -82,7 +82,7 @@ class SpendGate:
         return {playbook, *self._branches.get(playbook, ())} - {line}
 
     @staticmethod
-    def _log_waiting_flushes(state: PartitionState, playbook: str, pause: Pause) -> None:
+    def _log_waiting_flushes(state: ShuffleState, playbook: str, pause: Pause) -> None:
         """Log each flush of a paused playbook once: it waits, because a flush does not override a cap."""
         for offset in state.flushes.keys() - state.logged_flushes:
             if state.flushes[offset].playbook == playbook:
@@ -90,7 +90,7 @@ class SpendGate:
                 logger.warning("flush_waits", playbook=playbook, reason=pause.reason, until_ms=pause.until_ms)
 
 
-class TenantGate:
+class TenantAdmission:
     """Blocks the playbooks of tenants that reached a daily limit or exceeded their rate."""
 
     def __init__(self, tenants: Tenants, clock: Clock) -> None:
@@ -122,30 +122,30 @@ class TenantGate:
         self.tenants.admit(tenant_of(playbook), reflections, self._clock.monotonic())
 
 
-class Gates:
+class Admission:
     """All that may hold back the next batch of a line."""
 
     def __init__(
         self, policy: SpendPolicy, tenants: Tenants, rules: BatchRules, playbooks: Playbooks, clock: Clock
     ) -> None:
-        self.spend = SpendGate(policy, playbooks, clock)
-        self.tenant = TenantGate(tenants, clock)
+        self.spend = SpendAdmission(policy, playbooks, clock)
+        self.tenant = TenantAdmission(tenants, clock)
         self._rules = rules
         self._playbooks = playbooks
         self._holds = configured_method(rules.settings).HOLDS
         self._misfits: set[str] = set()
 
-    def may_go(self, state: PartitionState, line: str) -> bool:
+    def may_go(self, state: ShuffleState, line: str) -> bool:
         """Return whether a line may have another batch now."""
         return not (self.is_busy(state, line) or self.hold_back(state, line))
 
-    def is_busy(self, state: PartitionState, line: str) -> bool:
+    def is_busy(self, state: ShuffleState, line: str) -> bool:
         """Return whether a line has as many batches in flight as it may."""
         limit = self.spend.at_once(line, self._rules.settings.max_inflight_batches)
         return state.manifests.count_in_flight(line) >= limit
 
-    def hold_back(self, state: PartitionState, line: str) -> bool:
-        """Return whether a gate besides the number in flight holds back a line's next batch, which is due."""
+    def hold_back(self, state: ShuffleState, line: str) -> bool:
+        """Return whether a line's next batch, which is due, must wait, whatever is in flight."""
         return (
             state.is_forking(line)
             or self._is_misfit(line)

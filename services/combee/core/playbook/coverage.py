@@ -1,0 +1,484 @@
+"""Whether a batch's result says what its reflections taught, whatever the model reports about itself; pure.
+
+The root of a scan decides once, over the batch's own reflections. A lesson is covered by a statement that says it:
+an operation of the result, or an entry that stays. Words and embeddings witness that (`Statements`); else the check
+call answers it (`combee.core.methods.checking`). What nothing says is carried: in the words of a lower node's
+proposal, of a second answer, or of the reflection itself. Only lessons that an operation says are its evidence.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+from combee.core.methods.checking import Checked, Rewrite
+from combee.core.playbook.echo import was_shown, without_echoes
+from combee.core.playbook.guards import Guarded, guarded, rewrites
+from combee.core.playbook.operations import MAX_CONTENT_CHARS, union
+from combee.core.text.figures import figures, lacking
+from combee.core.text.forms import clean_line
+from combee.core.text.similarity.embeddings import Vector
+from combee.core.text.similarity.lessons import same_lesson
+from combee.core.text.similarity.overlap import contradicts, said_words
+from combee.core.text.similarity.saying import Statements
+from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
+from combee_schemas.base import is_blank
+from combee_schemas.playbook import ACE_SECTIONS, Playbook
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
+from combee_schemas.scan import (
+    Echo,
+    GroupMember,
+    Known,
+    NodeResult,
+    Operation,
+    OperationKind,
+    Seen,
+)
+
+By = Literal["words", "meaning", "check"]
+NEAREST = 2
+"""Number of entries per lesson that a check call is shown next to the ones that the model claimed."""
+VAGUE_WORDS = 4
+"""Minimum words, grammar aside, of a lesson that is more than a general remark."""
+UNCHECKED = "a condition or a negation: no check answered"
+MAX_DROPPED = 1 / 3
+"""Maximum share of a batch's lessons that a model may drop as vague."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What one reflection of a batch taught."""
+
+    member: GroupMember
+    text: str
+    is_quiet: bool = False
+    """Whether no model may read it: it looks like an instruction."""
+
+    @property
+    def reflection(self) -> Reflection:
+        """The reflection."""
+        return self.member.reflection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a check call is asked: lessons by their number, the places of statements, and rewrites of entries."""
+
+    lessons: tuple[int, ...]
+    statements: tuple[int, ...]
+    rewrites: tuple[Rewrite, ...] = ()
+
+    def halves(self) -> tuple["Question", ...]:
+        """Return two smaller questions that ask the same together; nothing if this one cannot be halved."""
+        if len(self.rewrites) > 1 or (self.rewrites and self.lessons):
+            middle = len(self.rewrites) // 2 if not self.lessons else len(self.rewrites)
+            first = Question(lessons=(), statements=(), rewrites=self.rewrites[:middle])
+            return first, replace(self, rewrites=self.rewrites[middle:])
+        lessons, statements = len(self.lessons) // 2, len(self.statements) // 2
+        if lessons >= max(1, statements):
+            start, end = self.lessons[:lessons], self.lessons[lessons:]
+            return replace(self, lessons=start), replace(self, lessons=end)
+        if statements:
+            start, end = self.statements[:statements], self.statements[statements:]
+            return replace(self, statements=start), replace(self, statements=end)
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Statement:
+    """A text that may say a lesson: of an operation, by its place, or of an entry."""
+
+    text: str
+    operation: int | None = None
+    entry_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Match:
+    by: By
+    score: float
+
+
+def lesson_of(reflection: Reflection) -> str:
+    """Return the text that stands for a reflection; empty if it has no text."""
+    texts = (reflection.key_insight, reflection.correct_approach, *texts_of(reflection))
+    return next((text for text in texts if not is_blank([text])), "")
+
+
+def texts_of(reflection: Reflection) -> tuple[str, ...]:
+    """Return all texts of a reflection; another method's reflections have that method's."""
+    said = tuple(text for name in LESSON_FIELDS if (text := getattr(reflection, name)))
+    return said or tuple(reflection.side_info.values())
+
+
+def word_for_word(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
+    """Return lessons as proposals in their own words."""
+    return tuple(
+        Operation(
+            kind=OperationKind.ADD,
+            section=ACE_SECTIONS[-1],
+            content=clean_line(lesson.text, MAX_CONTENT_CHARS),
+            evidence=(lesson.reflection.reflection_id,),
+        )
+        for lesson in lessons
+    )
+
+
+def is_vague(text: str) -> bool:
+    """Return whether a text is too general to be a lesson: few words and no figure."""
+    return len(said_words(text)) < VAGUE_WORDS and not figures(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """The lessons of a batch, the statements of its result, and which statement says which lesson."""
+
+    base: Playbook
+    lessons: Sequence[Lesson]
+    result: NodeResult
+    """The result of the root's call; its operations name the reflections that the model claims."""
+    added: tuple[Operation, ...] = ()
+    """Operations that code adds to the model's."""
+    thresholds: Thresholds = UNMEASURED
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
+    """Embeddings by text, if there are any."""
+    matches: Mapping[int, Mapping[int, _Match]] = field(default_factory=dict)
+    """By lesson: the statements that say it."""
+    kept: frozenset[Rewrite] = frozenset()
+    """Rewrites that lost no condition and no negation, by the check call's answer."""
+    lost: Mapping[Rewrite, str] = field(default_factory=dict)
+    """Rewrites that lost one, and its words."""
+
+    # ---- statements
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        """The model's operations, and those that code added."""
+        return (*self.result.operations, *self.added)
+
+    @cached_property
+    def statements(self) -> tuple[_Statement, ...]:
+        """The contents of entries, then of operations."""
+        entries = (_Statement(text=entry.content, entry_id=entry.id) for entry in self.base.entries)
+        operations = (
+            _Statement(text=operation.content, operation=place)
+            for place, operation in enumerate(self.operations)
+        )
+        return (*entries, *operations)
+
+    def texts(self) -> list[str]:
+        """Return the texts to embed, each once: lessons, statements and proposals; none without lessons."""
+        if not self.lessons:
+            return []
+        said = (lesson.text for lesson in self.lessons)
+        stated = (statement.text for statement in self.statements)
+        proposed = (operation.content for operation in self.result.aside)
+        return [text for text in dict.fromkeys((*said, *stated, *proposed)) if text]
+
+    def embedded(self, vectors: Mapping[str, Vector]) -> "Coverage":
+        """Return the coverage with further embeddings, by text."""
+        return replace(self, vectors={**self.vectors, **vectors})
+
+    def witnessed(self, lessons: Iterable[int] | None = None, since: int = 0) -> "Coverage":
+        """Return the coverage with what words and embeddings witness of the statements from place ``since`` on.
+
+        ``lessons``: the numbers of those to compare; None: all.
+        """
+        statements = self._index(statement.text for statement in self.statements[since:])
+        matches = {n: dict(places) for n, places in self.matches.items()}
+        for n in range(len(self.lessons)) if lessons is None else lessons:
+            for place, judgement in statements.saying(self.lessons[n].text).items():
+                match = _Match(by=judgement.by, score=judgement.score)
+                matches.setdefault(n, {})[since + place] = match
+        return replace(self, matches=matches)
+
+    def _index(self, texts: Iterable[str]) -> Statements:
+        return Statements(list(texts), vectors=self.vectors, thresholds=self.thresholds)
+
+    # ---- which statement counts
+
+    @cached_property
+    def advised(self) -> Mapping[int, tuple[str, ...]]:
+        """By place of an operation: the reflections, of those that the model names, that support it otherwise.
+
+        They speak against the entries of a REMOVE, or advise the operation's words next to their lesson.
+        """
+        contents = {entry.id: entry.content for entry in self.base.entries}
+        by_id = {lesson.reflection.reflection_id: lesson for lesson in self.lessons}
+
+        def supports(reflection_id: str, operation: Operation) -> bool:
+            lesson = by_id.get(reflection_id)
+            if lesson is None:
+                return False
+            if operation.kind == OperationKind.REMOVE:
+                removed = [contents[entry_id] for entry_id in operation.entry_ids if entry_id in contents]
+                return _is_against(lesson.reflection, operation, removed)
+            advice = lesson.reflection.correct_approach
+            return advice != lesson.text and same_lesson(operation.content, advice)
+
+        supporting = (
+            (place, tuple(one for one in operation.evidence if supports(one, operation)))
+            for place, operation in enumerate(self.operations)
+        )
+        return {place: ids for place, ids in supporting if ids}
+
+    @cached_property
+    def covering(self) -> Mapping[int, int]:
+        """By lesson: the statement that counts as saying it.
+
+        An entry that stays comes first, since what is known is no news; then an operation on entries; then the
+        operation that says most lessons, so that of two wordings one stays. An entry that an unsupported operation
+        would have replaced stays, and counts in the end.
+        """
+        touched = self._touched(range(len(self.operations)))
+        covering = dict(self._by_entries(range(len(self.lessons)), touched))
+        covering |= self._by_operations([n for n in self.matches if n not in covering])
+        touched = self._touched(self._applied(covering))
+        for n, place in list(covering.items()):
+            if self.statements[place].entry_id in touched:
+                del covering[n]
+        return covering | dict(self._by_entries((n for n in self.matches if n not in covering), touched))
+
+    def _by_entries(self, lessons: Iterable[int], touched: Collection[str]) -> Iterator[tuple[int, int]]:
+        since = {entry.id: entry.created_version for entry in self.base.entries}
+        for n in lessons:
+            shown = self.lessons[n].reflection.shown
+            known = [
+                (not was_shown(entry_id, since[entry_id], shown), -match.score, place)
+                for place, match in self.matches.get(n, {}).items()
+                if (entry_id := self.statements[place].entry_id) and entry_id not in touched
+            ]
+            if known:
+                yield n, min(known)[-1]
+
+    def _by_operations(self, lessons: Sequence[int]) -> dict[int, int]:
+        said = {
+            n: [place for place in self.matches[n] if self.statements[place].operation is not None]
+            for n in lessons
+        }
+        count = Counter(place for places in said.values() for place in places)
+
+        def rank(place: int) -> tuple[bool, int, int]:
+            operation = self.operations[self.statements[place].operation or 0]
+            return operation.kind == OperationKind.ADD, -count[place], place
+
+        return {n: min(places, key=rank) for n, places in said.items() if places}
+
+    def _applied(self, covering: Mapping[int, int]) -> set[int]:
+        """Return the places of the operations that a lesson supports."""
+        supported = {self.statements[place].operation for place in covering.values()}
+        return {place for place in supported if place is not None}.union(self.advised)
+
+    def _touched(self, operations: Iterable[int]) -> set[str]:
+        return {entry_id for place in operations for entry_id in self.operations[place].entry_ids}
+
+    @cached_property
+    def left(self) -> tuple[int, ...]:
+        """The lessons that nothing says."""
+        return tuple(n for n in range(len(self.lessons)) if n not in self.covering)
+
+    # ---- the check call
+
+    def question(self, unread: Callable[[str], bool]) -> Question | None:
+        """Return what to ask about the lessons that nothing witnesses; None: there is nothing to ask.
+
+        ``unread``: whether no model may read a text.
+        """
+        left = tuple(n for n in self.left if not self.lessons[n].is_quiet)
+        entries = self._index(statement.text for statement in self.statements if statement.entry_id)
+        near = {place for n in left for place in entries.to_ask_about(self.lessons[n].text, NEAREST)}
+        claimed = {claim.entry_id for claim in self.result.known}
+        asked = tuple(
+            place
+            for place, statement in enumerate(self.statements)
+            if (statement.operation is not None or place in near or statement.entry_id in claimed)
+            and statement.text
+            and not unread(statement.text)
+        )
+        doubtful = rewrites(self.base, (*self.operations, *self.result.aside))
+        readable = tuple(one for one in doubtful if not (unread(one.before) or unread(one.after)))
+        if not (left and asked):
+            left, asked = (), ()
+        return Question(lessons=left, statements=asked, rewrites=readable) if left or readable else None
+
+    def checked(self, asked: Question, answer: Checked | None) -> "Coverage":
+        """Return the coverage with a check call's answer; None, or an answer against the figures, counts as no."""
+        if answer is None:
+            return self
+        matches = {n: dict(found) for n, found in self.matches.items()}
+        for lesson, statement in answer.covered:
+            n, place = asked.lessons[lesson], asked.statements[statement]
+            if not lacking(self.statements[place].text, self.lessons[n].text):
+                matches.setdefault(n, {}).setdefault(place, _Match(by="check", score=1.0))
+        lost = {asked.rewrites[place]: quote for place, quote in answer.lost}
+        kept = frozenset(asked.rewrites).difference(lost)
+        return replace(self, matches=matches, kept=self.kept | kept, lost={**self.lost, **lost})
+
+    # ---- carrying
+
+    def carried(self) -> "Coverage":
+        """Return the coverage with proposals of nodes below that the result lost and that say what is left.
+
+        A proposal to change or remove entries is lost if nothing touches the same entries, whatever else says it.
+        """
+        touched = self._touched(self._applied(self.covering))
+        lost = self.result.aside
+        changes = [one for one in lost if one.entry_ids and touched.isdisjoint(one.entry_ids)]
+        grown = self.extended(changes, range(len(self.lessons)))
+        return grown.extended([one for one in lost if not one.entry_ids], grown.left)
+
+    def extended(self, operations: Sequence[Operation], lessons: Iterable[int]) -> "Coverage":
+        """Return the coverage with further operations, each once, as far as they say one of these lessons."""
+        own = set(map(_effect, self.operations))
+        further = {_effect(one): one for one in operations if _effect(one) not in own}
+        if not further:
+            return self
+        grown = replace(self, added=(*self.added, *further.values()))
+        return grown.witnessed(lessons, len(self.statements))
+
+    @property
+    def to_ask_again(self) -> list[GroupMember]:
+        """The reflections whose lessons are left, for another ordinary call."""
+        return [self.lessons[n].member for n in self.to_carry if not self.lessons[n].is_quiet]
+
+    def in_own_words(self) -> "Coverage":
+        """Return the coverage with each lesson that is left, word for word; equal wordings share one."""
+        left = self.to_carry
+        words = word_for_word(self.lessons[n] for n in left)
+        grown = self.extended(words, left)
+        places = {_effect(one): len(self.base.entries) + place for place, one in enumerate(grown.operations)}
+        own = {
+            n: {**grown.matches.get(n, {}), places[_effect(one)]: _Match(by="words", score=1.0)}
+            for n, one in zip(left, words, strict=True)
+        }
+        return replace(grown, matches={**grown.matches, **own})
+
+    @property
+    def to_carry(self) -> tuple[int, ...]:
+        """The lessons that are left, without those that the model is believed to have dropped as vague."""
+        dropped = set(self.dropped)
+        return tuple(n for n in self.left if n not in dropped)
+
+    @cached_property
+    def dropped(self) -> tuple[int, ...]:
+        """The lessons that are left, that the model dropped by name, and that are vague, within a bound."""
+        named = {seen.reflection_id for seen in self.result.seen if seen.dropped}
+        vague = (
+            n
+            for n in self.left
+            if self.lessons[n].reflection.reflection_id in named and is_vague(self.lessons[n].text)
+        )
+        return tuple(vague)[: int(MAX_DROPPED * len(self.lessons))]
+
+    # ---- the result
+
+    def outcome(self) -> NodeResult:
+        """Return the result with verified evidence, the model's operations first, and each lesson's fate.
+
+        An operation of the model that nothing supports has no evidence.
+        """
+        own = len(self.result.operations)
+        on: dict[int, list[str]] = defaultdict(list, {at: list(ids) for at, ids in self.advised.items()})
+        claims: dict[bool, dict[str, list[str]]] = {True: defaultdict(list), False: defaultdict(list)}
+        since = {entry.id: entry.created_version for entry in self.base.entries}
+        for n, place in self.covering.items():
+            statement, reflection = self.statements[place], self.lessons[n].reflection
+            if statement.operation is not None:
+                on[statement.operation].append(reflection.reflection_id)
+            else:
+                is_echo = was_shown(statement.entry_id, since[statement.entry_id], reflection.shown)
+                claims[is_echo][statement.entry_id].append(reflection.reflection_id)
+        supported = [
+            operation.model_copy(update={"evidence": tuple(dict.fromkeys(on[place]))})
+            for place, operation in enumerate(self.operations)
+            if place < own or on[place]
+        ]
+        news, echoes = without_echoes(self.base, [one.reflection for one in self.lessons], supported)
+        kept = self._guarded(news)
+        said_again = [Echo(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[True].items()]
+        known = [Known(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[False].items()]
+        return self.result.model_copy(
+            update={
+                "status": "merged"
+                if self.result.status == "merged"
+                else "ok"
+                if kept.operations
+                else "empty",
+                "operations": kept.operations,
+                "conflicts": kept.conflicts,
+                "aside": (),
+                "known": tuple(known),
+                "echoes": _united((*echoes, *said_again)),
+                "carried": len(supported) - own,
+                "seen": tuple(self._seen()),
+            }
+        )
+
+    def _guarded(self, operations: Sequence[Operation]) -> Guarded:
+        """Return the operations without rewrites that lose something; a rewrite that was not checked may lose it."""
+        by_id = {lesson.reflection.reflection_id: lesson for lesson in self.lessons}
+        # Operations of a consolidation rest on their entries' evidence.
+        supported = [operation for operation in operations if operation.evidence or not self.lessons]
+        unchecked = (one for one in rewrites(self.base, supported) if one not in self.kept)
+        harmful = {
+            reflection_id: {tag.id for tag in lesson.reflection.bullet_tags if tag.tag == "harmful"}
+            for reflection_id, lesson in by_id.items()
+        }
+        texts = {reflection_id: lesson.text for reflection_id, lesson in by_id.items()}
+        lost = {**dict.fromkeys(unchecked, UNCHECKED), **self.lost}
+        kept = guarded(self.base, supported, texts, harmful=harmful, lost=lost)
+        unsupported = [operation for operation in operations if self.lessons and not operation.evidence]
+        return replace(kept, operations=(*kept.operations, *unsupported))
+
+    def _seen(self) -> Iterator[Seen]:
+        """Yield the batch's reflections, with what became of each."""
+        places = {lesson.reflection.reflection_id: n for n, lesson in enumerate(self.lessons)}
+        own = len(self.result.operations)
+        dropped = {self.lessons[n].reflection.reflection_id for n in self.dropped}
+        claimed = claimed_by(self.result)
+        for seen in self.result.seen:
+            n = places.get(seen.reflection_id)
+            place = None if n is None else self.covering.get(n)
+            update: dict[str, object] = {
+                "said": n is not None and (seen.reflection_id in claimed or seen.dropped),
+                "dropped": seen.reflection_id in dropped,
+            }
+            if n is not None and place is not None:
+                operation, match = self.statements[place].operation, self.matches[n][place]
+                is_added = operation is not None and operation >= own
+                update |= {"covered": "carried" if is_added else match.by, "score": round(match.score, 2)}
+            yield seen.model_copy(update=update)
+
+
+def unchecked(result: NodeResult) -> NodeResult:
+    """Return a root's result that nothing checks, with the reflections that the model claims."""
+    claimed = claimed_by(result)
+    seen = (
+        one.model_copy(update={"said": one.dropped or one.reflection_id in claimed}) for one in result.seen
+    )
+    return result.model_copy(update={"seen": tuple(seen)})
+
+
+def claimed_by(result: NodeResult) -> frozenset[str]:
+    """Return the reflections that a model says its answer holds."""
+    claims: tuple[Operation | Known, ...] = (*result.operations, *result.known)
+    return frozenset(reflection_id for claim in claims for reflection_id in claim.evidence)
+
+
+def _is_against(reflection: Reflection, removal: Operation, contents: Iterable[str]) -> bool:
+    harmful = {tag.id for tag in reflection.bullet_tags if tag.tag == "harmful"}
+    text = "\n".join(texts_of(reflection))
+    return not harmful.isdisjoint(removal.entry_ids) or any(contradicts(text, said) for said in contents)
+
+
+def _effect(operation: Operation) -> tuple[object, ...]:
+    return operation.kind, operation.entry_ids, operation.content
+
+
+def _united(echoes: Iterable[Echo]) -> tuple[Echo, ...]:
+    """Return one echo per entry."""
+    by_entry: dict[str, tuple[str, ...]] = {}
+    for echo in echoes:
+        by_entry[echo.entry_id] = union(by_entry.get(echo.entry_id, ()), echo.evidence)
+    return tuple(Echo(entry_id=entry_id, evidence=ids) for entry_id, ids in by_entry.items())

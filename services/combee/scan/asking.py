@@ -1,0 +1,175 @@
+"""Asking a model: one call about items, or one about each half where they are too long for it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from combee.adapters.ports import LanguageModel, PoisonError, PromptTooLongError
+from combee.core.methods import checking, consolidation
+from combee.core.methods.checking import Checked
+from combee.core.methods.method import Answer, Method
+from combee.core.playbook.cleaning import clean_operations
+from combee.core.playbook.coverage import Coverage, Question
+from combee.core.text.shortening import shorter_reflection
+from combee.scan.outcome import SKIPPED, SPLIT, spent
+from combee_schemas.base import Usage
+from combee_schemas.batch import Cluster
+from combee_schemas.model import Prompt, Reply
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import GroupMember, Operation
+
+Items = TypeVar("Items")
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(Generic[Items, A]):
+    """What one call was about, and its answer; None: there is none for good, and ``problem`` says why."""
+
+    items: Items
+    answer: A | None = None
+    problem: str = ""
+    usage: Usage = SKIPPED
+    request: str = ""
+    scope: tuple[str, ...] = ()
+    """Entries shown in the call, if not the whole playbook."""
+
+
+def halves(items: Sequence[T]) -> tuple[Sequence[T], ...]:
+    """Return the halves of items; nothing if there are fewer than two."""
+    middle = len(items) // 2
+    return (items[:middle], items[middle:]) if middle else ()
+
+
+async def in_parts(
+    items: Items, ask: Callable[[Items], Awaitable[Part[Items, A]]], halve: Callable[[Items], Sequence[Items]]
+) -> list[Part[Items, A]]:
+    """Return the answers about all items: of one call, or of each half where they are too long together."""
+    try:
+        return [await ask(items)]
+    except PromptTooLongError as error:
+        parts = [part for half in halve(items) for part in await in_parts(half, ask, halve)]
+        if not parts:
+            return [Part(items=items, problem=f"too long for the model however it is cut: {error}")]
+        return [replace(parts[0], usage=parts[0].usage + SPLIT), *parts[1:]]
+    except PoisonError as error:
+        return [Part(items=items, problem=str(error), usage=spent(error))]
+
+
+class Asking:
+    """The calls about one batch's nodes, in the wording of its method."""
+
+    def __init__(self, model: LanguageModel, method: Method) -> None:
+        self._model = model
+        self._method = method
+
+    async def group(
+        self, base: Playbook, members: Sequence[GroupMember], level: int = 0
+    ) -> list[Part[Sequence[GroupMember], Answer]]:
+        """Ask for the operations that reflections support."""
+
+        async def ask(members: Sequence[GroupMember]) -> Part[Sequence[GroupMember], Answer]:
+            prompt, reply = await self._aggregated(base, members, level)
+            answer = self._read(base, prompt, reply, [(one.reflection.reflection_id,) for one in members])
+            return _part(members, answer, reply, prompt)
+
+        return await in_parts(members, ask, halves)
+
+    async def combine(
+        self, base: Playbook, items: Sequence[Operation], level: int
+    ) -> list[Part[Sequence[Operation], Answer]]:
+        """Ask to combine proposals."""
+
+        async def ask(items: Sequence[Operation]) -> Part[Sequence[Operation], Answer]:
+            prompt = self._method.combine_prompt(base, items)
+            reply = await self._ask(base, prompt, level)
+            answer = self._read(base, prompt, reply, [item.evidence for item in items])
+            return _part(items, answer, reply, prompt)
+
+        return await in_parts(items, ask, halves)
+
+    async def consolidate(
+        self, base: Playbook, clusters: Sequence[Cluster]
+    ) -> list[Part[Sequence[Cluster], tuple[Operation, ...]]]:
+        """Ask what to do with clusters of entries."""
+
+        async def ask(clusters: Sequence[Cluster]) -> Part[Sequence[Cluster], tuple[Operation, ...]]:
+            prompt = consolidation.prompt(base, clusters)
+            reply = await self._ask(base, prompt, 0)
+            return _part(clusters, consolidation.read(reply.body), reply, prompt)
+
+        return await in_parts(clusters, ask, halves)
+
+    async def check(
+        self, base: Playbook, coverage: Coverage, question: Question, level: int
+    ) -> list[Part[Question, Checked]]:
+        """Ask which statements say the lessons of a question."""
+
+        async def ask(question: Question) -> Part[Question, Checked]:
+            lessons = [coverage.lessons[n].text for n in question.lessons]
+            statements = [coverage.statements[place].text for place in question.statements]
+            prompt = checking.prompt(lessons, statements, question.rewrites)
+            reply = await self._ask(base, prompt, level)
+            answer = checking.read(reply.body, lessons, statements, question.rewrites)
+            return _part(question, answer, reply, prompt)
+
+        return await in_parts(question, ask, Question.halves)
+
+    async def _aggregated(
+        self, base: Playbook, members: Sequence[GroupMember], level: int
+    ) -> tuple[Prompt, Reply]:
+        """Return the prompt about these reflections, and the reply.
+
+        If one reflection alone is too long, it and the playbook in the prompt are cut until they fit.
+        """
+        reflections = [member.reflection for member in members]
+        prompt = self._method.aggregate_prompt(base, reflections)
+        try:
+            return prompt, await self._ask(base, prompt, level)
+        except PromptTooLongError as error:
+            if len(reflections) != 1:
+                raise
+            refusal = error
+        # The model must read a text whole to rewrite it.
+        entries = base.entries if self._method.HOLDS == "entries" else ()
+        for reflection, left in shorter_reflection(reflections[0], entries):
+            less = base.model_copy(update={"entries": left}) if entries else base
+            prompt = self._method.aggregate_prompt(less, [reflection])
+            try:
+                return prompt, await self._ask(base, prompt, level)
+            except PromptTooLongError as error:
+                refusal = error
+        raise refusal
+
+    async def _ask(self, base: Playbook, prompt: Prompt, level: int) -> Reply:
+        """Ask on behalf of a playbook; playbooks take turns where the model's limits make calls wait."""
+        return await self._model.ask(replace(prompt, owner=base.name), priority=level)
+
+    def _read(
+        self, base: Playbook, prompt: Prompt, reply: Reply, sources: Sequence[tuple[str, ...]]
+    ) -> Answer:
+        answer = self._method.read(_shown(base, prompt), reply.body, sources)
+        if answer.unusable and not answer.operations:
+            error = PoisonError(f"none of {answer.unusable} operations was usable")
+            error.usage = reply.usage
+            raise error
+        return replace(answer, operations=clean_operations(answer.operations))
+
+
+def _shown(base: Playbook, prompt: Prompt) -> Playbook:
+    """Return the playbook as a prompt shows it."""
+    if prompt.entry_ids is None:
+        return base
+    kept = frozenset(prompt.entry_ids)
+    return base.model_copy(update={"entries": tuple(entry for entry in base.entries if entry.id in kept)})
+
+
+def _part(items: Items, answer: A, reply: Reply, prompt: Prompt) -> Part[Items, A]:
+    return Part(
+        items=items,
+        answer=answer,
+        usage=reply.usage,
+        request=reply.request,
+        scope=prompt.entry_ids or (),
+    )

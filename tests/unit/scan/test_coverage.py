@@ -1,0 +1,377 @@
+"""The root's check: what was learned is in the result, whatever the model reports about itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from combee.adapters.ports import PoisonError, PromptTooLongError
+from combee.core.playbook.versions import empty
+from combee_schemas.base import Shown
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.reflection import BulletTag
+from combee_schemas.scan import Operation
+from support.models import Answer, ScriptedModel, checked, echo, is_combine, items
+from support.scanned import contents, covered, learned, reflections
+
+LESSONS = tuple(f"Orders of kind {kind} are paid back to the card that paid them." for kind in "abcdefgh")
+
+
+# ---- overload, in every way in which a model may report it
+
+
+def overlooking(report: str) -> Answer:
+    """Combine to the first half of the items only, and say about the others what ``report`` says."""
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        whole = dict(echo(prompt))
+        if not is_combine(prompt):
+            return whole
+        kept = whole["operations"][: len(whole["operations"]) // 2]
+        rest = [n for operation in whole["operations"][len(kept) :] for n in operation["sources"]]
+        if report == "lumped":
+            kept[0] = {**kept[0], "sources": [*kept[0]["sources"], *rest]}
+        named = {
+            "dropped": rest if report == "named" else [],
+            "known": [{"n": n, "entry_id": "misc-00001"} for n in rest] if report == "claimed known" else [],
+        }
+        return {**whole, "operations": kept, **named}
+
+    return answer
+
+
+OTHER = empty("p").model_copy(
+    update={"version": 1, "next_id": 2, "entries": (Entry(id="misc-00001", section="OTHERS", content="Hi."),)}
+)
+
+
+@pytest.mark.parametrize("report", ["silent", "named", "lumped", "claimed known"])
+async def test_no_lesson_is_lost_whatever_the_model_says_of_what_it_overlooked(report: str) -> None:
+    result = await learned(overlooking(report), reflections(*LESSONS), OTHER)
+    assert contents(result) == sorted(LESSONS)
+    by_content = {operation.content: operation.evidence for operation in result.operations}
+    assert by_content == {lesson: (f"r-{n}",) for n, lesson in enumerate(LESSONS)}
+    assert sorted(covered(result).values()) == ["carried"] * 4 + ["words"] * 4
+    assert result.carried == 4
+
+
+async def test_off_the_paper_s_protocol_is_believed() -> None:
+    result = await learned(overlooking("lumped"), reflections(*LESSONS), carry=False)
+    assert len(contents(result)) == 4
+    assert all(seen.said and not seen.covered for seen in result.seen)
+
+
+async def test_the_audit_tells_what_the_model_said_from_what_was_verified() -> None:
+    result = await learned(overlooking("lumped"), reflections(*LESSONS))
+    assert sum(seen.said for seen in result.seen) == 8
+    silent = await learned(overlooking("silent"), reflections(*LESSONS))
+    assert sum(seen.said for seen in silent.seen) == 4
+
+
+async def test_a_lesson_that_no_node_proposed_is_asked_about_once_more() -> None:
+    model = ScriptedModel()
+    first = True
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        nonlocal first
+        whole = dict(echo(prompt))
+        if LESSONS[0] in prompt.user and not is_combine(prompt) and first:
+            first = False
+            kept = [one for one in whole["operations"] if one["content"] != LESSONS[0]]
+            return {**whole, "operations": kept}
+        return whole
+
+    model.answer = answer
+    result = await learned(model, reflections(*LESSONS))
+    assert contents(result) == sorted(LESSONS)
+    last = model.prompts[-1]
+    assert [item["key_insight"] for item in items(last)] == [LESSONS[0]]
+    assert covered(result)["r-0"] == "carried"
+
+
+async def test_what_no_answer_says_is_carried_word_for_word() -> None:
+    def nothing(_: Prompt) -> Mapping[str, Any]:
+        return {"operations": [], "dropped": [], "known": []}
+
+    result = await learned(nothing, reflections(*LESSONS, LESSONS[0]))
+    assert contents(result) == sorted(LESSONS)
+    assert ("r-0", "r-8") in [operation.evidence for operation in result.operations]
+
+
+async def test_a_lesson_longer_than_an_entry_is_carried_as_far_as_one_holds_it() -> None:
+    long = "weigh parcels " * 1_000
+    result = await learned(lambda _: {"operations": []}, reflections(LESSONS[0], long), groups=1)
+    (cut,) = (text for text in contents(result) if text != LESSONS[0])
+    assert long.startswith(cut[:-1])
+    assert covered(result) == {"r-0": "carried", "r-1": "carried"}
+
+
+# ---- the check call
+
+
+def reworded(prompt: Prompt) -> Mapping[str, Any]:
+    """Propose every lesson in other words, which contain it."""
+    whole = dict(echo(prompt))
+    if is_combine(prompt):
+        return whole
+    said = [{**one, "content": f"Please note: {one['content']} Thanks."} for one in whole["operations"]]
+    return {**whole, "operations": said}
+
+
+async def test_one_check_call_asks_about_all_that_nothing_witnesses() -> None:
+    model = ScriptedModel(reworded)
+    result = await learned(model, reflections(*LESSONS))
+    checks = [prompt for prompt in model.prompts if prompt.reply_name == "check"]
+    assert len(checks) == 1
+    assert model.prompts[-1] is checks[0]
+    assert set(covered(result).values()) == {"check"}
+    assert result.carried == 0
+    assert len(contents(result)) == len(LESSONS)
+
+
+async def test_a_result_that_words_witness_needs_no_check_call() -> None:
+    model = ScriptedModel()
+    await learned(model, reflections(*LESSONS))
+    assert {prompt.reply_name for prompt in model.prompts} == {"operations"}
+
+
+async def test_a_check_without_its_figure_counts_as_no() -> None:
+    lessons = reflections("Opened parcels are refunded within 14 days.", "Closed parcels are free of charge.")
+
+    def blurred(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            quote = "refunded in the usual time"
+            wrong = [{"lesson": n, "statement": 1, "quote": quote} for n in (1, 2)]
+            return {"covered": wrong, "lost": []}
+        said = "Opened parcels are refunded in the usual time."
+        return {"operations": [{"type": "ADD", "section": "", "content": said, "sources": [1, 2]}]}
+
+    model = ScriptedModel(blurred)
+    model.answers_checks = False
+    result = await learned(model, lessons)
+    assert lessons[0].key_insight in contents(result)
+
+
+async def test_a_check_call_that_fails_for_good_counts_as_no() -> None:
+    def failing(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            raise PoisonError("no usable reply")
+        return reworded(prompt)
+
+    model = ScriptedModel(failing)
+    model.answers_checks = False
+    result = await learned(model, reflections(*LESSONS))
+    assert contents(result) == sorted(LESSONS)
+    assert "no usable reply" in result.reason
+
+
+async def test_a_check_call_that_is_too_long_is_halved() -> None:
+    def short(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            if len(items(prompt)) > 6:
+                raise PromptTooLongError("too long")
+            return checked(prompt)
+        return reworded(prompt)
+
+    model = ScriptedModel(short)
+    model.answers_checks = False
+    result = await learned(model, reflections(*LESSONS))
+    assert set(covered(result).values()) == {"check"}
+    assert result.usage.splits > 0
+
+
+async def test_a_reflection_that_did_not_get_through_is_not_carried() -> None:
+    def refusing(prompt: Prompt) -> Mapping[str, Any]:
+        if len(items(prompt)) > 1:
+            raise PromptTooLongError("too long")
+        if LESSONS[0] in prompt.user:
+            raise PoisonError("no usable reply")
+        return echo(prompt)
+
+    result = await learned(refusing, reflections(*LESSONS[:2]), groups=1)
+    assert contents(result) == [LESSONS[1]]
+    assert {seen.reflection_id: seen.ok for seen in result.seen} == {"r-0": False, "r-1": True}
+
+
+async def test_reflections_without_text_support_nothing_and_are_not_asked_about() -> None:
+    def inventing(prompt: Prompt) -> Mapping[str, Any]:
+        sources = [item["n"] for item in items(prompt)]
+        return {"operations": [{"type": "ADD", "section": "", "content": "Pay at once.", "sources": sources}]}
+
+    model = ScriptedModel(inventing)
+    result = await learned(model, reflections(" ", "\n"))
+    assert contents(result) == []
+    assert {prompt.reply_name for prompt in model.prompts} == {"operations"}
+
+
+# ---- dropped
+
+
+async def test_only_vague_lessons_may_be_dropped_by_name() -> None:
+    def dropping(prompt: Prompt) -> Mapping[str, Any]:
+        whole = dict(echo(prompt))
+        if is_combine(prompt):
+            return whole
+        vague = [n for one in whole["operations"] for n in one["sources"]]
+        return {"operations": [], "dropped": vague, "known": []}
+
+    given = reflections("Be careful.", *LESSONS[:4])
+    result = await learned(dropping, given)
+    assert contents(result) == sorted(LESSONS[:4])
+    assert [seen.reflection_id for seen in result.seen if seen.dropped] == ["r-0"]
+
+
+async def test_at_most_a_third_of_a_batch_is_dropped() -> None:
+    vague = [f"Be {word}." for word in ("careful", "polite", "quick", "thorough", "exact", "brief")]
+
+    def dropping(prompt: Prompt) -> Mapping[str, Any]:
+        return {"operations": [], "dropped": [item["n"] for item in items(prompt)], "known": []}
+
+    result = await learned(dropping, reflections(*vague))
+    assert sum(seen.dropped for seen in result.seen) == 2
+    assert len(contents(result)) == 4
+
+
+# ---- entries
+
+
+def with_entry(content: str) -> Playbook:
+    entry = Entry(id="misc-00001", section="OTHERS", content=content, created_version=1)
+    return empty("p").model_copy(update={"version": 1, "next_id": 2, "entries": (entry,)})
+
+
+async def test_what_an_entry_says_is_known_and_not_added_again() -> None:
+    result = await learned(echo, reflections(*LESSONS[:4]), with_entry(LESSONS[0]))
+    assert [(one.entry_id, one.evidence) for one in result.known] == [("misc-00001", ("r-0",))]
+    assert contents(result) == sorted(LESSONS[1:4])
+
+
+async def test_an_agent_s_own_advice_is_no_news() -> None:
+    shown = Shown(version=1, entry_ids=("misc-00001",))
+    given = [*reflections(LESSONS[0], shown=shown), *reflections(*LESSONS[:4])[1:]]
+    result = await learned(echo, given, with_entry(LESSONS[0]))
+    assert [(one.entry_id, one.evidence) for one in result.echoes] == [("misc-00001", ("r-0",))]
+    assert result.known == ()
+
+
+async def test_a_claim_that_an_entry_with_another_figure_says_it_is_refused() -> None:
+    base = with_entry("Opened parcels are refunded within 14 days.")
+    given = reflections("Opened parcels are refunded within 30 days.", *LESSONS[:3])
+
+    def claiming(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            quote = "Opened parcels are refunded"
+            return {"covered": [{"lesson": 1, "statement": 1, "quote": quote}], "lost": []}
+        known = [{"n": item["n"], "entry_id": "misc-00001"} for item in items(prompt)]
+        return {"operations": [], "dropped": [], "known": known}
+
+    model = ScriptedModel(claiming)
+    model.answers_checks = False
+    result = await learned(model, given, base)
+    assert given[0].key_insight in contents(result)
+    assert result.known == ()
+
+
+async def test_an_operation_that_nothing_supports_has_no_evidence() -> None:
+    def inventing(prompt: Prompt) -> Mapping[str, Any]:
+        whole = dict(echo(prompt))
+        made_up = {"type": "ADD", "section": "", "content": "Always give a rebate.", "sources": [1]}
+        return {**whole, "operations": [*whole["operations"], made_up]}
+
+    result = await learned(inventing, reflections(*LESSONS[:4]))
+    assert contents(result) == sorted(LESSONS[:4])
+    assert [one.content for one in result.operations if not one.evidence] == ["Always give a rebate."]
+
+
+def updating(content: str) -> Answer:
+    """Propose an UPDATE in the group of the item, and lose it in the combine."""
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        whole = dict(echo(prompt))
+        if is_combine(prompt):
+            kept = [
+                {**one, "type": "ADD", "entry_ids": []} if one["type"] == "UPDATE" else one
+                for one in whole["operations"]
+            ]
+            return {**whole, "operations": kept}
+        said = [
+            {**one, "type": "UPDATE", "entry_ids": ["misc-00001"]} if one["content"] == content else one
+            for one in whole["operations"]
+        ]
+        return {**whole, "operations": said}
+
+    return answer
+
+
+async def test_a_correction_is_covered_by_an_operation_on_the_same_entry_only() -> None:
+    new = "Opened parcels are refunded within 30 days, and no longer within 14 days."
+    base = with_entry("Opened parcels are refunded within 14 days.")
+    result = await learned(losing(updating(new)), reflections(new, *LESSONS[:7]), base)
+    applied: list[Operation] = [one for one in result.operations if one.content == new and one.evidence]
+    assert [(one.kind.value, one.entry_ids) for one in applied] == [("UPDATE", ("misc-00001",))]
+
+
+async def test_a_new_figure_alone_corrects_no_entry_and_both_stay_as_a_conflict() -> None:
+    new = "Opened parcels are refunded within 30 days."
+    base = with_entry("Opened parcels are refunded within 14 days.")
+    result = await learned(updating(new), reflections(new, *LESSONS[:7]), base)
+    applied: list[Operation] = [one for one in result.operations if one.content == new and one.evidence]
+    assert [(one.kind.value, one.entry_ids) for one in applied] == [("ADD", ())]
+    assert [(one.entry_id, one.content, one.evidence) for one in result.conflicts] == [
+        ("misc-00001", new, ("r-0",))
+    ]
+
+
+def losing(answer: Answer, *lost: str) -> ScriptedModel:
+    """Answer check calls about a rewrite: these words are lost."""
+
+    def answered(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name != "check":
+            return answer(prompt)
+        return {**checked(prompt), "lost": [{"rewrite": 1, "quote": quote} for quote in lost]}
+
+    model = ScriptedModel(answered)
+    model.answers_checks = False
+    return model
+
+
+CONDITION = "Opened parcels are refunded, unless they are food."
+SHORTER = "Parcels that were opened are refunded at once."
+
+
+async def test_a_rewrite_that_loses_a_condition_is_a_conflict_and_one_that_keeps_it_is_applied() -> None:
+    given, base = reflections(SHORTER, *LESSONS[:7]), with_entry(CONDITION)
+    kept = await learned(losing(updating(SHORTER)), given, base)
+    assert (kept.conflicts, [one.kind.value for one in kept.operations if one.entry_ids]) == ((), ["UPDATE"])
+    lost = await learned(losing(updating(SHORTER), "unless they are food"), given, base)
+    assert [one.why for one in lost.conflicts] == ['UPDATE would lose "unless they are food"']
+    assert SHORTER in contents(lost)
+
+
+async def test_a_rewrite_that_no_check_call_could_judge_is_a_conflict() -> None:
+    def failing(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            raise PoisonError("no usable reply")
+        return updating(SHORTER)(prompt)
+
+    model = ScriptedModel(failing)
+    model.answers_checks = False
+    result = await learned(model, reflections(SHORTER, *LESSONS[:7]), with_entry(CONDITION))
+    assert len(result.conflicts) == 1
+
+
+async def test_a_removal_rests_on_the_reflections_against_the_entry() -> None:
+    harmful = BulletTag(id="misc-00001", tag="harmful")
+    given = reflections(*LESSONS[:4])
+    given[0] = given[0].model_copy(update={"bullet_tags": (harmful,)})
+
+    def removing(prompt: Prompt) -> Mapping[str, Any]:
+        whole = dict(echo(prompt))
+        removal = {"type": "REMOVE", "entry_ids": ["misc-00001"]}
+        sources = [item["n"] for item in items(prompt)]
+        return {**whole, "operations": [*whole["operations"], {**removal, "sources": sources}]}
+
+    result = await learned(removing, given, with_entry("Pay in cash."))
+    (removal,) = (one for one in result.operations if one.kind == "REMOVE" and one.evidence)
+    assert removal.evidence == ("r-0",)
