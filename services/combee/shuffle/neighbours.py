@@ -48,9 +48,11 @@ class Neighbours:
         embedder: Embedder | None = None,
         *,
         model: str = "",
+        similarity: float = SIMILARITY,
     ) -> None:
         self._embedder = embedder
         self._model = model
+        self._similarity = similarity
         self.on_compared: Callable[[], None] = lambda: None
         """Called when a comparison is ready."""
         self._asked: dict[str, Mapping[str, str]] = {}
@@ -102,7 +104,7 @@ class Neighbours:
             )
             return Alike(embeddings=f"none of {self._model} ({reason})")
         # In a thread: a large playbook has 100,000 pairs.
-        pairs = await asyncio.to_thread(near_pairs, vectors, SIMILARITY)
+        pairs = await asyncio.to_thread(near_pairs, vectors, self._similarity)
         return Alike(pairs=pairs, embeddings=self._model, usage=usage, contents=contents)
 
     async def _embedded(self, contents: Mapping[str, str]) -> tuple[dict[str, Sequence[float]], Usage]:
