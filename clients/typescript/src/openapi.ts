@@ -320,6 +320,16 @@ export interface paths {
         get?: never;
         put?: never;
         /**
+         * Disputed
+         * @description An entry in conflict with another one, or with a rewrite that would have lost a part of it; all are kept.
+         */
+        Disputed: {
+            /** Id */
+            id: string;
+            /** Why */
+            why: string;
+        };
+        /**
          * Edit
          * @description Change entries; refused if another change to the same entry was made meanwhile.
          */
@@ -728,6 +738,8 @@ export interface components {
             splits: number;
             /** Re Asks */
             re_asks: number;
+            /** Checks */
+            checks: number;
             /** Hedges */
             hedges: number;
             /** Left Out */
@@ -851,6 +863,11 @@ export interface components {
              * @default []
              */
             counted?: components["schemas"]["Counted"][];
+            /**
+             * Conflicts
+             * @default []
+             */
+            conflicts?: components["schemas"]["Disputed"][];
             /**
              * Unchanged
              * @default 0
@@ -2775,7 +2792,7 @@ export interface components {
          * Usage
          * @description What model calls cost: counts, tokens and seconds of model time.
          *
-         *     Of a scan's tree: ``calls`` = nodes − ``skips`` + ``splits`` + ``re_asks`` + ``hedges``.
+         *     Of a scan's tree: ``calls`` = nodes + ``checks`` − ``skips`` + ``splits`` + ``re_asks`` + ``hedges``.
          */
         NewUsage: {
             /**
@@ -2823,6 +2840,11 @@ export interface components {
              * @default 0
              */
             skips?: number;
+            /**
+             * Checks
+             * @default 0
+             */
+            checks?: number;
             /**
              * Hedges
              * @default 0

@@ -31,9 +31,12 @@ class Knowing:
         """Nothing is open."""
 
 
+KEY = "e-key-that-nobody-may-see"
+
+
 class Silent(Knowing):
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        raise TransientError(f"nobody listens for {len(texts)} texts")
+        raise TransientError(f"nobody listens to {KEY} for {len(texts)} texts")
 
 
 def given(monkeypatch: pytest.MonkeyPatch, embedder: Embedder) -> None:
@@ -59,9 +62,12 @@ def test_doctor_measures_the_embedding_model_and_proposes_its_threshold(
 
 def test_a_model_that_gives_no_vectors_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, Silent())
+    monkeypatch.setenv("COMBEE_EMBEDDING_API_KEY", KEY)
     result = run("doctor", "--embeddings")
     assert result.exit_code == 1
-    assert "gives no vectors: none of openai/e (nobody listens" in result.output
+    assert "no vectors: none of openai/e (nobody listens" in result.output
+    assert "correct COMBEE_EMBEDDING_MODEL" in result.output
+    assert KEY not in result.output
 
 
 def test_without_an_embedding_model_there_is_nothing_to_measure() -> None:

@@ -16,7 +16,7 @@ from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Decision
 from combee_schemas.playbook import Entry, Label, Playbook
-from combee_schemas.scan import Operation, OperationKind, Update
+from combee_schemas.scan import Conflict, Operation, OperationKind, Update
 from support import ledger
 from support.deployment import Deployment
 from support.gateway import published
@@ -150,6 +150,40 @@ def test_a_review_asks_nobody_in_json_and_nothing_where_nothing_differs(learned:
     assert run_json("review", NAME, "1", "--label", "staging", "--yes")["promoted"] is True
     assert run_json("review", NAME, "1", "--label", "staging", "--yes")["promoted"] is False
     assert run("review", NAME, stdin="").exit_code == 0, "nobody is there to answer"
+
+
+def with_conflict(learned: Deployment) -> Conflict:
+    """Let a third batch end in a rewrite that was not applied, and publish note it."""
+    entry = ledger.latest(learned.log).entries[0]
+    conflict = Conflict(
+        entry_id=entry.id, content="Refund soon", evidence=("r-13",), why="UPDATE would lose 14 days"
+    )
+    (*_, done) = ledger.messages(learned.log, topics.UPDATES, Update)
+    plan = done.plan.model_copy(update={"sequence": 3, "batch_id": "b-3"})
+    result = done.result.model_copy(update={"operations": (), "conflicts": (conflict,)})
+    third = done.model_copy(update={"plan": plan, "result": result})
+    (offset,) = asyncio.run(learned.log.produce(topics.BATCHES.record(manifest_of(third))))
+    asyncio.run(learned.log.produce(outgoing(third.model_copy(update={"manifest_offset": offset}))))
+
+    async def published() -> None:
+        async with learned.running(["publish"]):
+            await learned.until(lambda: ledger.latest(learned.log).batch_sequence == 3)
+
+    learned.log._store.notify()
+    asyncio.run(published())
+    return conflict
+
+
+def test_a_review_shows_what_a_rewrite_would_have_lost_and_who_says_what(learned: Deployment) -> None:
+    run_json("playbook", "promote", NAME, "production", "1")
+    conflict = with_conflict(learned)
+    assert ledger.latest(learned.log).entries[0].id == conflict.entry_id
+    (said,) = run_json("review", NAME)["conflicts"]
+    assert said["id"] == conflict.entry_id
+    assert said["why"].startswith("UPDATE would lose 14 days (said by r-")
+    assert said["why"].endswith("; (said by r-13): Refund soon")
+    out = run("review", NAME, stdin="n\n").stdout
+    assert f"@@ conflicts, for a person to decide @@\n~ [{conflict.entry_id}] UPDATE would lose" in out
 
 
 # ---- review at a gate

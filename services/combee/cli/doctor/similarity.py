@@ -81,7 +81,7 @@ async def measured(settings: ModelSettings) -> Measured:
         await embedder.close()
     units = {text: own for text, vector in embedded.vectors.items() if (own := unit(vector))}
     if not all(text in units for pair in pairs for text in (pair.text, pair.lesson)):
-        raise TransientError(f"the embedding model gives no vectors: {embedded.by}")
+        raise TransientError(f"no vectors: {embedded.by}")
 
     def cosine(text: str, lesson: str) -> float:
         return cosine_of(units[text], units[lesson])

@@ -31,7 +31,6 @@ from combee_schemas.scan import (
     GroupMember,
     Known,
     NodeResult,
-    NodeStatus,
     Operation,
     OperationKind,
     Seen,
@@ -200,8 +199,8 @@ class Coverage:
     # ---- which statement counts
 
     @cached_property
-    def beside(self) -> Mapping[int, tuple[str, ...]]:
-        """By place of an operation: the reflections, of those that the model names, that support it beside lessons.
+    def advised(self) -> Mapping[int, tuple[str, ...]]:
+        """By place of an operation: the reflections, of those that the model names, that support it otherwise.
 
         They speak against the entries of a REMOVE, or advise the operation's words next to their lesson.
         """
@@ -269,7 +268,7 @@ class Coverage:
     def _applied(self, covering: Mapping[int, int]) -> set[int]:
         """Return the places of the operations that a lesson supports."""
         supported = {self.statements[place].operation for place in covering.values()}
-        return {place for place in supported if place is not None}.union(self.beside)
+        return {place for place in supported if place is not None}.union(self.advised)
 
     def _touched(self, operations: Iterable[int]) -> set[str]:
         return {entry_id for place in operations for entry_id in self.operations[place].entry_ids}
@@ -381,7 +380,7 @@ class Coverage:
         """
         own = len(self.result.operations)
         repeating: set[int | None] = set()
-        on: dict[int, list[str]] = defaultdict(list, {at: list(ids) for at, ids in self.beside.items()})
+        on: dict[int, list[str]] = defaultdict(list, {at: list(ids) for at, ids in self.advised.items()})
         claims: dict[bool, dict[str, list[str]]] = {True: defaultdict(list), False: defaultdict(list)}
         since = {entry.id: entry.created_version for entry in self.base.entries}
         for n, place in self.covering.items():
@@ -403,7 +402,11 @@ class Coverage:
         known = [Known(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[False].items()]
         return self.result.model_copy(
             update={
-                "status": self._status(kept.operations),
+                "status": "merged"
+                if self.result.status == "merged"
+                else "ok"
+                if kept.operations
+                else "empty",
                 "operations": kept.operations,
                 "conflicts": kept.conflicts,
                 "aside": (),
@@ -429,12 +432,6 @@ class Coverage:
         kept = guarded(self.base, supported, texts, harmful=harmful, lost=lost)
         unsupported = [operation for operation in operations if self.lessons and not operation.evidence]
         return replace(kept, operations=(*kept.operations, *unsupported))
-
-    def _status(self, operations: Sequence[Operation]) -> NodeStatus:
-        status = self.result.status
-        if not operations:
-            return "merged" if status == "merged" else "empty"
-        return "ok" if status == "empty" else status
 
     def _seen(self) -> Iterator[Seen]:
         """Yield the batch's reflections, with what became of each."""

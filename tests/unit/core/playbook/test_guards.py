@@ -154,6 +154,14 @@ def test_additions_removals_and_components_are_none_of_the_guards_business() -> 
     assert guarded(BASE, [absent], {}).operations == (absent,)
 
 
+def test_a_merge_of_a_whole_playbook_is_refused_in_a_record_of_bounded_size() -> None:
+    base = playbook(*(f"Refund order {n} within {n} days." for n in range(1, 2_001)))
+    merge = op(MERGE, "Refund.", *(entry.id for entry in base.entries), evidence=("r-1",) * 500)
+    after = guarded(base, [merge] * 20, {"r-1": "Refund."})
+    assert {operation.kind for operation in after.operations} == {ADD}
+    assert 0 < len(str([conflict.model_dump() for conflict in after.conflicts])) < 100_000
+
+
 def test_conflicts_have_a_bounded_size() -> None:
     base = playbook("Refund within 14 days.")
     many = tuple(f"r-{n}" for n in range(1_000))
