@@ -176,8 +176,9 @@ def test_nine_reflections_are_two_levels(model: Answering) -> None:
     curator.close()
 
     assert loop.call_info["widths"] == [3, 1]
-    assert len(model.prompts) == 4
-    assert curator.usage.calls == 4
+    # The stand-in's combine overlooks a lesson, so the root asks who says it.
+    assert [prompt.reply_name for prompt in model.prompts] == ["operations"] * 4 + ["check"]
+    assert curator.usage.calls == 5
 
 
 def test_the_last_step_learns_what_waits(curator: CombeeCurator) -> None:
