@@ -59,14 +59,19 @@ def guarded(
     conflicts: list[Conflict] = []
     for n, operation in enumerate(operations):
         entries = _replaced(base, operation)
+        says = _saying(operation, texts) if entries else ()
         unqualified = (
-            _loss(operation, entry, f'"{words[n, entry.id]}"') for entry in entries if (n, entry.id) in words
+            _loss(operation, says, entry, f'"{words[n, entry.id]}"')
+            for entry in entries
+            if (n, entry.id) in words
         )
-        losses = chain(_at_odds(operation, entries), _losing(operation, entries, texts), unqualified)
+        losses = chain(_at_odds(operation, entries), _losing(operation, says, entries, texts), unqualified)
         own = list(islice(losses, MAX_OF_ONE))
         conflicts += own
         if own:
-            kept += _added(operation, entries, texts)
+            section = operation.section or entries[0].section
+            added = {"kind": OperationKind.ADD, "entry_ids": (), "section": section, "evidence": says}
+            kept += [operation.model_copy(update=added)] if says else []
         else:
             kept.append(operation)
     return Guarded(operations=tuple(kept), conflicts=tuple(conflicts[:MAX_CONFLICTS]))
@@ -125,7 +130,9 @@ def _kind(figure: Figure) -> str:
     return figure.unit if figure.is_measured else ""
 
 
-def _losing(operation: Operation, entries: Iterable[Entry], texts: Mapping[str, str]) -> Iterator[Conflict]:
+def _losing(
+    operation: Operation, says: Sequence[str], entries: Iterable[Entry], texts: Mapping[str, str]
+) -> Iterator[Conflict]:
     """Yield the entries of which a content keeps less figures than they have."""
     said = [frozenset(figures(texts.get(reflection_id, ""))) for reflection_id in operation.evidence]
     for entry in entries:
@@ -135,7 +142,7 @@ def _losing(operation: Operation, entries: Iterable[Entry], texts: Mapping[str, 
             if not _is_replaced(figure, entry, operation, said)
         ]
         if lost:
-            yield _loss(operation, entry, _listed(lost))
+            yield _loss(operation, says, entry, _listed(lost))
 
 
 def _is_replaced(
@@ -147,8 +154,8 @@ def _is_replaced(
     return bool(new) and any({figure, *new} <= quantities for quantities in said)
 
 
-def _loss(operation: Operation, entry: Entry, lost: str) -> Conflict:
-    return _conflict(entry, operation.content, operation.evidence, f"{operation.kind} would lose {lost}")
+def _loss(operation: Operation, says: Sequence[str], entry: Entry, lost: str) -> Conflict:
+    return _conflict(entry, operation.content, says, f"{operation.kind} would lose {lost}")
 
 
 def _conflict(entry: Entry, content: str, evidence: Sequence[str], why: str) -> Conflict:
@@ -160,18 +167,13 @@ def _conflict(entry: Entry, content: str, evidence: Sequence[str], why: str) -> 
     )
 
 
-def _added(operation: Operation, entries: Sequence[Entry], texts: Mapping[str, str]) -> Iterator[Operation]:
-    """Yield a content as a new entry with the reflections of its evidence of which it keeps all figures."""
-    evidence = tuple(
+def _saying(operation: Operation, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the reflections of an operation's evidence of which its content keeps all figures."""
+    return tuple(
         reflection_id
         for reflection_id in operation.evidence
         if (text := texts.get(reflection_id, "")) and not lacking(operation.content, text)
     )
-    if evidence:
-        section = operation.section or entries[0].section
-        yield operation.model_copy(
-            update={"kind": OperationKind.ADD, "entry_ids": (), "section": section, "evidence": evidence}
-        )
 
 
 def _listed(quantities: Iterable[Figure]) -> str:
