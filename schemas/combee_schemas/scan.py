@@ -76,13 +76,13 @@ class Known(Value):
 
 
 class Conflict(Value):
-    """An entry whose figure, condition or negation a rewrite would have lost; the entry stays as it is."""
+    """A rewrite that was not applied, because its entry would have lost a figure, a condition or a negation."""
 
     entry_id: Name
     content: Text = ""
     """What the rewrite, or another entry of a MERGE, says instead."""
     evidence: tuple[Name, ...] = ()
-    """Reflections that say ``content``."""
+    """Reflections that say ``content``; none: the model alone said it."""
     why: Text = ""
 
 
@@ -128,7 +128,7 @@ call failed permanently; failed: the node has no result."""
 
 
 class NodeResult(Value):
-    """The result of a node; ``seen``, ``echoes``, ``known``, ``carried`` and ``usage`` cover its whole sub-tree."""
+    """The result of a node; ``seen``, ``echoes``, ``known`` and ``usage`` cover its whole sub-tree."""
 
     status: NodeStatus
     reason: Text = ""
@@ -140,8 +140,6 @@ class NodeResult(Value):
     """Below the root: proposals of the sub-tree that this result does not repeat, for the root to carry."""
     conflicts: tuple[Conflict, ...] = ()
     """In the root: rewrites that were not applied, because they would have lost something."""
-    carried: int = 0
-    """In the root: number of operations that code added, because nothing else said their lessons."""
     left_out: tuple[int, ...] = ()
     """In the root: indices of the children it did not wait for; other groups hold their reflections."""
     usage: Usage = Usage()
