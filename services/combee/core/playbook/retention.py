@@ -12,7 +12,8 @@ from combee_schemas.playbook import AppliedBatch, Change, LevelAudit, Playbook
 from combee_schemas.scan import Echo, Known, NodeResult, Seen
 
 How = Literal["change", "repeat", "claim", "echo"]
-"""Origin of an entry's evidence: a change of the entry, a repeat recognised by code, or a claim; an echo is none."""
+"""Origin of an entry's reflections: a change of the entry, a repeat recognised by code, a claim, or an echo, which is
+no evidence."""
 RECENT_KEPT = 20
 MAX_LOST = 0.5
 """Lost share above which a warning is raised."""
