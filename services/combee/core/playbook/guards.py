@@ -67,13 +67,19 @@ def guarded(
     conflicts: list[Conflict] = []
     for operation in operations:
         entries = _replaced(base, operation)
+        says = _saying(operation, texts) if entries else ()
         pairs = [(entry, Rewrite(before=entry.content, after=operation.content)) for entry in entries]
-        unqualified = (_loss(operation, entry, f'"{lost[pair]}"') for entry, pair in pairs if pair in lost)
-        losses = chain(_at_odds(operation, entries), _losing(operation, entries, texts, harmful), unqualified)
+        unqualified = (
+            _loss(operation, says, entry, f'"{lost[pair]}"') for entry, pair in pairs if pair in lost
+        )
+        losing = _losing(operation, says, entries, texts, harmful)
+        losses = chain(_at_odds(operation, entries), losing, unqualified)
         own = list(islice(losses, MAX_OF_ONE))
         conflicts += own
         if own:
-            kept += _added(operation, entries, texts)
+            section = operation.section or entries[0].section
+            added = {"kind": OperationKind.ADD, "entry_ids": (), "section": section, "evidence": says}
+            kept += [operation.model_copy(update=added)] if says else []
         else:
             kept.append(operation)
     return Guarded(operations=tuple(kept), conflicts=tuple(conflicts[:MAX_CONFLICTS]))
@@ -124,6 +130,7 @@ def _kind(figure: Figure) -> str:
 
 def _losing(
     operation: Operation,
+    says: Sequence[str],
     entries: Iterable[Entry],
     texts: Mapping[str, str],
     harmful: Mapping[str, Collection[str]],
@@ -138,7 +145,7 @@ def _losing(
             if not _is_replaced(figure, entry, operation, said, wrong)
         ]
         if lost:
-            yield _loss(operation, entry, _listed(lost))
+            yield _loss(operation, says, entry, _listed(lost))
 
 
 def _is_replaced(
@@ -156,8 +163,8 @@ def _is_replaced(
     )
 
 
-def _loss(operation: Operation, entry: Entry, lost: str) -> Conflict:
-    return _conflict(entry, operation.content, operation.evidence, f"{operation.kind} would lose {lost}")
+def _loss(operation: Operation, says: Sequence[str], entry: Entry, lost: str) -> Conflict:
+    return _conflict(entry, operation.content, says, f"{operation.kind} would lose {lost}")
 
 
 def _conflict(entry: Entry, content: str, evidence: Sequence[str], why: str) -> Conflict:
@@ -169,18 +176,13 @@ def _conflict(entry: Entry, content: str, evidence: Sequence[str], why: str) -> 
     )
 
 
-def _added(operation: Operation, entries: Sequence[Entry], texts: Mapping[str, str]) -> Iterator[Operation]:
-    """Yield a content as a new entry with the reflections of its evidence of which it keeps all figures."""
-    evidence = tuple(
+def _saying(operation: Operation, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the reflections of an operation's evidence of which its content keeps all figures."""
+    return tuple(
         reflection_id
         for reflection_id in operation.evidence
         if (text := texts.get(reflection_id, "")) and not lacking(operation.content, text)
     )
-    if evidence:
-        section = operation.section or entries[0].section
-        yield operation.model_copy(
-            update={"kind": OperationKind.ADD, "entry_ids": (), "section": section, "evidence": evidence}
-        )
 
 
 def _listed(quantities: Iterable[Figure]) -> str:
