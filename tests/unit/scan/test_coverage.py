@@ -53,7 +53,6 @@ async def test_no_lesson_is_lost_whatever_the_model_says_of_what_it_overlooked(r
     by_content = {operation.content: operation.evidence for operation in result.operations}
     assert by_content == {lesson: (f"r-{n}",) for n, lesson in enumerate(LESSONS)}
     assert sorted(covered(result).values()) == ["carried"] * 4 + ["words"] * 4
-    assert result.carried == 4
 
 
 async def test_off_the_paper_s_protocol_is_believed() -> None:
@@ -126,7 +125,6 @@ async def test_one_check_call_asks_about_all_that_nothing_witnesses() -> None:
     assert len(checks) == 1
     assert model.prompts[-1] is checks[0]
     assert set(covered(result).values()) == {"check"}
-    assert result.carried == 0
     assert len(contents(result)) == len(LESSONS)
 
 

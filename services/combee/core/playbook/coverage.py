@@ -424,7 +424,6 @@ class Coverage:
                 "aside": (),
                 "known": tuple(known),
                 "echoes": _united((*echoes, *said_again)),
-                "carried": sum(bool(on[place]) for place in range(own, len(self.operations))),
                 "seen": tuple(self._seen()),
             }
         )
