@@ -71,10 +71,10 @@ def ideal(batch: Batch, reflections: Sequence[Reflection], seconds: Mapping[str,
     """Return what the first batch of a playbook must take with so many calls in flight at most."""
     unhindered = LoggedModel(seconds, UNLIMITED)
     longest_path_s = run_virtual(_run(batch, reflections, unhindered))
-    # A node that asks nothing is a call of no length.
+    # A node that asks nothing is a call of no length; the root's check is a level of its own.
     levels = [
         unhindered.levels[level] + [0.0] * (width - len(unhindered.levels[level]))
-        for level, width in enumerate(batch.plan.widths)
+        for level, width in enumerate((*batch.plan.widths, 1))
     ]
     return Ideal(
         least_s=least_s(longest_path_s, levels, slots),

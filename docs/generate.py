@@ -24,7 +24,7 @@ from combee.adapters.memory import MemoryLog
 from combee.core.evaluation.questions import Question
 from combee.core.evaluation.scoring import judge_prompt
 from combee.core.formats.render import ace_lines, ace_lines_by_age
-from combee.core.methods import ace, consolidation, gepa
+from combee.core.methods import ace, checking, consolidation, gepa
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import entry_tokens, estimate_tokens
@@ -367,6 +367,13 @@ def prompt_pages() -> dict[str, str]:
         "Reflector": [ace.reflect_prompt(trace, LEARNED) for trace in traces],
         "Curator of a group": [group],
         "Curator that combines": [combine],
+        "Check of a result": [
+            checking.prompt(
+                [reflection.key_insight for reflection in reflections],
+                [operation.content for operation in _proposals(group, reflections)],
+                [checking.Rewrite(before=LEARNED[0].content, after=reflections[0].key_insight)],
+            )
+        ],
         "Curator scoped to one entry": [ace.aggregate_prompt(base, reflections, settings=scoped)],
         "Reflector for small models": [ace.reflect_prompt(traces[0], LEARNED, settings=small)],
         "Curator for small models": [ace.aggregate_prompt(base, reflections, settings=small)],

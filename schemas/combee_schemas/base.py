@@ -220,10 +220,10 @@ def _at(value: Value, path: str) -> Iterator[str]:
 class Usage(Sparse):
     """What model calls cost: counts, tokens and seconds of model time.
 
-    Of a scan's tree: ``calls`` = nodes − ``skips`` + ``splits`` + ``re_asks`` + ``hedges``.
+    Of a scan's tree: ``calls`` = nodes + ``checks`` − ``skips`` + ``splits`` + ``re_asks`` + ``hedges``.
     """
 
-    UNWRITTEN = ("reused", "reused_tokens")
+    UNWRITTEN = ("checks", "reused", "reused_tokens")
 
     calls: int = 0
     tokens_in: int = 0
@@ -238,6 +238,8 @@ class Usage(Sparse):
     skips: int = 0
     """Calls not made: nothing to combine or a single proposal, still too long after cutting, or refused by the
     server."""
+    checks: int = 0
+    """Additional calls of a root: the check of its result, one about what that does not say, and embeddings."""
     hedges: int = 0
     """Duplicate calls made because the first was slow; the loser's tokens are estimated as the winner's."""
     left_out: int = 0

@@ -26,6 +26,10 @@ class Cluster(Value):
     why: Literal["alike", "harmful"]
     """alike: near-duplicates, to be merged; harmful: runs found it harmful far more often than helpful."""
     entry_ids: tuple[Name, ...]
+    score: float = 0.0
+    """How alike its most alike pair is, 0 … 1."""
+    by: Literal["", "words", "meaning"] = ""
+    """By what that pair is alike; meaning: by embeddings."""
 
 
 class Batch(Sparse, Message):

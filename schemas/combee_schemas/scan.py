@@ -76,13 +76,13 @@ class Known(Value):
 
 
 class Conflict(Value):
-    """An entry whose figure, condition or negation a rewrite would have lost; the entry stays as it is."""
+    """A rewrite that was not applied, because its entry would have lost a figure, a condition or a negation."""
 
     entry_id: Name
     content: Text = ""
     """What the rewrite, or another entry of a MERGE, says instead."""
     evidence: tuple[Name, ...] = ()
-    """Reflections that say ``content``."""
+    """Reflections that say ``content``; none: the model alone said it."""
     why: Text = ""
 
 

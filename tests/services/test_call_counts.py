@@ -1,4 +1,4 @@
-"""Model calls of a batch: nodes − skips + splits + re-asks, whatever happens; none for what is in the log."""
+"""Model calls of a batch: nodes + checks − skips + splits + re-asks, whatever happens; none for what is logged."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +40,8 @@ def counted(deployment: Deployment) -> Usage:
     """Return the version's usage after checking it: it adds up, and it is what the model was asked."""
     version = ledger.latest(deployment.log)
     used = version.usage
-    assert used.calls == sum(batch_of(version).plan.widths) - used.skips + used.splits + used.re_asks
+    planned = sum(batch_of(version).plan.widths) + used.checks
+    assert used.calls == planned - used.skips + used.splits + used.re_asks
     if isinstance(deployment.model, CountingModel):
         assert used.calls == deployment.model.replies
     return used

@@ -17,7 +17,6 @@ from combee.core.playbook.versions import InapplicableError, after_update, empty
 from combee.log.inspection.audit import audit
 from combee.log.inspection.lineage import lineage
 from combee_schemas import topics
-from combee_schemas.batch import Cluster
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
@@ -99,7 +98,9 @@ async def test_entries_that_are_alike_become_one_with_the_evidence_of_both() -> 
     (_, batch) = ledger.batches(deployment.log)
     assert (batch.members, batch.plan.reason, batch.plan.reflections) == ((), "consolidate", 0)
     alike = tuple(entry.id for entry in ledger.versions(deployment.log)[0].entries if entry.content != FEE)
-    assert batch.clusters == (Cluster(why="alike", entry_ids=alike),)
+    assert [(cluster.why, cluster.entry_ids, cluster.by) for cluster in batch.clusters] == [
+        ("alike", alike, "words")
+    ]
     found = await audit(deployment.log)
     assert (found.violations, found.applied, found.good) == ((), 3, True)
     kept = next(entry.id for entry in made.entries if entry.content == MERGED)
@@ -369,7 +370,7 @@ async def test_embeddings_find_other_words_for_a_lesson_and_what_was_found_is_in
         await deployment.until(lambda: bool(ledger.batches(deployment.log)))
         await deployment.until(lambda: ledger.latest(deployment.log).version == 2)
     (batch,) = ledger.batches(deployment.log)
-    assert [len(cluster.entry_ids) for cluster in batch.clusters] == [2]
+    assert [(len(cluster.entry_ids), cluster.by) for cluster in batch.clusters] == [(2, "meaning")]
     assert batch.embeddings == batch.plan.settings.embeddings == "embedding"
     assert batch.plan.reflect_usage.calls == 1
     made = ledger.latest(deployment.log)

@@ -738,6 +738,8 @@ export interface components {
             splits: number;
             /** Re Asks */
             re_asks: number;
+            /** Checks */
+            checks: number;
             /** Hedges */
             hedges: number;
             /** Left Out */
@@ -2790,7 +2792,7 @@ export interface components {
          * Usage
          * @description What model calls cost: counts, tokens and seconds of model time.
          *
-         *     Of a scan's tree: ``calls`` = nodes − ``skips`` + ``splits`` + ``re_asks`` + ``hedges``.
+         *     Of a scan's tree: ``calls`` = nodes + ``checks`` − ``skips`` + ``splits`` + ``re_asks`` + ``hedges``.
          */
         NewUsage: {
             /**
@@ -2838,6 +2840,11 @@ export interface components {
              * @default 0
              */
             skips?: number;
+            /**
+             * Checks
+             * @default 0
+             */
+            checks?: number;
             /**
              * Hedges
              * @default 0

@@ -131,11 +131,12 @@ async def _run(
 
 
 def _calls(model: SlowModel, versions: Sequence[Playbook]) -> dict[str, float]:
-    """Return calls as begun, as planned and as the versions count them."""
+    """Return calls as begun, as planned (with those of checks) and as the versions count them."""
     usage = sum((version.usage for version in versions), Usage())
     return {
         "begun": model.asked,
-        "planned": sum(sum(version.batch.plan.widths) for version in versions if version.batch),
+        "planned": sum(sum(version.batch.plan.widths) for version in versions if version.batch)
+        + usage.checks,
         "counted": usage.calls + usage.skips - usage.splits - usage.re_asks,
         "hedges": usage.hedges,
         "left_out": usage.left_out,

@@ -21,7 +21,7 @@ SAME = (
 )
 COUNTED = (
     "Begun are all calls, those included that were cancelled. Counted is what the versions say (calls + skips − "
-    "splits − asked again); it is the plan and the hedges."
+    "splits − asked again); it is the plan, the calls of checks and the hedges."
 )
 
 
@@ -154,7 +154,7 @@ def _frugal(measured: Measured) -> Iterator[Verdict]:
     )
     wrong = sum(numbers["counted"] != numbers["planned"] + numbers["hedges"] for _, numbers in measured)
     yield Verdict(
-        criterion="calls = nodes − skips + splits + asked again + hedges, in every run",
+        criterion="calls = nodes + checks − skips + splits + asked again + hedges, in every run",
         met=not wrong,
         told=f"{len(measured) - wrong} of {len(measured)} runs",
     )

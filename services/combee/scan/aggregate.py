@@ -96,7 +96,7 @@ class Aggregator:
         more = worth.of_group(self._method, base, again).operations if again else ()
         late = await self._vectors.of([operation.content for operation in more])
         coverage = coverage.embedded(late.vectors).extended(more, coverage.left).in_own_words()
-        return worth.with_calls(coverage.outcome(), [*checks, *again], embedded.usage + late.usage)
+        return worth.with_calls(coverage.outcome(), [checks, again], embedded.usage + late.usage)
 
     async def consolidate(self, base: Playbook, clusters: Sequence[Cluster]) -> NodeResult:
         """Return the result for clusters of entries; operations on other entries are ignored."""

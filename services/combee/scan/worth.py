@@ -114,12 +114,15 @@ def with_aside(result: NodeResult, children: Iterable[NodeResult]) -> NodeResult
     return result.model_copy(update={"aside": ops.merge(aside)})
 
 
-def with_calls(result: NodeResult, calls: Sequence[Part[Any, Any]], embedding: Usage) -> NodeResult:
-    """Return a root's result with the cost of the calls that checked it."""
-    own = _spent(calls)
+def with_calls(
+    result: NodeResult, checks: Sequence[Sequence[Part[Any, Any]]], embedding: Usage
+) -> NodeResult:
+    """Return a root's result with the cost of the calls that checked it; of each, its parts."""
+    calls = tuple(chain.from_iterable(checks))
+    own, count = _spent(calls), sum(map(bool, checks))
     return result.model_copy(
         update={
-            "usage": result.usage + own["usage"] + embedding,
+            "usage": result.usage + own["usage"] + embedding + Usage(checks=count + embedding.calls),
             "requests": (*result.requests, *own["requests"]),
             "reason": reasons((result.reason, *(part.problem for part in calls))),
         }

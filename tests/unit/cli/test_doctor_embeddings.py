@@ -1,6 +1,7 @@
 """``combee doctor --embeddings``: the threshold of the user's embedding model."""
 
 from collections.abc import Sequence
+from math import cos, sin
 
 import pytest
 
@@ -31,9 +32,19 @@ class Knowing:
         """Nothing is open."""
 
 
+class Blind(Knowing):
+    """Embeddings that know no wording: each text is near nothing."""
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        return Embedded(vectors=[[cos(n), sin(n), len(text) % 7 - 3.0] for n, text in enumerate(texts)])
+
+
+KEY = "e-key-that-nobody-may-see"
+
+
 class Silent(Knowing):
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        raise TransientError(f"nobody listens for {len(texts)} texts")
+        raise TransientError(f"nobody listens to {KEY} for {len(texts)} texts")
 
 
 def given(monkeypatch: pytest.MonkeyPatch, embedder: Embedder) -> None:
@@ -57,11 +68,22 @@ def test_doctor_measures_the_embedding_model_and_proposes_its_threshold(
     assert f"set COMBEE_EMBEDDING_MODEL={told['embedding_model']}" in printed
 
 
+def test_a_model_that_recognises_no_other_wording_gets_no_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    given(monkeypatch, Blind())
+    assert run_json("doctor", "--embeddings")["embedding_model"] == "openai/e"
+    printed = run("doctor", "--embeddings").stdout
+    assert "recognises hardly any other wording: give it no threshold" in printed
+    assert "set COMBEE_EMBEDDING_MODEL=openai/e" in printed.splitlines()
+
+
 def test_a_model_that_gives_no_vectors_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, Silent())
+    monkeypatch.setenv("COMBEE_EMBEDDING_API_KEY", KEY)
     result = run("doctor", "--embeddings")
     assert result.exit_code == 1
-    assert "gives no vectors: none of openai/e (nobody listens" in result.output
+    assert "no vectors: none of openai/e (nobody listens" in result.output
+    assert "correct COMBEE_EMBEDDING_MODEL" in result.output
+    assert KEY not in result.output
 
 
 def test_without_an_embedding_model_there_is_nothing_to_measure() -> None:

@@ -140,7 +140,16 @@ def test_only_what_is_omitted_or_unverified_is_a_warning(learned: Deployment) ->
 
 def test_the_ledger_tells_planned_calls_beside_those_made(learned: Deployment) -> None:  # noqa: ARG001
     assert "model calls: 8 made, 8 planned" in run("ledger").stdout
-    calls = {"planned": 8, "made": 8, "skips": 0, "splits": 0, "re_asks": 0, "hedges": 0, "left_out": 0}
+    calls = {
+        "planned": 8,
+        "made": 8,
+        "skips": 0,
+        "splits": 0,
+        "re_asks": 0,
+        "checks": 0,
+        "hedges": 0,
+        "left_out": 0,
+    }
     assert run_json("ledger")["model_calls"] == calls
 
 

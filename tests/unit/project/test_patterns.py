@@ -76,6 +76,8 @@ AT_ONCE_S = 0.001
 """What a linear search of the largest text takes at most; only a slower one is measured closely."""
 GROWTH = 8.0
 """For four times the text a linear search takes 4 times as long, a quadratic one 16 times."""
+CUBIC, LINEAR, LEAST_S = 64, 5.0, 40e-6
+"""For four times the text: growth with the third power, linear growth with some noise; and a time above the noise."""
 BEYOND_NOISE = 100.0
 """No disturbance makes one search take so many times longer than another."""
 REPEATS = 5
@@ -113,10 +115,20 @@ def growth(use: Use, text: Text, size: int, took_s: float) -> float:
     return seconds(use, text(size), REPEATS) / max(seconds(use, text(size // 4), REPEATS), 1e-6)
 
 
+def is_surely_linear(use: Use, text: Text, size: int) -> bool:
+    """Return whether shorter texts of one kind show that one of ``size`` takes linear time, or none to speak of."""
+    quarter = seconds(use, text(size // 4))
+    if quarter * CUBIC < AT_ONCE_S:
+        return True
+    return LEAST_S < quarter < LINEAR * seconds(use, text(size // 16), 2)
+
+
 def slow_text(use: Use) -> str | None:
     """Return a text for which a pattern takes more than linear time; the smallest are tried first."""
     for size in SIZES:
         for text in texts(use):
+            if size == SIZES[-1] and is_surely_linear(use, text, size):
+                continue
             took_s = seconds(use, text(size))
             if took_s > AT_ONCE_S and growth(use, text, size, took_s) > GROWTH:
                 return text(size)

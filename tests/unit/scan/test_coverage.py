@@ -181,6 +181,30 @@ async def test_a_check_call_that_is_too_long_is_halved() -> None:
     assert result.usage.splits > 0
 
 
+async def test_a_reflection_that_did_not_get_through_is_not_carried() -> None:
+    def refusing(prompt: Prompt) -> Mapping[str, Any]:
+        if len(items(prompt)) > 1:
+            raise PromptTooLongError("too long")
+        if LESSONS[0] in prompt.user:
+            raise PoisonError("no usable reply")
+        return echo(prompt)
+
+    result = await learned(refusing, reflections(*LESSONS[:2]), groups=1)
+    assert contents(result) == [LESSONS[1]]
+    assert {seen.reflection_id: seen.ok for seen in result.seen} == {"r-0": False, "r-1": True}
+
+
+async def test_reflections_without_text_support_nothing_and_are_not_asked_about() -> None:
+    def inventing(prompt: Prompt) -> Mapping[str, Any]:
+        sources = [item["n"] for item in items(prompt)]
+        return {"operations": [{"type": "ADD", "section": "", "content": "Pay at once.", "sources": sources}]}
+
+    model = ScriptedModel(inventing)
+    result = await learned(model, reflections(" ", "\n"))
+    assert contents(result) == []
+    assert {prompt.reply_name for prompt in model.prompts} == {"operations"}
+
+
 # ---- dropped
 
 
@@ -220,6 +244,7 @@ def with_entry(content: str) -> Playbook:
 async def test_what_an_entry_says_is_known_and_not_added_again() -> None:
     result = await learned(echo, reflections(*LESSONS[:4]), with_entry(LESSONS[0]))
     assert [(one.entry_id, one.evidence) for one in result.known] == [("misc-00001", ("r-0",))]
+    assert [one.content for one in result.operations if one.content == LESSONS[0]] == []
     assert contents(result) == sorted(LESSONS[1:4])
 
 

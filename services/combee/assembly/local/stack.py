@@ -16,8 +16,8 @@ from combee.process.settings.loading import Settings, environment, secrets
 from combee.process.settings.methods import configured_method
 from combee.process.settings.worker import SERVICES
 
-SIMULATED_EMBEDDING = "simulated-embedding"
-"""The embedding model of the stand-in."""
+SIMULATED_EMBEDDING = "simulated-embedding@0.8"
+"""The embedding model of the stand-in, with its threshold: two wordings of a lesson have a cosine of about 0.9."""
 READY_TIMEOUT_S = 60.0
 STOP_MARGIN_S = 10.0
 MODEL_KEYS = (

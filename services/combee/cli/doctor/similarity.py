@@ -30,8 +30,8 @@ class Measured:
 
     @property
     def setting(self) -> str:
-        """The model with its threshold, as the setting names it."""
-        return f"{self.model}@{self.proposal.meaning}"
+        """The model as the setting names it: with its threshold, unless it recognises hardly any other wording."""
+        return f"{self.model}@{self.proposal.meaning}" if self.proposal.is_useful else self.model
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures by name."""
@@ -55,6 +55,8 @@ class Measured:
                 for verdict, count in (("yes", told.yes), ("no", told.no), ("ask", told.ask))
             )
             console.print(f"{told.label:<11}{told.pairs:>4} pairs   {shares}", soft_wrap=True)
+        if not self.proposal.is_useful:
+            console.print("it recognises hardly any other wording: give it no threshold", soft_wrap=True)
         console.print(f"set COMBEE_EMBEDDING_MODEL={escape(clean(self.setting))}", soft_wrap=True)
 
 
@@ -81,7 +83,7 @@ async def measured(settings: ModelSettings) -> Measured:
         await embedder.close()
     units = {text: own for text, vector in embedded.vectors.items() if (own := unit(vector))}
     if not all(text in units for pair in pairs for text in (pair.text, pair.lesson)):
-        raise TransientError(f"the embedding model gives no vectors: {embedded.by}")
+        raise TransientError(f"no vectors: {embedded.by}")
 
     def cosine(text: str, lesson: str) -> float:
         return cosine_of(units[text], units[lesson])

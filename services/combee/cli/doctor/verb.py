@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from combee.adapters.ports import TransientError
 from combee.assembly.local.deployment import beside, deployment
 from combee.cli.shared.console import FAILED, clean, output, print_json
 from combee.cli.shared.options import AsJson, BaseUrl, Model, Servers
@@ -16,6 +17,7 @@ from combee.core.log.diagnosis import Check, failed
 from combee.core.text.redact import HIDDEN, redacted
 from combee.process.settings.group import SettingsError
 from combee.process.settings.loading import Settings, load_settings
+from combee.process.telemetry.logs import configure_logs
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "dim"}
 SHORTEST_SECRET = 4
@@ -62,6 +64,11 @@ def doctor(
         settings = beside(up, settings, model=model, base_url=base_url)
         results = asyncio.run(examine(settings, up, timeout))
         checks = [_without_secrets(check, _secrets(settings)) for check in results]
+    _tell(checks, as_json=as_json)
+
+
+def _tell(checks: Sequence[Check], *, as_json: bool) -> None:
+    """Print the checks, and exit with 1 if one failed."""
     if as_json:
         print_json({"healthy": not failed(checks), "checks": [asdict(check) for check in checks]})
     else:
@@ -71,9 +78,16 @@ def doctor(
 
 
 def _measure(settings: Settings, *, as_json: bool) -> None:
-    from combee.cli.doctor.similarity import measured  # noqa: PLC0415 - only this option needs it
+    from combee.cli.doctor.examine import EMBEDDINGS, SILENT  # noqa: PLC0415 - only this option needs it
+    from combee.cli.doctor.similarity import measured  # noqa: PLC0415 - as above
 
-    result = asyncio.run(measured(settings.model))
+    configure_logs("error", json=False, libraries=SILENT)
+    try:
+        result = asyncio.run(measured(settings.model))
+    except TransientError as error:
+        check = Check(name="embeddings", verdict="fail", says=str(error), remedy=EMBEDDINGS)
+        _tell([_without_secrets(check, _secrets(settings))], as_json=as_json)
+        return
     if as_json:
         print_json(result.as_json())
     else:

@@ -52,7 +52,7 @@ def version_json(playbook: Playbook) -> dict[str, Any]:
         "made_by": made_by(playbook),
         **outcomes.model_dump(),
         "planned_calls": sum(plan.widths) if plan else 0,
-        **usage.model_dump(include={"skips", "splits", "re_asks", "hedges", "left_out"}),
+        **usage.model_dump(include={"skips", "splits", "re_asks", "checks", "hedges", "left_out"}),
         "audit": playbook.audit.model_dump() if playbook.audit else None,
         "tokens": usage.tokens(),
     }

@@ -24,7 +24,7 @@ from combee.core.formats.skill import is_skill, skill_text, without_front
 from combee.core.formats.text import numbered
 from combee.core.playbook.components import clash
 from combee.core.playbook.probation import is_active, shown
-from combee.core.playbook.sections import slug
+from combee.core.playbook.sections import number_of, slug
 from combee_schemas.base import Holds, LineName, PlaybookName
 from combee_schemas.playbook import Entry, Playbook
 
@@ -166,8 +166,7 @@ def _checked(read: Callable[[], T]) -> T:
 
 def next_id(entries: tuple[Entry, ...]) -> int:
     """Return a number larger than any number at the end of an entry's id."""
-    tails = (entry.id.rpartition("-")[2] for entry in entries)
-    return max((int(tail) for tail in tails if tail.isascii() and tail.isdigit()), default=0) + 1
+    return max((number_of(entry.id) for entry in entries), default=0) + 1
 
 
 def natural_form(playbook: Playbook) -> Format:

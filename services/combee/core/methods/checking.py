@@ -21,7 +21,8 @@ MIN_QUOTE_WORDS = 2
 CHECK = f"""You check whether statements say what was learned. You get numbered lessons and numbered statements.
 For each lesson name the statement that says it: an agent who reads that statement alone does what the lesson
 asks for, with the lesson's conditions, exceptions and figures. A statement about the same subject that is less
-specific, or that says something else, does not say the lesson. Leave out the lessons that no statement says.
+specific, that says something else, or that adds advice which no lesson gives, does not say the lesson. Leave out the
+lessons that no statement says.
 "quote": at most eight consecutive words of the statement, copied, that say it best.
 Rewrites, if there are any, are entries before and after a change. "lost" names the rewrites whose "after" no longer
 has a condition, an exception or a negation of "before"; "quote": at most eight words of "before" that say it.

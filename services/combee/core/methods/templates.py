@@ -3,6 +3,7 @@
 import json
 from hashlib import sha256
 
+from combee.core.methods import checking
 from combee.core.methods.method import Method, shaped
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings, Prompts
@@ -60,6 +61,9 @@ def templates_hash(
         pending = ENTRY.model_copy(update={"state": "proposed"})
         playbook = PLAYBOOK.model_copy(update={"entries": (ENTRY, pending)})
         written += (whole.aggregate_prompt(playbook, (REFLECTION,)),)
+    if method.HOLDS == "entries":
+        change = checking.Rewrite(before=ENTRY.content, after=OTHER_ENTRY.content)
+        written += (checking.prompt((REFLECTION.key_insight,), (ENTRY.content,), (change,)),)
     described = [_described(prompt) if prompt else None for prompt in written]
     return sha256(json.dumps(described, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 

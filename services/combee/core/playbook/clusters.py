@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from combee.core.playbook.probation import shown_tokens
+from combee.core.text.figures import conflicting
 from combee.core.text.prompt import entry_tokens
 from combee.core.text.similarity.overlap import Overlap
 from combee_schemas.batch import Cluster
@@ -85,12 +86,19 @@ def clusters(
 
 
 def _alike(entries: Sequence[Entry], near: Mapping[tuple[str, str], float]) -> Iterator[Cluster]:
-    """Yield entries that are alike, the most alike pair's first; in a cluster everyone is like everyone."""
+    """Yield entries that are alike, the most alike pair's first; in a cluster everyone is like everyone.
+
+    Entries with other figures are not alike: no answer may merge them.
+    """
     place = {entry.id: n for n, entry in enumerate(entries)}
-    pairs = _pairs(entries)
-    for pair, share in near.items():
-        if all(entry_id in place for entry_id in pair):
-            pairs[pair] = max(share, pairs.get(pair, 0.0))
+    by_words = _pairs(entries)
+    pairs = {
+        (first, second): max(by_words.get((first, second), 0.0), near.get((first, second), 0.0))
+        for first, second in sorted({*by_words, *near})
+        if first in place
+        and second in place
+        and not conflicting(entries[place[first]].content, entries[place[second]].content)
+    }
     groups: list[set[str]] = []
     of: dict[str, set[str]] = {}
     for (first, second), _ in sorted(pairs.items(), key=lambda pair: (-pair[1], pair[0])):
@@ -100,7 +108,13 @@ def _alike(entries: Sequence[Entry], near: Mapping[tuple[str, str], float]) -> I
             groups = [group for group in groups if not group & joined] + [joined]
             of |= dict.fromkeys(joined, joined)
     for group in groups:
-        yield Cluster(why="alike", entry_ids=tuple(sorted(group, key=place.__getitem__)))
+        score, pair = max((pairs[pair], pair) for pair in combinations(sorted(group), 2))
+        yield Cluster(
+            why="alike",
+            entry_ids=tuple(sorted(group, key=place.__getitem__)),
+            score=round(score, 4),
+            by="words" if by_words.get(pair) == score else "meaning",
+        )
 
 
 def _pairs(entries: Sequence[Entry]) -> dict[tuple[str, str], float]:

@@ -376,9 +376,10 @@ class Coverage:
     def outcome(self) -> NodeResult:
         """Return the result with verified evidence, the model's operations first, and each lesson's fate.
 
-        An operation of the model that nothing supports has no evidence.
+        An operation of the model that nothing supports has no evidence; one that repeats an entry is left out.
         """
         own = len(self.result.operations)
+        repeating: set[int | None] = set()
         on: dict[int, list[str]] = defaultdict(list, {at: list(ids) for at, ids in self.advised.items()})
         claims: dict[bool, dict[str, list[str]]] = {True: defaultdict(list), False: defaultdict(list)}
         since = {entry.id: entry.created_version for entry in self.base.entries}
@@ -389,10 +390,11 @@ class Coverage:
             else:
                 is_echo = was_shown(statement.entry_id, since[statement.entry_id], reflection.shown)
                 claims[is_echo][statement.entry_id].append(reflection.reflection_id)
+                repeating.update(self.statements[other].operation for other in self.matches[n])
         supported = [
             operation.model_copy(update={"evidence": tuple(dict.fromkeys(on[place]))})
             for place, operation in enumerate(self.operations)
-            if place < own or on[place]
+            if on[place] or (place < own and place not in repeating)
         ]
         news, echoes = without_echoes(self.base, [one.reflection for one in self.lessons], supported)
         kept = self._guarded(news)
@@ -410,7 +412,7 @@ class Coverage:
                 "aside": (),
                 "known": tuple(known),
                 "echoes": _united((*echoes, *said_again)),
-                "carried": len(supported) - own,
+                "carried": sum(bool(on[place]) for place in range(own, len(self.operations))),
                 "seen": tuple(self._seen()),
             }
         )

@@ -133,16 +133,20 @@ class Draft:
                 )
 
     def note_refused(self, conflict: Conflict, evidence: Sequence[str], names: Mapping[str, str]) -> None:
-        """Record what a rewrite would have lost, and who says what; the entry is as it was."""
+        """Record what a rewrite would have lost, and who says what; the entry is as it was.
+
+        It is a conflict if a reflection or another entry says what the rewrite does.
+        """
         entry = self.entries.get(conflict.entry_id)
-        if entry is not None:
-            contents = {content[:MAX_DETAIL_CHARS]: placed for content, placed in self.placed.items()}
-            placed = contents.get(conflict.content, "")
-            self._noted.add(frozenset({entry.id, placed}))
-            own = _said_by(entry.evidence, names, entry.sources)
-            others = " ".join(part for part in (placed, _said_by(evidence, names)) if part)
-            detail = f"{conflict.why}{own and f' {own}'}; {others}{others and ': '}{conflict.content}"
-            self.note("conflict", entry.id, detail)
+        if entry is None:
+            return
+        rival = self.saying(conflict.content, but=entry.id)
+        own = _said_by(entry.evidence, names, entry.sources)
+        others = " ".join(part for part in (rival.id if rival else "", _said_by(evidence, names)) if part)
+        detail = f"{conflict.why}{own and f' {own}'}; {others}{others and ': '}{conflict.content}"
+        self.note("conflict" if others else "dropped", entry.id, detail)
+        if rival is not None:
+            self._noted.add(frozenset({entry.id, rival.id}))
 
 
 def _said_by(evidence: Sequence[str], names: Mapping[str, str], sources: Sequence[str] = ()) -> str:

@@ -8,10 +8,11 @@ where a reflection says the new one and that the old one is wrong: it names it, 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, groupby, islice, pairwise
 from types import MappingProxyType
 
 from combee.core.methods.checking import Rewrite
+from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.draft import MAX_DETAIL_CHARS
 from combee.core.playbook.operations import union
 from combee.core.text.figures import Figure, figures, lacking, qualifiers
@@ -20,6 +21,8 @@ from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.scan import Conflict, Operation, OperationKind
 
 REWRITES = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
+MAX_CONFLICTS, MAX_OF_ONE = 50, 8
+"""Maximum conflicts that are listed, of a batch and of one operation; what is not listed is not applied either."""
 NOTHING_HARMFUL: Mapping[str, Collection[str]] = MappingProxyType({})
 NOTHING_LOST: Mapping[Rewrite, str] = MappingProxyType({})
 
@@ -64,24 +67,36 @@ def guarded(
     conflicts: list[Conflict] = []
     for operation in operations:
         entries = _replaced(base, operation)
+        says = _saying(operation, texts) if entries else ()
         pairs = [(entry, Rewrite(before=entry.content, after=operation.content)) for entry in entries]
-        own = [*_at_odds(operation, entries), *_losing(operation, entries, texts, harmful)]
-        own += [_loss(operation, entry, f'"{lost[pair]}"') for entry, pair in pairs if pair in lost]
+        unqualified = (
+            _loss(operation, says, entry, f'"{lost[pair]}"') for entry, pair in pairs if pair in lost
+        )
+        losing = _losing(operation, says, entries, texts, harmful)
+        losses = chain(_at_odds(operation, entries), losing, unqualified)
+        own = list(islice(losses, MAX_OF_ONE))
         conflicts += own
         if own:
-            kept += _added(operation, entries, texts)
+            section = operation.section or entries[0].section
+            added = {"kind": OperationKind.ADD, "entry_ids": (), "section": section, "evidence": says}
+            kept += [operation.model_copy(update=added)] if says else []
         else:
             kept.append(operation)
-    return Guarded(operations=tuple(kept), conflicts=tuple(conflicts))
+    return Guarded(operations=tuple(kept), conflicts=tuple(conflicts[:MAX_CONFLICTS]))
 
 
 def _replaced(base: Playbook, operation: Operation) -> Sequence[Entry]:
     """Return the entries whose texts an operation replaces by its own."""
     if operation.kind not in REWRITES or base.holds != "entries":
         return ()
-    ids = union(operation.entry_ids)
-    ids = ids[:1] if operation.kind == OperationKind.UPDATE else ids
-    return [entry for entry in base.entries if entry.id in ids]
+    ids = operation.entry_ids[:1] if operation.kind == OperationKind.UPDATE else union(operation.entry_ids)
+    by_id = _by_id(base)
+    return [by_id[entry_id] for entry_id in ids if entry_id in by_id]
+
+
+@once_per_version
+def _by_id(base: Playbook) -> Mapping[str, Entry]:
+    return {entry.id: entry for entry in base.entries}
 
 
 def _keeps(content: str, said: str) -> bool:
@@ -115,6 +130,7 @@ def _kind(figure: Figure) -> str:
 
 def _losing(
     operation: Operation,
+    says: Sequence[str],
     entries: Iterable[Entry],
     texts: Mapping[str, str],
     harmful: Mapping[str, Collection[str]],
@@ -129,7 +145,7 @@ def _losing(
             if not _is_replaced(figure, entry, operation, said, wrong)
         ]
         if lost:
-            yield _loss(operation, entry, _listed(lost))
+            yield _loss(operation, says, entry, _listed(lost))
 
 
 def _is_replaced(
@@ -147,8 +163,8 @@ def _is_replaced(
     )
 
 
-def _loss(operation: Operation, entry: Entry, lost: str) -> Conflict:
-    return _conflict(entry, operation.content, operation.evidence, f"{operation.kind} would lose {lost}")
+def _loss(operation: Operation, says: Sequence[str], entry: Entry, lost: str) -> Conflict:
+    return _conflict(entry, operation.content, says, f"{operation.kind} would lose {lost}")
 
 
 def _conflict(entry: Entry, content: str, evidence: Sequence[str], why: str) -> Conflict:
@@ -160,18 +176,13 @@ def _conflict(entry: Entry, content: str, evidence: Sequence[str], why: str) -> 
     )
 
 
-def _added(operation: Operation, entries: Sequence[Entry], texts: Mapping[str, str]) -> Iterator[Operation]:
-    """Yield a content as a new entry with the reflections of its evidence of which it keeps all figures."""
-    evidence = tuple(
+def _saying(operation: Operation, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the reflections of an operation's evidence of which its content keeps all figures."""
+    return tuple(
         reflection_id
         for reflection_id in operation.evidence
         if (text := texts.get(reflection_id, "")) and not lacking(operation.content, text)
     )
-    if evidence:
-        section = operation.section or entries[0].section
-        yield operation.model_copy(
-            update={"kind": OperationKind.ADD, "entry_ids": (), "section": section, "evidence": evidence}
-        )
 
 
 def _listed(quantities: Iterable[Figure]) -> str:

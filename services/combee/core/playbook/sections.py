@@ -8,6 +8,8 @@ from combee.core.text.forms import comparable
 from combee_schemas.playbook import ACE_SECTIONS
 
 MAX_SECTION_CHARS = 80
+MAX_DIGITS = 15
+"""Maximum digits of a number from which new ids go on: a foreign id may have more than 64 bits hold."""
 SLUGS = dict(zip(ACE_SECTIONS, ("str", "calc", "code", "err", "prob", "ctx", "misc"), strict=True))
 _JOINTS = re.compile(r"[^\w+#]+|_+")
 """What separates words; C, C++ and C# are three names."""
@@ -38,6 +40,6 @@ def slug(section: str) -> str:
 
 
 def number_of(entry_id: str) -> int:
-    """Return the number in an id such as ``calc-00012``, so that new ids never collide; 0: it has none."""
+    """Return the number in an id such as ``calc-00012``, so that new ids never collide; 0: it has none we count to."""
     tail = entry_id.rpartition("-")[2]
-    return int(tail) if tail.isascii() and tail.isdigit() else 0
+    return int(tail) if tail.isascii() and tail.isdigit() and len(tail) <= MAX_DIGITS else 0

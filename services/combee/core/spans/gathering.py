@@ -37,7 +37,7 @@ class SpanRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group(Generic[Owner]):
+class SpanGroup(Generic[Owner]):
     """Spans that are complete, or that have waited long enough."""
 
     owner: Owner
@@ -169,7 +169,7 @@ class Gathering(Generic[Owner]):
                 self._bytes[owner] += span.bytes
         return True
 
-    def complete(self, owner: Owner, trace_ids: Iterable[str]) -> list[Group[Owner]]:
+    def complete(self, owner: Owner, trace_ids: Iterable[str]) -> list[SpanGroup[Owner]]:
         """Return the complete parts of these traces: each entry span with its descendants up to the next entry."""
         groups = []
         for trace_id in dict.fromkeys(trace_ids):
@@ -178,7 +178,7 @@ class Gathering(Generic[Owner]):
                 continue
             below = _children(span for span in waiting.spans.values() if not span.is_entry)
             groups += [
-                Group(
+                SpanGroup(
                     owner=owner,
                     trace_id=trace_id,
                     spans=tuple(_descent(entry, below)),
@@ -189,15 +189,15 @@ class Gathering(Generic[Owner]):
             ]
         return groups
 
-    def expired(self, now_ms: int) -> list[Group[Owner]]:
+    def expired(self, now_ms: int) -> list[SpanGroup[Owner]]:
         """Return traces without news for long; their missing spans will not come."""
         return [
-            Group(owner=owner, trace_id=trace_id, spans=tuple(waiting.spans.values()))
+            SpanGroup(owner=owner, trace_id=trace_id, spans=tuple(waiting.spans.values()))
             for (owner, trace_id), waiting in self._traces.items()
             if now_ms - waiting.last_ms >= self._wait_ms
         ]
 
-    def forget(self, group: Group[Owner]) -> None:
+    def forget(self, group: SpanGroup[Owner]) -> None:
         """Drop spans that became a run, or never will."""
         waiting = self._traces.get((group.owner, group.trace_id), _NOTHING)
         for span in group.spans:

@@ -17,7 +17,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from combee.adapters.ports import TransientError
 from combee.core.formats.files import is_name
-from combee.core.spans.gathering import MAX_SPANS, Gathering, Group, SpanRun
+from combee.core.spans.gathering import MAX_SPANS, Gathering, SpanGroup, SpanRun
 from combee.core.spans.reading import playbook_named, trace_from
 from combee.core.spans.span import Span
 from combee.gateway.access.access import allowed
@@ -70,7 +70,7 @@ class Receiver:
             self._watching = asyncio.create_task(self._watch())
         return rejected
 
-    async def _publish(self, group: Group[Caller]) -> Counter[str]:
+    async def _publish(self, group: SpanGroup[Caller]) -> Counter[str]:
         """Write the runs of a group, which stays waiting until Kafka has acknowledged them."""
         rejected: Counter[str] = Counter()
         # In a thread, because a large group must not delay other requests.
@@ -109,7 +109,7 @@ class Receiver:
                 "spans_lost", spans=left, reason="the gateway stops before the rest of their traces came"
             )
 
-    async def _give_up(self, group: Group[Caller]) -> None:
+    async def _give_up(self, group: SpanGroup[Caller]) -> None:
         if not self._context.keys.holds(group.owner, self._context.clock.now_ms()):
             self._gathering.forget(group)
             return

@@ -218,7 +218,7 @@ def test_a_plan_is_byte_identical_however_often_it_is_made_and_time_enters_its_r
 
 
 @given(sizes_of, st.integers(100, 20_000))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_no_group_is_too_large_to_send_unless_its_members_are(sizes: list[int], group_bytes: int) -> None:
     policy = PlanSettings(copies=2, fan_in=32, max_levels=4, group_bytes=group_bytes)
     batch = planned(sizes, policy)
@@ -238,7 +238,7 @@ def loads(sizes: list[int], batch: Batch) -> list[int]:
 
 @example([1, 1, 1, 5000], 1_250, 5)
 @given(sizes_of, st.integers(1_250, 5_000), st.integers(1, 5))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_every_group_is_within_the_tokens_whenever_a_single_member_is(
     sizes: list[int], tokens: int, copies: int
 ) -> None:
@@ -251,7 +251,7 @@ def test_every_group_is_within_the_tokens_whenever_a_single_member_is(
 
 
 @given(sizes_of, st.integers(5_000, 20_000))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_every_group_is_within_the_bytes_whenever_a_single_member_is(sizes: list[int], most: int) -> None:
     batch = planned(sizes, bounded(None, group_bytes=most))
     assert max(loads(sizes, batch)) <= most
@@ -304,7 +304,7 @@ def test_without_a_token_bound_the_shape_is_the_papers(count: int, copies: int, 
 
 
 @given(sizes_of)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_more_room_for_tokens_than_needed_changes_nothing(sizes: list[int]) -> None:
     paper, roomy = planned(sizes, bounded(None)), planned(sizes, bounded(10**6))
     assert roomy.plan.widths == paper.plan.widths

@@ -86,7 +86,7 @@ def content(playbook: Playbook) -> tuple[object, ...]:
 
 
 @given(playbooks(), st.sampled_from(GENERAL))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_format_reads_back_what_was_written(playbook: Playbook, form: Format) -> None:
     text = write_playbook(playbook, form)
     again = read_playbook(text, form, name="a/b")
@@ -103,7 +103,7 @@ def test_line_ends_of_other_systems_change_nothing(playbook: Playbook, form: For
 
 
 @given(st.text())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_text_is_read_or_refused_and_what_is_read_stays(text: str) -> None:
     for form in GENERAL:
         try:

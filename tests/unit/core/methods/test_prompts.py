@@ -465,7 +465,6 @@ def test_of_a_small_model_only_additions_count_and_never_the_worked_example() ->
     answer = ace.read(PLAYBOOK, body, [("a",), ("b",)], settings=SMALL)
     assert [operation.content for operation in answer.operations] == ["A lesson."]
     assert answer.unusable == 3
-    assert answer.mentioned == {1}
     assert len(ace.read(PLAYBOOK, body, [("a",), ("b",)]).operations) == 3
     assert ace.EXAMPLE in ASKED["small aggregate"].system
 

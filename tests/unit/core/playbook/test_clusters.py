@@ -90,6 +90,25 @@ def test_what_other_means_found_near_is_alike() -> None:
     assert ids(clusters(entries(*OTHERS), ROOM, near)) == [("alike", ("e-00001", "e-00003"))]
 
 
+def test_a_cluster_says_how_alike_its_most_alike_pair_is_and_by_what() -> None:
+    book = entries(*ALIKE, *OTHERS)
+    (worded,) = clusters(book, ROOM)
+    assert worded.by == "words"
+    assert 0.4 <= worded.score < 1
+    (near,) = clusters(entries(*OTHERS), ROOM, {("e-00001", "e-00003"): 0.912345})
+    assert (near.by, near.score) == ("meaning", 0.9123)
+    (both,) = clusters(book, ROOM, {("e-00001", "e-00002"): 1.0})
+    assert (both.by, both.score) == ("meaning", 1.0)
+
+
+def test_entries_with_other_figures_are_not_alike_whatever_words_and_embeddings_say() -> None:
+    twins = entries(
+        "Refund opened parcels less a restocking fee of 15 %.",
+        "Refund opened parcels less a restocking fee of 20 %.",
+    )
+    assert clusters(twins, ROOM, {("e-00001", "e-00002"): 0.99}) == ()
+
+
 def test_no_more_is_asked_than_fits() -> None:
     book = entries(*ALIKE, *(text.replace("song", "film") for text in ALIKE), *OTHERS)
     assert len(clusters(book, ROOM)) == 2

@@ -4,7 +4,7 @@ from typing import Any
 
 from combee.core.playbook.entries import apply_operations
 from combee.core.playbook.sections import slug
-from combee_schemas.playbook import ACE_SECTIONS
+from combee_schemas.playbook import ACE_SECTIONS, ChangeKind
 from combee_schemas.scan import Conflict, Echo, Operation
 from support.playbooks import (
     ADD,
@@ -138,13 +138,15 @@ def refusing(**fields: str | tuple[str, ...]) -> Conflict:
     )
 
 
-def after_refusal(conflict: Conflict, *operations: Operation, **given: Any) -> list[tuple[str, str]]:
+def after_refusal(
+    conflict: Conflict, *operations: Operation, kind: ChangeKind = "conflict", **given: Any
+) -> list[tuple[str, str]]:
     update = an_update(*operations, seen_=(seen("a"), seen("b")))
     update = update.model_copy(update={"result": update.result.model_copy(update={"conflicts": (conflict,)})})
     base = BASE.model_copy(update={"revoked": given.get("revoked", ())})
     after = after_update(update, base)
     assert get(after, "calc-00002") == get(base, "calc-00002")
-    return [(change.entry_id, change.detail) for change in after.changes if change.kind == "conflict"]
+    return [(change.entry_id, change.detail) for change in after.changes if change.kind == kind]
 
 
 def test_a_refused_rewrite_is_recorded_once_with_who_said_what() -> None:
@@ -158,8 +160,15 @@ def test_a_refused_rewrite_is_recorded_once_with_who_said_what() -> None:
     assert after_refusal(refusing(evidence=("a", "b"), content="Soon")) == [
         ("calc-00002", "UPDATE would lose 14 days (said by r-2, r-3); (said by a, b): Soon")
     ]
-    assert after_refusal(refusing(evidence=())) == [
+
+
+def test_a_refused_rewrite_that_nobody_says_is_no_conflict() -> None:
+    assert after_refusal(refusing(evidence=()), kind="dropped") == [
         ("calc-00002", "UPDATE would lose 14 days (said by r-2, r-3); Refund within 30 days")
+    ]
+    assert after_refusal(refusing(evidence=())) == []
+    assert after_refusal(refusing(evidence=(), content="seven")) == [
+        ("calc-00002", "UPDATE would lose 14 days (said by r-2, r-3); calc-00007: seven")
     ]
 
 

@@ -44,7 +44,7 @@ def test_an_update_that_loses_a_figure_is_not_applied_and_its_entry_stays() -> N
     update = op(UPDATE, "Refund promptly.", FIRST, evidence=("r-1",))
     operations, (conflict,) = outcome(BASE, update, r_1="Refund within two weeks")
     assert operations == ()
-    assert (conflict.entry_id, conflict.content, conflict.evidence) == (FIRST, "Refund promptly.", ("r-1",))
+    assert (conflict.entry_id, conflict.content, conflict.evidence) == (FIRST, "Refund promptly.", ())
     assert conflict.why == "UPDATE would lose 14 days"
 
 
@@ -54,7 +54,7 @@ def test_an_update_to_another_figure_becomes_an_entry_of_its_own_that_its_eviden
         BASE, update, r_1="30 days to refund", r_2="Refund within 14 days", r_3=""
     )
     assert operations == (op(ADD, "Refund within 30 days.", evidence=("r-1",)),)
-    assert conflict.why == "UPDATE would lose 14 days"
+    assert (conflict.why, conflict.evidence) == ("UPDATE would lose 14 days", ("r-1",))
 
 
 def test_a_reflection_that_names_the_old_figure_and_the_new_one_lets_an_update_replace_it() -> None:
@@ -154,10 +154,19 @@ def test_additions_removals_and_components_are_none_of_the_guards_business() -> 
     assert guarded(BASE, [absent], {}).operations == (absent,)
 
 
+def test_a_merge_of_a_whole_playbook_is_refused_in_a_record_of_bounded_size() -> None:
+    base = playbook(*(f"Refund order {n} within {n} days." for n in range(1, 2_001)))
+    merge = op(MERGE, "Refund.", *(entry.id for entry in base.entries), evidence=("r-1",) * 500)
+    after = guarded(base, [merge] * 20, {"r-1": "Refund."})
+    assert {operation.kind for operation in after.operations} == {ADD}
+    assert 0 < len(str([conflict.model_dump() for conflict in after.conflicts])) < 100_000
+
+
 def test_conflicts_have_a_bounded_size() -> None:
     base = playbook("Refund within 14 days.")
     many = tuple(f"r-{n}" for n in range(1_000))
-    (conflict,) = guarded(base, [op(UPDATE, "soon " * 1_000, FIRST, evidence=many)], {}).conflicts
+    texts = dict.fromkeys(many, "Soon.")
+    (conflict,) = guarded(base, [op(UPDATE, "soon " * 1_000, FIRST, evidence=many)], texts).conflicts
     assert len(conflict.content) <= 300
     assert len(conflict.evidence) == EVIDENCE_KEPT
 

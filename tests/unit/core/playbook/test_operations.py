@@ -18,7 +18,7 @@ from combee.core.playbook.operations import (
     union,
 )
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Coverage, Operation, OperationKind, Seen
+from combee_schemas.scan import Operation, OperationKind, Seen
 from support.hostile import REPLIES
 from support.rows import each_row
 
@@ -82,59 +82,26 @@ def test_an_id_that_a_model_writes_is_never_evidence() -> None:
 # ---- what a reply says about its items
 
 
-def answered(*items: dict[str, Any], **body: Any) -> Answer:
-    """Read a reply whose operations are ADDs unless they say otherwise."""
-    whole = [{"type": "ADD", "content": f"c{n}", **item} for n, item in enumerate(items)]
-    return read_operations({"operations": whole, **body}, SOURCES)
+@pytest.mark.parametrize("dropped", [[3], [3, 3, 99, "1", None, True]], ids=str)
+def test_items_are_dropped_by_their_numbers(dropped: list[Any]) -> None:
+    assert read_operations({"operations": [], "dropped": dropped}, SOURCES).dropped == {3}
 
 
 @each_row(
-    ("sources", "mentioned"),
+    ("known", "claims"),
     [
-        ([2], {2}),
-        ([2, 99], {2}),
-        ([], {1, 2, 3}),
-        (None, {1, 2, 3}),
-        ([99], set()),
-        (["1"], set()),
-        ({"n": 1}, set()),
+        ([{"n": 2, "entry_id": "x"}], {2: "x"}),
+        ([{"n": 1, "entry_id": "a"}, {"n": 1, "entry_id": "b"}], {1: "a"}),
+        (None, {}), ("all", {}), ([2], {}), ([None], {}), ([{}], {}), ([{"n": 9, "entry_id": "x"}], {}),
+        ([{"n": True, "entry_id": "x"}], {}), ([{"n": 1}], {}), ([{"n": 1, "entry_id": 7}], {}),
+        ([{"n": 1, "entry_id": " "}], {}), ([{"n": [1], "entry_id": "x"}], {}),
     ],
     ids=str,
-)
-def test_an_operation_mentions_what_it_names_all_if_nothing_and_none_if_what_does_not_exist(
-    sources: Any, mentioned: set[int]
+)  # fmt: skip
+def test_a_claim_names_an_item_and_an_entry_and_the_first_on_an_item_counts(
+    known: Any, claims: dict[int, str]
 ) -> None:
-    assert answered({"sources": sources}).mentioned == mentioned
-
-
-@pytest.mark.parametrize("dropped", [[3], [3, 3, 99, "1", None, True]], ids=str)
-def test_what_is_dropped_by_name_is_mentioned(dropped: list[Any]) -> None:
-    assert answered({"sources": [1]}, dropped=dropped).mentioned == {1, 3}
-
-
-def test_an_operation_that_cannot_be_used_mentions_nothing() -> None:
-    usable, unusable = {"sources": [1]}, {"type": "UPDATE", "entry_ids": [], "sources": [2]}
-    assert answered(usable, unusable).mentioned == {1}
-
-
-def test_an_operation_beyond_the_bounds_mentions_nothing() -> None:
-    long = {"content": "x" * MAX_CONTENT_CHARS, "sources": [1]}
-    too_much = [long] * (MAX_REPLY_CHARS // MAX_CONTENT_CHARS)
-    assert answered(*too_much, {"content": "y" * MAX_CONTENT_CHARS, "sources": [2]}).mentioned == {1}
-    too_many = [{"sources": [1]}] * MAX_OPERATIONS
-    assert answered(*too_many, {"sources": [2]}).mentioned == {1}
-
-
-def test_evidence_is_a_guess_where_no_operation_names_it() -> None:
-    assert answered({"sources": [1]}, {"sources": [2]}).guessed == set()
-    assert answered({"sources": [1]}, {"sources": []}).guessed == {"r-2", "r-3", "r-4"}
-    assert answered({"sources": [99]}).guessed == set(ALL)
-
-
-def test_of_a_single_item_nothing_has_to_be_guessed() -> None:
-    only = read_operations({"operations": [{"type": "ADD", "content": "c"}]}, [("r-1", "r-2")])
-    assert only.guessed == set()
-    assert only.operations[0].evidence == ("r-1", "r-2")
+    assert read_operations({"operations": [], "known": known}, SOURCES).known == claims
 
 
 def test_without_items_there_is_no_evidence() -> None:
@@ -328,13 +295,10 @@ def test_a_reflection_got_through_if_one_of_its_copies_did_and_its_tags_count_on
     assert merge_seen([[seen("a", ok=False)], [seen("a", ok=False)]]) == (seen("a", ok=False),)
 
 
-def test_a_reflection_is_covered_if_one_of_its_copies_is() -> None:
-    def copy(covered: Coverage = "", *, ok: bool = True) -> Seen:
-        return seen("a", ok=ok).model_copy(update={"covered": covered})
-
-    assert merge_seen([[copy()], [copy("words")], [copy()]]) == (copy("words"),)
-    assert merge_seen([[copy(ok=False)], [copy("check")]]) == (copy("check"),)
-    assert merge_seen([[copy("check")], [copy(ok=False)]]) == (copy("check"),)
+def test_a_reflection_is_dropped_if_one_of_its_copies_is() -> None:
+    copy = seen("a", ok=True)
+    dropped = copy.model_copy(update={"dropped": True})
+    assert merge_seen([[copy], [dropped]]) == merge_seen([[dropped], [copy]]) == (dropped,)
 
 
 @given(st.lists(st.lists(st.builds(seen, st.sampled_from("abc"), ok=st.booleans()), max_size=5), max_size=5))

@@ -53,6 +53,7 @@ class Calls(Value):
     skips: int
     splits: int
     re_asks: int
+    checks: int
     hedges: int
     left_out: int
 
@@ -68,6 +69,7 @@ class Calls(Value):
             "skipped": self.skips,
             "split": self.splits,
             "asked again": self.re_asks,
+            "checks of results": self.checks,
             "repeats of slow ones": self.hedges,
             "left out, estimated": self.left_out,
         }

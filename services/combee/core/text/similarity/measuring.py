@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal, get_args
 
 from combee.core.text.similarity.saying import judge, may_be_told_by_meaning
@@ -14,6 +15,8 @@ negated: with a negation or a condition turned."""
 LABELS: tuple[Label, ...] = get_args(Label)
 MAX_WRONG = 0.01
 """Maximum share of the pairs of each wrong label that a proposed threshold takes for one lesson."""
+USEFUL = 0.05
+"""Minimum share of paraphrases that a model with a threshold must recognise."""
 _FIGURE = re.compile(r"\{([^{}]+)\}")
 _STEP = 0.005
 """Distance of a proposed threshold from the highest cosine that it must not count."""
@@ -58,6 +61,11 @@ class Proposal:
     wrong: float
     """Share of all other pairs that do."""
 
+    @property
+    def is_useful(self) -> bool:
+        """Whether embeddings of this model save questions."""
+        return self.recognised >= USEFUL
+
 
 def pairs_of(lessons: Sequence[Mapping[str, Any]]) -> Iterator[Pair]:
     """Yield the pairs of lessons with ``text``, ``same``, ``near``, ``turned`` and perhaps ``other`` figures."""
@@ -86,12 +94,13 @@ def verdicts(
 
 
 def proposed(pairs: Sequence[Pair], cosine: Callable[[str, str], float]) -> Proposal:
-    """Return the lowest threshold that few pairs of each wrong label reach.
+    """Return the lowest threshold that few pairs of each wrong label reach, and no two lessons.
 
-    Neighbours count whether or not the rule leaves them to embeddings: other lessons than these are neighbours, too.
+    Neighbours and lessons count whether or not the rule leaves them to embeddings: a batch has many more of them.
     """
     told = [pair for pair in pairs if may_be_told_by_meaning(pair.text, pair.lesson)]
-    limits = [0.0]
+    lessons = combinations(dict.fromkeys(pair.lesson for pair in pairs), 2)
+    limits = [max((cosine(*lesson) for lesson in lessons), default=0.0)]
     for label in LABELS[1:]:
         labelled = [pair for pair in pairs if pair.label == label]
         near = sorted(

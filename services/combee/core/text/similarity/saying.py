@@ -37,23 +37,8 @@ _TURNS = NEGATIONS | {"avoid", "except", "nobody", "nothing", "nowhere", "only",
 """Words that turn a lesson; other words of conditions, such as "if" and "until", have too many synonyms."""
 _STOPS = frozenset({".", "?"})
 _EMPTY = frozenset(
-    {
-        "are",
-        "be",
-        "been",
-        "is",
-        "it",
-        "its",
-        "must",
-        "our",
-        "please",
-        "should",
-        "that",
-        "these",
-        "this",
-        "those",
-    }
-    | {"very", "was", "we", "were", "will", "you", "your"}
+    {"are", "be", "been", "is", "it", "its", "must", "our", "please", "should", "that", "these", "this"}
+    | {"those", "very", "was", "we", "were", "will", "you", "your"}
 )
 """Words without which a sentence says the same."""
 

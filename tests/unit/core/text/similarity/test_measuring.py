@@ -94,6 +94,15 @@ def test_the_proposed_threshold_is_above_what_other_lessons_reach() -> None:
     assert told[1] == Verdicts(label="neighbour", ask=1)
 
 
+def test_no_two_lessons_reach_the_proposed_threshold() -> None:
+    pairs = [
+        Pair("paraphrase", "Reply immediately.", "Answer right now."),
+        Pair("paraphrase", "Put it on ice.", "Store it cold."),
+    ]
+    proposal = proposed(pairs, lambda _text, lesson: 0.8 if lesson == "Store it cold." else 0.9)
+    assert (proposal.meaning, proposal.recognised) == (0.805, 0.5)
+
+
 def test_a_threshold_may_be_wrong_about_one_pair_in_a_hundred() -> None:
     pairs = [Pair("neighbour", f"Greet number {n:b}.", "Answer right now.") for n in range(200)]
     pairs = [pair for pair in pairs if judge(pair.text, pair.lesson).verdict == "ask"]
