@@ -28,6 +28,11 @@ _LISTED = (
         module="overload",
     ),
     Listed(
+        name="coverage",
+        about="every way in which a model reports what it overlooked: lessons kept, what is verified, the check's cost",
+        module="coverage",
+    ),
+    Listed(
         name="speed",
         about="sequential, naive and Combee, whole iterations: wall time, model calls, tokens, cost",
         module="speed",

@@ -128,6 +128,20 @@ async def test_one_check_call_asks_about_all_that_nothing_witnesses() -> None:
     assert len(contents(result)) == len(LESSONS)
 
 
+async def test_a_lesson_that_several_reflections_word_alike_is_asked_about_once() -> None:
+    model = ScriptedModel(reworded)
+    result = await learned(model, reflections(*LESSONS, *LESSONS))
+    (check,) = (prompt for prompt in model.prompts if prompt.reply_name == "check")
+    assert sorted(item["lesson"] for item in items(check) if "lesson" in item) == sorted(LESSONS)
+    assert set(covered(result).values()) == {"check"}
+
+
+async def test_a_lesson_that_several_word_alike_is_asked_about_again_once() -> None:
+    model = ScriptedModel(lambda _: {"operations": []})
+    await learned(model, reflections(*[LESSONS[0]] * 4), groups=1)
+    assert [len(items(prompt)) for prompt in model.prompts] == [4, 1]
+
+
 async def test_a_result_that_words_witness_needs_no_check_call() -> None:
     model = ScriptedModel()
     await learned(model, reflections(*LESSONS))

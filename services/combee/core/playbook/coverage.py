@@ -285,7 +285,7 @@ class Coverage:
 
         ``unread``: whether no model may read a text.
         """
-        left = tuple(n for n in self.left if not self.lessons[n].is_quiet)
+        left = self._to_ask(self.left)
         entries = self._index(statement.text for statement in self.statements if statement.entry_id)
         near = {place for n in left for place in entries.to_ask_about(self.lessons[n].text, NEAREST)}
         claimed = {claim.entry_id for claim in self.result.known}
@@ -302,15 +302,27 @@ class Coverage:
             left, asked = (), ()
         return Question(lessons=left, statements=asked, rewrites=readable) if left or readable else None
 
+    def _to_ask(self, lessons: Iterable[int]) -> tuple[int, ...]:
+        """Return the lessons that a model may read, each wording once."""
+        first: dict[str, int] = {}
+        for n in lessons:
+            if not self.lessons[n].is_quiet:
+                first.setdefault(self.lessons[n].text, n)
+        return tuple(first.values())
+
     def checked(self, asked: Question, answer: Checked | None) -> "Coverage":
         """Return the coverage with a check call's answer; None, or an answer against the figures, counts as no."""
         if answer is None:
             return self
         matches = {n: dict(found) for n, found in self.matches.items()}
+        saying: dict[str, list[int]] = defaultdict(list)
+        for n, one in enumerate(self.lessons):
+            saying[one.text].append(n)
         for lesson, statement in answer.covered:
-            n, place = asked.lessons[lesson], asked.statements[statement]
-            if not lacking(self.statements[place].text, self.lessons[n].text):
-                matches.setdefault(n, {}).setdefault(place, _Match(by="check", score=1.0))
+            text, place = self.lessons[asked.lessons[lesson]].text, asked.statements[statement]
+            if not lacking(self.statements[place].text, text):
+                for n in saying[text]:
+                    matches.setdefault(n, {}).setdefault(place, _Match(by="check", score=1.0))
         lost = {asked.rewrites[place]: quote for place, quote in answer.lost}
         kept = frozenset(asked.rewrites).difference(lost)
         return replace(self, matches=matches, kept=self.kept | kept, lost={**self.lost, **lost})
@@ -340,7 +352,7 @@ class Coverage:
     @property
     def to_ask_again(self) -> list[GroupMember]:
         """The reflections whose lessons are left, for another ordinary call."""
-        return [self.lessons[n].member for n in self.to_carry if not self.lessons[n].is_quiet]
+        return [self.lessons[n].member for n in self._to_ask(self.to_carry)]
 
     def in_own_words(self) -> "Coverage":
         """Return the coverage with each lesson that is left, word for word; equal wordings share one."""
