@@ -227,9 +227,9 @@ class Coverage:
     def covering(self) -> Mapping[int, int]:
         """By lesson: the statement that counts as saying it.
 
-        An entry that stays comes first, since what is known is no news; then an operation on entries; then one of the
-        model's result; then the operation that says most lessons, so that of two wordings one stays. An entry that an unsupported operation
-        would have replaced stays, and counts in the end.
+        An entry that stays comes first, since what is known is no news; then an operation on entries; then one of
+        the model's result; then the operation that says most lessons, so that of two wordings one stays. An entry
+        that an unsupported operation would have replaced stays, and counts in the end.
         """
         touched = self._touched(range(len(self.operations)))
         covering = dict(self._by_entries(range(len(self.lessons)), touched))
@@ -285,21 +285,6 @@ class Coverage:
         added = len(self.base.entries) + len(self.result.operations)
         return tuple(n for n in range(len(self.lessons)) if self.covering.get(n, added) >= added)
 
-    @cached_property
-    def _worded(self) -> Mapping[str, Sequence[int]]:
-        """The lessons by their text."""
-        worded: dict[str, list[int]] = defaultdict(list)
-        for n, lesson in enumerate(self.lessons):
-            worded[lesson.text].append(n)
-        return worded
-
-    def _once(self, lessons: Iterable[int]) -> tuple[int, ...]:
-        """Return the first of these lessons with each text."""
-        first: dict[str, int] = {}
-        for n in lessons:
-            first.setdefault(self.lessons[n].text, n)
-        return tuple(first.values())
-
     # ---- the check call
 
     def with_proposals(self) -> "Coverage":
@@ -310,11 +295,11 @@ class Coverage:
         return self.extended([one for one in self.result.aside if not one.entry_ids], self.left)
 
     def question(self, unread: Callable[[str], bool]) -> Question | None:
-        """Return what to ask about the lessons that nothing witnesses, equal ones once; None: there is nothing to ask.
+        """Return what to ask about the lessons that nothing witnesses; None: there is nothing to ask.
 
         ``unread``: whether no model may read a text.
         """
-        left = self._once(n for n in self.unsaid if not self.lessons[n].is_quiet)
+        left = self._to_ask(self.unsaid)
         entries = self._index(statement.text for statement in self.statements if statement.entry_id)
         near = {place for n in left for place in entries.to_ask_about(self.lessons[n].text, NEAREST)}
         claimed = {claim.entry_id for claim in self.result.known}
@@ -331,15 +316,26 @@ class Coverage:
             left, asked = (), ()
         return Question(lessons=left, statements=asked, rewrites=readable) if left or readable else None
 
+    def _to_ask(self, lessons: Iterable[int]) -> tuple[int, ...]:
+        """Return the lessons that a model may read, each wording once."""
+        first: dict[str, int] = {}
+        for n in lessons:
+            if not self.lessons[n].is_quiet:
+                first.setdefault(self.lessons[n].text, n)
+        return tuple(first.values())
+
     def checked(self, asked: Question, answer: Checked | None) -> "Coverage":
         """Return the coverage with a check call's answer; None, or an answer against the figures, counts as no."""
         if answer is None:
             return self
         matches = {n: dict(found) for n, found in self.matches.items()}
+        saying: dict[str, list[int]] = defaultdict(list)
+        for n, one in enumerate(self.lessons):
+            saying[one.text].append(n)
         for lesson, statement in answer.covered:
-            place, text = asked.statements[statement], self.lessons[asked.lessons[lesson]].text
+            text, place = self.lessons[asked.lessons[lesson]].text, asked.statements[statement]
             if not lacking(self.statements[place].text, text):
-                for n in self._worded[text]:
+                for n in saying[text]:
                     matches.setdefault(n, {}).setdefault(place, _Match(by="check", score=1.0))
         lost = {asked.rewrites[place]: quote for place, quote in answer.lost}
         kept = frozenset(asked.rewrites).difference(lost)
@@ -368,9 +364,8 @@ class Coverage:
 
     @property
     def to_ask_again(self) -> list[GroupMember]:
-        """The reflections whose lessons are left, of equal ones the first, for another ordinary call."""
-        left = self._once(n for n in self.to_carry if not self.lessons[n].is_quiet)
-        return [self.lessons[n].member for n in left]
+        """The reflections whose lessons are left, for another ordinary call."""
+        return [self.lessons[n].member for n in self._to_ask(self.to_carry)]
 
     def in_own_words(self) -> "Coverage":
         """Return the coverage with each lesson that is left, word for word; equal wordings share one."""
@@ -442,7 +437,6 @@ class Coverage:
                 "aside": (),
                 "known": tuple(known),
                 "echoes": _united((*echoes, *said_again)),
-                "carried": sum(bool(on[place]) for place in range(own, len(self.operations))),
                 "seen": tuple(self._seen()),
             }
         )
