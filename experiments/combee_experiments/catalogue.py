@@ -29,7 +29,7 @@ _LISTED = (
     ),
     Listed(
         name="coverage",
-        about="every way in which a model reports what it overlooked: lessons kept, what is verified, the check's cost",
+        about="a model that misreports what it overlooked: lessons kept, what is verified, what the check costs",
         module="coverage",
     ),
     Listed(

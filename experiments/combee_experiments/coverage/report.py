@@ -27,8 +27,8 @@ UNCHECKED = "Combee, unchecked"
 VERBATIM, PARAPHRASED = "verbatim", "paraphrased"
 WORDS_AND_CHECK, WORDS_ALONE = "words and check", "words alone"
 COUNTED = (
-    "A lesson counts only if an entry is that lesson, not if it names it. Kept are those that the last version holds; "
-    "the stand-in's reflections teach fewer than the data hold."
+    "A lesson counts only if an entry is that lesson, not if it names it. Kept are those that the last version "
+    "holds; the stand-in's reflections teach fewer than the data hold."
 )
 TRUTH = (
     "True is the share of the reflections whose lesson the model's own result says, or an entry that stays; said is "
@@ -209,7 +209,7 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
         if by == WORDS_ALONE:
             continue
         yield Verdict(
-            criterion=f"{data.name}, a merger without mistakes, {by}: at most {ENTRIES} entries a lesson, nothing lost",
+            criterion=f"{data.name}, nothing overlooked, {by}: at most {ENTRIES} entries a lesson, nothing lost",
             met=entries <= ENTRIES and lost <= 0,
             told=f"{entries:.2f}, {lost:.1f} lessons lost",
         )
@@ -218,7 +218,7 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
             found = ours.where(law=IN_FORCE, by=by, wording=PARAPHRASED, misjudged=0.0)
             entries, where = max((one.spread("entries_per_lesson").mean, name) for name, one in _ways(found))
             yield Verdict(
-                criterion=f"{data.name}, overloaded and paraphrased, {by}: at most {ENTRIES_OVERLOADED} entries a lesson",
+                criterion=f"{data.name}, overloaded, {by}: at most {ENTRIES_OVERLOADED} entries a lesson",
                 met=entries <= ENTRIES_OVERLOADED,
                 told=f"worst {entries:.2f} ({where})",
             )

@@ -128,6 +128,35 @@ async def test_one_check_call_asks_about_all_that_nothing_witnesses() -> None:
     assert len(contents(result)) == len(LESSONS)
 
 
+async def test_of_two_wordings_that_a_combine_lost_one_is_carried() -> None:
+    wordings = "Opened parcels cost a fee.", "A fee is what opened parcels come with."
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            lessons, statements = (
+                {item[name]: item["n"] for item in items(prompt) if name in item}
+                for name in ("lesson", "statement")
+            )
+            said = {
+                "lesson": lessons[wordings[1]],
+                "statement": statements[wordings[0]],
+                "quote": wordings[0],
+            }
+            return {"covered": [said], "lost": []}
+        whole = dict(echo(prompt))
+        if is_combine(prompt):
+            kept = [one for one in whole["operations"] if one["content"] not in wordings]
+            return {**whole, "operations": kept}
+        return whole
+
+    model = ScriptedModel(answer)
+    model.answers_checks = False
+    result = await learned(model, reflections(*wordings, *LESSONS[:6]))
+    assert contents(result) == sorted([wordings[0], *LESSONS[:6]])
+    assert ("r-0", "r-1") in [operation.evidence for operation in result.operations]
+    assert [covered(result)[f"r-{n}"] for n in range(2)] == ["carried", "carried"]
+
+
 async def test_a_lesson_that_several_reflections_word_alike_is_asked_about_once() -> None:
     model = ScriptedModel(reworded)
     result = await learned(model, reflections(*LESSONS, *LESSONS))
