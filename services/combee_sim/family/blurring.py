@@ -24,7 +24,8 @@ _TAG = Template("Use the tag {tag} where it usually fits.")
 _OPERATORS = Template("Try {names} for the missing operators as usual.")
 _BLURRED = ((_CONVENTION, "quantity"), (_FORMULA, "name"), (_TAG, "tag"), (_OPERATORS, "names"))
 _OPERANDS = re.compile(
-    r"(?:computed as |divided by |the sum of | minus one |one minus |the excess of | over | and )+", re.IGNORECASE
+    r"(?:computed as |divided by |the sum of | minus one |one minus |the excess of | over | and )+",
+    re.IGNORECASE,
 )
 _TERM = re.compile(r"[A-Za-z][A-Za-z' ]*[A-Za-z]")
 
