@@ -11,10 +11,10 @@ from combee.adapters.ports import FatalError
 from combee.process.settings.model import ModelSettings
 from combee_experiments.data.samples import family
 from combee_experiments.running import plot, results
+from combee_experiments.running import setup as circumstances
 from combee_experiments.running.cells import Cell, Measured, Numbers, Spread
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 from combee_experiments.running.run import Progress, run
-from combee_experiments.running import setup as circumstances
 from combee_experiments.running.setup import Setup, parse_seeds, summary
 from combee_experiments.running.store import Store
 from combee_sim.modes import parse_modes
