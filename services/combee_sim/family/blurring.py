@@ -24,11 +24,14 @@ _TAG = Template("Use the tag {tag} where it usually fits.")
 _OPERATORS = Template("Try {names} for the missing operators as usual.")
 _BLURRED = ((_CONVENTION, "quantity"), (_FORMULA, "name"), (_TAG, "tag"), (_OPERATORS, "names"))
 _OPERANDS = re.compile(
-    r"(?:computed as |divided by |the sum of | minus one |one minus |the excess of | over | and )+", re.I
+    r"(?:computed as |divided by |the sum of | minus one |one minus |the excess of | over | and )+",
+    re.IGNORECASE,
 )
 _TERM = re.compile(r"[A-Za-z][A-Za-z' ]*[A-Za-z]")
 
-NEGATIONS = r"(?:do not|does not|must not|cannot|can't|don't|doesn't|won't|not|never|no longer|without|nor|no)"
+NEGATIONS = (
+    r"(?:do not|does not|must not|cannot|can't|don't|doesn't|won't|not|never|no longer|without|nor|no)"
+)
 _NEGATION = re.compile(rf"\b{NEGATIONS}\b", re.IGNORECASE)
 _CONDITION = re.compile(
     r"\b(?:if|unless|when|whenever|where|while|until|till|once|before|after|except|only|provided|as long as|as soon"

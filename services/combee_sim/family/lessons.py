@@ -17,7 +17,7 @@ SECTIONS = (
 )
 _ENTRY = re.compile(r"\[(?P<id>[\w-]*\d)\] (?:helpful=\d+ harmful=\d+ :: )?(?P<content>.*)")
 _ENDS_ENTRY = ("## ", "[", "<", "{")
-_IGNORED = re.compile(r"[\"'“”‘’`*_,;:!?]|\.(?!\d)")
+_IGNORED = re.compile(r"[\"'“”‘’`*_,;:?]|!(?!=)|\.(?!\d)")
 _NAMED = re.compile(r"^\s*(?P<subject>[^=:]{3,80}?): compute it with ", re.IGNORECASE)
 
 

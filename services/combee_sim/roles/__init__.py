@@ -1,1 +1,1 @@
-"""What the stand-in answers: as agent, reflector, aggregator, summariser, writer."""
+"""What the stand-in answers: as agent, reflector, aggregator, checker, summariser, writer."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from combee_schemas.digests import digest
 from combee_sim.chance import draw
-from combee_sim.family.lessons import Item, ShownEntry, entries_in, key, section_of, subject
-from combee_sim.family.wordings import plain
+from combee_sim.family.lessons import Item, ShownEntry, entries_in, key, subject
 from combee_sim.law.law import LAW, Law
 from combee_sim.modes import NO_MODES, Modes
+from combee_sim.roles.curator import Curator, shown_in
 from combee_sim.roles.failing import Failing
 from combee_sim.roles.reading import NO_RULES, Reading
 
@@ -47,41 +47,22 @@ def aggregate(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MOD
     if asked:
         return _consolidate(asked)
     read, kept = keep(reading, seed, law, modes)
-    known = {name: entry for entry in reading.entries if (name := subject(entry.content))}
-    held = {key(entry.content): entry.content for entry in reversed(reading.entries)}
     by_lesson = _by_lesson(read.items)
-    statements = [items for lesson in kept for items in read.failing.statements(by_lesson[lesson])]
-    said_already = [_entry_of(items, reading, read.failing) for items in statements]
+    curator = Curator(shown_in(reading), read.failing)
+    for lesson in kept:
+        for items in read.failing.statements(by_lesson[lesson]):
+            curator.keep(items)
+    curator.make_up(read.items)
+    curator.overlook({lesson: by_lesson[lesson] for lesson in read.distinct if lesson not in set(kept)})
     return {
         "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
-        "operations": [
-            *(
-                _operation(items, known, held, read.failing)
-                for items, entry_id in zip(statements, said_already, strict=True)
-                if not entry_id
-            ),
-            *_made_up(read),
+        "operations": curator.operations,
+        "dropped": [
+            *(item.n for item in read.items if key(item.lesson) not in read.distinct),
+            *curator.dropped,
         ],
-        "dropped": [item.n for item in read.items if key(item.lesson) not in read.distinct],
-        "known": [
-            {"n": item.n, "entry_id": entry_id}
-            for items, entry_id in zip(statements, said_already, strict=True)
-            if entry_id
-            for item in items
-        ],
+        "known": curator.known,
     }
-
-
-def _entry_of(items: Sequence[Item], reading: Reading, failing: Failing) -> str:
-    """Return the entry with the lesson, if the prompt asks for it and the call notices it."""
-    if not any('"known"' in line for line in reading.lines) or any(item.kind != "ADD" for item in items):
-        return ""
-    lesson = min(item.lesson for item in items)
-    same = [entry for entry in reading.entries if key(entry.content) == key(lesson)]
-    seen = same and (
-        failing.modes.paraphrase is None or failing.said(lesson, same[0].content) == same[0].content
-    )
-    return same[0].id if seen else ""
 
 
 def _consolidate(asked: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -145,44 +126,6 @@ def _keep(read: Load, law: Law, causes: Sequence[str | int]) -> list[str]:
     """Keep the law's share of the lessons; a draw rounds the count, another says which."""
     count = int(len(read.distinct) * law.keep_fraction(read.tokens) + draw("count", *causes))
     return sorted(read.distinct, key=lambda lesson: draw("which", lesson, *causes))[:count]
-
-
-def _operation(
-    items: Sequence[Item], known: Mapping[str, ShownEntry], held: Mapping[str, str], failing: Failing
-) -> dict[str, Any]:
-    lesson = min(item.lesson for item in items)
-    kind, entry_ids = _target(items, lesson, known, failing)
-    return {
-        "type": kind,
-        "section": section_of(plain(lesson)),
-        "content": failing.said(lesson, held.get(key(lesson))),
-        "entry_ids": list(entry_ids),
-        "sources": sorted({item.n for item in items}),
-    }
-
-
-def _target(
-    items: Sequence[Item], lesson: str, known: Mapping[str, ShownEntry], failing: Failing
-) -> tuple[str, tuple[str, ...]]:
-    """Correct an entry that contradicts the lesson, pass a proposed correction on, add the rest."""
-    entry = known.get(subject(lesson) or "")
-    contradicted = entry is not None and key(entry.content) != key(lesson)
-    if entry is not None and contradicted and failing.sees_contradiction(f"entry {lesson}"):
-        return "UPDATE", (entry.id,)
-    proposed: Iterator[Item] = (item for item in items if item.kind in ("UPDATE", "MERGE") and item.entry_ids)
-    corrections = sorted((item.kind, item.entry_ids) for item in proposed)
-    return corrections[-1] if corrections else ("ADD", ())
-
-
-def _made_up(read: Load) -> Iterator[dict[str, Any]]:
-    for lesson in read.failing.inventions() if read.items else ():
-        yield {
-            "type": "ADD",
-            "section": section_of(plain(lesson)),
-            "content": lesson,
-            "entry_ids": [],
-            "sources": [read.failing.source(lesson, read.items)],
-        }
 
 
 def summarise(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> dict[str, Any]:

@@ -3,13 +3,15 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from combee_sim.chance import draw
 from combee_sim.family.falsehoods import invented, opposite
 from combee_sim.family.lessons import Item
 from combee_sim.family.wordings import in_words
-from combee_sim.modes import NO_MODES, NOTICED, Modes
+from combee_sim.modes import NO_MODES, NOTICED, WAYS, Modes, Way
 
+T = TypeVar("T")
 CORRELATED_LESSONS = 8
 """Number of recurring invented lessons, which differ with each seed."""
 REWORDED = 0.2
@@ -68,9 +70,18 @@ class Failing:
             lesson = invented("call", *self.causes, n)
             yield self.said(lesson, None)
 
-    def source(self, lesson: str, items: Sequence[Item]) -> int:
-        """Return the number of the item that an invented lesson cites."""
-        return items[int(draw("source", lesson, *self.causes) * len(items))].n
+    def overlooks(self, lesson: str, *, is_to_name: bool) -> Way:
+        """Return how a call overlooks a lesson; ``is_to_name``: it is to account for every item."""
+        way = self.modes.overload or ("named" if is_to_name else "silent")
+        return self.one_of(WAYS, "overlooked", lesson) if way == "mixed" else way
+
+    def one_of(self, choices: Sequence[T], *what: str) -> T:
+        """Return one of some choices."""
+        return choices[int(draw(*what, *self.causes) * len(choices))]
+
+    def misjudges(self, *what: str) -> bool:
+        """Return whether a check call errs in one judgement."""
+        return self._happens(self.modes.misjudged, "misjudged", *what)
 
     def _sees_repeat(self, wording: str) -> bool:
         return self._happens(self.modes.paraphrase or 0.0, "merged", wording)

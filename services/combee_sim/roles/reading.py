@@ -16,13 +16,14 @@ from combee_sim.family.insights import of_record
 from combee_sim.family.lessons import Item, ShownEntry, entries_in
 from combee_sim.roles.fences import unfenced
 
-Role = Literal["agent", "reflector", "aggregator", "summariser", "writer", "judge"]
+Role = Literal["agent", "reflector", "aggregator", "summariser", "writer", "judge", "checker"]
 _ASKS_FOR: tuple[tuple[str, Role], ...] = (
     ("operations", "aggregator"),
     ("key_insight", "reflector"),
     ("final_answer", "agent"),
     ("summary_lines", "summariser"),
     ("is_right", "judge"),
+    ("covered", "checker"),
 )
 
 

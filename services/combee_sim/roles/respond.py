@@ -11,6 +11,7 @@ from combee_sim.law.law import LAW, Law
 from combee_sim.modes import NO_MODES, Modes
 from combee_sim.roles.agent import answer, judge
 from combee_sim.roles.aggregator import aggregate, summarise, write
+from combee_sim.roles.checker import check
 from combee_sim.roles.reading import Reading, Role, read
 from combee_sim.roles.reflector import reflect
 from combee_sim.roles.tools import ToolCall, tool_call
@@ -87,6 +88,8 @@ def _play(reading: Reading, seed: int, knowledge: Knowledge, law: Law, modes: Mo
             return write(_recalled(reading, knowledge), seed, law, modes)
         case "judge":
             return judge(reading)
+        case "checker":
+            return check(reading, seed, modes)
 
 
 def _recalled(reading: Reading, knowledge: Knowledge) -> Reading:

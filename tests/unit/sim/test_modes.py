@@ -302,4 +302,4 @@ async def test_server_and_model_in_process_answer_by_rule_and_modes() -> None:
     stand_in = StandIn(SimOptions(seed=3, law=law, modes=modes), StoppedClock(), CallLog(None))
     assert stand_in.begin(body).answer.reply == wanted
     assert stand_in.stats()["law"] == "lessons_only"
-    assert len(stand_in.stats()["modes"]) == 4
+    assert len(stand_in.stats()["modes"]) == len(USUAL)

@@ -1,0 +1,137 @@
+"""The operations of one aggregator call: on lessons that it keeps, and what it says of those that it overlooks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from combee_sim.family.blurring import blurred
+from combee_sim.family.lessons import Item, ShownEntry, key, section_of, subject
+from combee_sim.family.wordings import plain
+from combee_sim.roles.failing import Failing
+from combee_sim.roles.reading import Reading
+
+ACCOUNT = "very item is in one of"
+"""Words of instructions that have a model account for every item."""
+
+Operation = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """The playbook in a prompt, and what the instructions ask for."""
+
+    entries: Sequence[ShownEntry]
+    by_subject: Mapping[str, ShownEntry]
+    by_lesson: Mapping[str, ShownEntry]
+    """By lesson: its first entry."""
+    asks_known: bool
+    asks_all: bool
+    """Whether every item is to be accounted for."""
+
+
+def shown_in(reading: Reading) -> Shown:
+    """Return what a prompt shows."""
+    text = " ".join(" ".join(reading.lines).split())
+    return Shown(
+        entries=reading.entries,
+        by_subject={name: entry for entry in reading.entries if (name := subject(entry.content))},
+        by_lesson={key(entry.content): entry for entry in reversed(reading.entries)},
+        asks_known='"known"' in text,
+        asks_all=ACCOUNT in text,
+    )
+
+
+class Curator:
+    """Writes one reply, lesson by lesson."""
+
+    def __init__(self, shown: Shown, failing: Failing) -> None:
+        self.operations: list[Operation] = []
+        self.dropped: list[int] = []
+        self.known: list[dict[str, Any]] = []
+        self._shown = shown
+        self._failing = failing
+
+    def keep(self, items: Sequence[Item]) -> None:
+        """Say one lesson of some items, or name the entry that says it."""
+        entry = self._noticed(items)
+        if entry:
+            self._claim(items, entry)
+        else:
+            self.operations.append(self._operation(items))
+
+    def make_up(self, items: Sequence[Item]) -> None:
+        """Add invented lessons; each names an item."""
+        for lesson in self._failing.inventions() if items else ():
+            source = self._failing.one_of(items, "source", lesson)
+            self.operations.append(_said("ADD", lesson, lesson, (), [source]))
+
+    def overlook(self, overlooked: Mapping[str, Sequence[Item]]) -> None:
+        """Say of each lesson what an overloaded call says of it; blurred ones come first, as operations."""
+        ways = {
+            lesson: self._failing.overlooks(lesson, is_to_name=self._shown.asks_all) for lesson in overlooked
+        }
+        for lesson in (lesson for lesson, way in ways.items() if way == "blurred"):
+            self._blur(overlooked[lesson])
+        for lesson, items in overlooked.items():
+            match ways[lesson]:
+                case "named":
+                    self.dropped += [item.n for item in items]
+                case "claimed" if self._shown.entries and self._shown.asks_known:
+                    self._claim(items, self._failing.one_of(self._shown.entries, "claimed", lesson))
+                case "claimed" | "lumped" if self.operations:
+                    operation = self._failing.one_of(self.operations, "lumped", lesson)
+                    operation["sources"] = sorted({*operation["sources"], *(item.n for item in items)})
+
+    def _claim(self, items: Iterable[Item], entry: ShownEntry) -> None:
+        self.known += [{"n": item.n, "entry_id": entry.id} for item in items]
+
+    def _noticed(self, items: Sequence[Item]) -> ShownEntry | None:
+        """Return the entry with the lesson, if the prompt asks for it and the call notices it."""
+        if not self._shown.asks_known or any(item.kind != "ADD" for item in items):
+            return None
+        lesson = min(item.lesson for item in items)
+        same = self._shown.by_lesson.get(key(lesson))
+        if same is None or self._failing.modes.paraphrase is None:
+            return same
+        return same if self._failing.said(lesson, same.content) == same.content else None
+
+    def _operation(self, items: Sequence[Item]) -> Operation:
+        lesson = min(item.lesson for item in items)
+        same = self._shown.by_lesson.get(key(lesson))
+        kind, entry_ids = self._target(items, lesson)
+        content = self._failing.said(lesson, same.content if same else None)
+        return _said(kind, lesson, content, entry_ids, items)
+
+    def _target(self, items: Sequence[Item], lesson: str) -> tuple[str, tuple[str, ...]]:
+        """Correct an entry that contradicts the lesson, pass a proposed correction on, add the rest."""
+        entry = self._shown.by_subject.get(subject(lesson) or "")
+        contradicted = entry is not None and key(entry.content) != key(lesson)
+        if entry is not None and contradicted and self._failing.sees_contradiction(f"entry {lesson}"):
+            return "UPDATE", (entry.id,)
+        proposed = (item for item in items if item.kind in ("UPDATE", "MERGE") and item.entry_ids)
+        corrections = sorted((item.kind, item.entry_ids) for item in proposed)
+        return corrections[-1] if corrections else ("ADD", ())
+
+    def _blur(self, items: Sequence[Item]) -> None:
+        """Say a lesson without its details, in place of the entry that has it; an entry may say that already."""
+        lesson = min(item.lesson for item in items)
+        content = blurred(lesson)
+        entry = self._shown.by_lesson.get(key(content))
+        if entry and self._shown.asks_known:
+            self._claim(items, entry)
+            return
+        kind, entry_ids = self._target(items, lesson)
+        same = self._shown.by_lesson.get(key(lesson))
+        if same and kind == "ADD":
+            kind, entry_ids = "UPDATE", (same.id,)
+        self.operations.append(_said(kind, lesson, content, entry_ids, items))
+
+
+def _said(kind: str, lesson: str, content: str, entry_ids: Sequence[str], items: Iterable[Item]) -> Operation:
+    return {
+        "type": kind,
+        "section": section_of(plain(lesson)),
+        "content": content,
+        "entry_ids": list(entry_ids),
+        "sources": sorted({item.n for item in items}),
+    }
