@@ -246,6 +246,15 @@ async def test_reflections_without_text_support_nothing_and_are_not_asked_about(
     assert {prompt.reply_name for prompt in model.prompts} == {"operations"}
 
 
+async def test_calls_after_a_node_s_first_are_of_begun_work_which_a_drain_lets_finish() -> None:
+    model = ScriptedModel(reworded)
+    await learned(model, reflections(*LESSONS), groups=1)
+    assert [(prompt.reply_name, prompt.begun) for prompt in model.prompts] == [
+        ("operations", False),
+        ("check", True),
+    ]
+
+
 # ---- dropped
 
 
