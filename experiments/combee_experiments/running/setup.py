@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import combee
 import combee_experiments
 import combee_schemas
+import combee_sim
 from combee.adapters.ports import LanguageModel
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.process.settings.model import ModelSettings
@@ -176,7 +177,7 @@ def fingerprint() -> str:
 
 
 def _sources() -> Iterator[Path]:
-    for package in (combee, combee_experiments, combee_schemas):
+    for package in (combee, combee_experiments, combee_schemas, combee_sim):
         root = Path(next(iter(package.__path__)))
         for path in root.rglob("*.py"):
             if not SHOWS.fullmatch(path.relative_to(root).as_posix()):

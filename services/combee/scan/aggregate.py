@@ -85,7 +85,7 @@ class Aggregator:
             base=self._readable.playbook(base), lessons=lessons, result=result, thresholds=self._thresholds
         )
         embedded = await self._vectors.of(coverage.texts())
-        coverage = coverage.embedded(embedded.vectors).witnessed()
+        coverage = coverage.embedded(embedded.vectors).witnessed().with_proposals()
         question = coverage.question(self._readable.is_quiet)
         checks = await self._asking.check(base, coverage, question, level + 1) if question else []
         for part in checks:

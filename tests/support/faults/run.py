@@ -221,7 +221,8 @@ def extra_calls(run: Run, dumped: checker.Dump, ledger: LedgerReport) -> int:
     }
     calls = ledger.model_calls
     recorded = sum(reflections.values()) + calls.made
-    return max(0, asked - recorded, asked - run.driver.traces - calls.planned - calls.hedges)
+    planned = run.driver.traces + calls.planned + calls.checks + calls.hedges
+    return max(0, asked - recorded, asked - planned)
 
 
 def recovery(run: Run) -> float | None:

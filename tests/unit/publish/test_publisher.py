@@ -510,9 +510,6 @@ USELESS = {
     "delete of nothing": Command(command_id="c", playbook="none", kind="delete"),
     "edit of a version to come": command("c", "edit", operations=(add("b"),), base_version=99),
     "import of twins": command("c", "import", entries=TWINS),
-    "import of a number beyond 64 bits": command(
-        "c", "import", entries=(Entry(id=f"x-{2**64}", section=SECTION, content="a"),)
-    ),
 }
 
 

@@ -53,7 +53,6 @@ async def test_no_lesson_is_lost_whatever_the_model_says_of_what_it_overlooked(r
     by_content = {operation.content: operation.evidence for operation in result.operations}
     assert by_content == {lesson: (f"r-{n}",) for n, lesson in enumerate(LESSONS)}
     assert sorted(covered(result).values()) == ["carried"] * 4 + ["words"] * 4
-    assert result.carried == 4
 
 
 async def test_off_the_paper_s_protocol_is_believed() -> None:
@@ -126,8 +125,50 @@ async def test_one_check_call_asks_about_all_that_nothing_witnesses() -> None:
     assert len(checks) == 1
     assert model.prompts[-1] is checks[0]
     assert set(covered(result).values()) == {"check"}
-    assert result.carried == 0
     assert len(contents(result)) == len(LESSONS)
+
+
+async def test_of_two_wordings_that_a_combine_lost_one_is_carried() -> None:
+    wordings = "Opened parcels cost a fee.", "A fee is what opened parcels come with."
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            lessons, statements = (
+                {item[name]: item["n"] for item in items(prompt) if name in item}
+                for name in ("lesson", "statement")
+            )
+            said = {
+                "lesson": lessons[wordings[1]],
+                "statement": statements[wordings[0]],
+                "quote": wordings[0],
+            }
+            return {"covered": [said], "lost": []}
+        whole = dict(echo(prompt))
+        if is_combine(prompt):
+            kept = [one for one in whole["operations"] if one["content"] not in wordings]
+            return {**whole, "operations": kept}
+        return whole
+
+    model = ScriptedModel(answer)
+    model.answers_checks = False
+    result = await learned(model, reflections(*wordings, *LESSONS[:6]))
+    assert contents(result) == sorted([wordings[0], *LESSONS[:6]])
+    assert ("r-0", "r-1") in [operation.evidence for operation in result.operations]
+    assert [covered(result)[f"r-{n}"] for n in range(2)] == ["carried", "carried"]
+
+
+async def test_a_lesson_that_several_reflections_word_alike_is_asked_about_once() -> None:
+    model = ScriptedModel(reworded)
+    result = await learned(model, reflections(*LESSONS, *LESSONS))
+    (check,) = (prompt for prompt in model.prompts if prompt.reply_name == "check")
+    assert sorted(item["lesson"] for item in items(check) if "lesson" in item) == sorted(LESSONS)
+    assert set(covered(result).values()) == {"check"}
+
+
+async def test_a_lesson_that_several_word_alike_is_asked_about_again_once() -> None:
+    model = ScriptedModel(lambda _: {"operations": []})
+    await learned(model, reflections(*[LESSONS[0]] * 4), groups=1)
+    assert [len(items(prompt)) for prompt in model.prompts] == [4, 1]
 
 
 async def test_a_result_that_words_witness_needs_no_check_call() -> None:

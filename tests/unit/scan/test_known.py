@@ -50,9 +50,10 @@ def saying(
             item.get("content") or item.get("key_insight") or item["n"]: item["n"] for item in items(prompt)
         }
         if prompt.reply_name == "check":
-            said = {item.get("lesson") or item.get("statement"): item["n"] for item in items(prompt)}
+            lessons = {item["lesson"]: item["n"] for item in items(prompt) if "lesson" in item}
+            said = {item["statement"]: item["n"] for item in items(prompt) if "statement" in item}
             quote = " ".join(FEES.split()[:MAX_QUOTE_WORDS])
-            right = {"lesson": said[SAID], "statement": said[FEES], "quote": quote} if rightly else {}
+            right = {"lesson": lessons[SAID], "statement": said[FEES], "quote": quote} if rightly else {}
             return {"covered": [right], "lost": []}
         if at_the_combine and not is_combine(prompt):
             return echo(prompt)

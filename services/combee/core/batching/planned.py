@@ -7,11 +7,12 @@ results can invent operations for a planned batch.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from combee.core.names import identity
 from combee_schemas.batch import Batch, Cluster
 from combee_schemas.plan import Plan
-from combee_schemas.scan import Group, Known, NodeResult, Operation, Partial, Planned, Update
+from combee_schemas.scan import Echo, Group, Known, NodeResult, Operation, Partial, Planned, Update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +82,6 @@ def _evidence_of_others(result: NodeResult, manifest: Manifest) -> str:
 
 
 def evidence_of(result: NodeResult) -> Iterator[str]:
-    """Yield the ids of all reflections in a result's evidence."""
-    claims: tuple[Operation | Known, ...] = (*result.operations, *result.known)
-    for claim in claims:
-        yield from claim.evidence
-    for echo in result.echoes:
-        yield from echo.evidence
+    """Return the ids of all reflections in a result's evidence."""
+    claims: tuple[Operation | Known | Echo, ...] = (*result.operations, *result.known, *result.echoes)
+    return chain.from_iterable(claim.evidence for claim in claims)

@@ -227,9 +227,9 @@ class Coverage:
     def covering(self) -> Mapping[int, int]:
         """By lesson: the statement that counts as saying it.
 
-        An entry that stays comes first, since what is known is no news; then an operation on entries; then the
-        operation that says most lessons, so that of two wordings one stays. An entry that an unsupported operation
-        would have replaced stays, and counts in the end.
+        An entry that stays comes first, since what is known is no news; then an operation on entries; then one of
+        the model's result; then the operation that says most lessons, so that of two wordings one stays. An entry
+        that an unsupported operation would have replaced stays, and counts in the end.
         """
         touched = self._touched(range(len(self.operations)))
         covering = dict(self._by_entries(range(len(self.lessons)), touched))
@@ -259,9 +259,10 @@ class Coverage:
         }
         count = Counter(place for places in said.values() for place in places)
 
-        def rank(place: int) -> tuple[bool, int, int]:
-            operation = self.operations[self.statements[place].operation or 0]
-            return operation.kind == OperationKind.ADD, -count[place], place
+        def rank(place: int) -> tuple[bool, bool, int, int]:
+            at = self.statements[place].operation or 0
+            is_added = at >= len(self.result.operations)
+            return self.operations[at].kind == OperationKind.ADD, is_added, -count[place], place
 
         return {n: min(places, key=rank) for n, places in said.items() if places}
 
@@ -278,14 +279,27 @@ class Coverage:
         """The lessons that nothing says."""
         return tuple(n for n in range(len(self.lessons)) if n not in self.covering)
 
+    @property
+    def unsaid(self) -> tuple[int, ...]:
+        """The lessons that neither an entry nor the model's own result says."""
+        added = len(self.base.entries) + len(self.result.operations)
+        return tuple(n for n in range(len(self.lessons)) if self.covering.get(n, added) >= added)
+
     # ---- the check call
+
+    def with_proposals(self) -> "Coverage":
+        """Return the coverage with the lost proposals of nodes below that say what is left.
+
+        A check call is asked about them, too, so that of several wordings of a lesson one is carried.
+        """
+        return self.extended([one for one in self.result.aside if not one.entry_ids], self.left)
 
     def question(self, unread: Callable[[str], bool]) -> Question | None:
         """Return what to ask about the lessons that nothing witnesses; None: there is nothing to ask.
 
         ``unread``: whether no model may read a text.
         """
-        left = tuple(n for n in self.left if not self.lessons[n].is_quiet)
+        left = self._to_ask(self.unsaid)
         entries = self._index(statement.text for statement in self.statements if statement.entry_id)
         near = {place for n in left for place in entries.to_ask_about(self.lessons[n].text, NEAREST)}
         claimed = {claim.entry_id for claim in self.result.known}
@@ -302,15 +316,27 @@ class Coverage:
             left, asked = (), ()
         return Question(lessons=left, statements=asked, rewrites=readable) if left or readable else None
 
+    def _to_ask(self, lessons: Iterable[int]) -> tuple[int, ...]:
+        """Return the lessons that a model may read, each wording once."""
+        first: dict[str, int] = {}
+        for n in lessons:
+            if not self.lessons[n].is_quiet:
+                first.setdefault(self.lessons[n].text, n)
+        return tuple(first.values())
+
     def checked(self, asked: Question, answer: Checked | None) -> "Coverage":
         """Return the coverage with a check call's answer; None, or an answer against the figures, counts as no."""
         if answer is None:
             return self
         matches = {n: dict(found) for n, found in self.matches.items()}
+        saying: dict[str, list[int]] = defaultdict(list)
+        for n, one in enumerate(self.lessons):
+            saying[one.text].append(n)
         for lesson, statement in answer.covered:
-            n, place = asked.lessons[lesson], asked.statements[statement]
-            if not lacking(self.statements[place].text, self.lessons[n].text):
-                matches.setdefault(n, {}).setdefault(place, _Match(by="check", score=1.0))
+            text, place = self.lessons[asked.lessons[lesson]].text, asked.statements[statement]
+            if not lacking(self.statements[place].text, text):
+                for n in saying[text]:
+                    matches.setdefault(n, {}).setdefault(place, _Match(by="check", score=1.0))
         lost = {asked.rewrites[place]: quote for place, quote in answer.lost}
         kept = frozenset(asked.rewrites).difference(lost)
         return replace(self, matches=matches, kept=self.kept | kept, lost={**self.lost, **lost})
@@ -325,8 +351,7 @@ class Coverage:
         touched = self._touched(self._applied(self.covering))
         lost = self.result.aside
         changes = [one for one in lost if one.entry_ids and touched.isdisjoint(one.entry_ids)]
-        grown = self.extended(changes, range(len(self.lessons)))
-        return grown.extended([one for one in lost if not one.entry_ids], grown.left)
+        return self.extended(changes, range(len(self.lessons))).with_proposals()
 
     def extended(self, operations: Sequence[Operation], lessons: Iterable[int]) -> "Coverage":
         """Return the coverage with further operations, each once, as far as they say one of these lessons."""
@@ -340,7 +365,7 @@ class Coverage:
     @property
     def to_ask_again(self) -> list[GroupMember]:
         """The reflections whose lessons are left, for another ordinary call."""
-        return [self.lessons[n].member for n in self.to_carry if not self.lessons[n].is_quiet]
+        return [self.lessons[n].member for n in self._to_ask(self.to_carry)]
 
     def in_own_words(self) -> "Coverage":
         """Return the coverage with each lesson that is left, word for word; equal wordings share one."""
@@ -412,7 +437,6 @@ class Coverage:
                 "aside": (),
                 "known": tuple(known),
                 "echoes": _united((*echoes, *said_again)),
-                "carried": sum(bool(on[place]) for place in range(own, len(self.operations))),
                 "seen": tuple(self._seen()),
             }
         )

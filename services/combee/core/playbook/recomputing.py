@@ -53,11 +53,6 @@ class Mixed:
     fate: Fate
     again: tuple[Asked, ...] = ()
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether nothing is left that its other reflections count for, until they are asked about again."""
-        return self.fate == "dropped"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recomputed:
@@ -184,7 +179,9 @@ class Recomputation:
             next_id=max(self.next_id, self.recorded.next_id),
             changes=tuple(changes),
             mixed=tuple(
-                mixed for mixed in self._mixed if mixed.is_lost or not shown.isdisjoint(mixed.entry_ids)
+                mixed
+                for mixed in self._mixed
+                if mixed.fate == "dropped" or not shown.isdisjoint(mixed.entry_ids)
             ),
             reads=tuple(sequence for line, sequence in self._reads if line == self.recorded.name),
             otherwise=frozenset(number for line, number in self._other if line == self.recorded.name),
@@ -370,7 +367,7 @@ class _Prepared:
     def mixed(self, contents: Mapping[str, str]) -> Iterator[Mixed]:
         """Yield the mixed operations that are lost, or whose words are now in a playbook, by its contents."""
         for operation, mixed in self._doubtful:
-            if mixed.is_lost or operation.content in contents:
+            if mixed.fate == "dropped" or operation.content in contents:
                 yield mixed
 
     def _operations(self) -> Iterator[Operation]:

@@ -12,7 +12,8 @@ from combee_schemas.playbook import Audit, Change, Playbook
 from combee_schemas.scan import Coverage, NodeResult, Seen
 
 How = Literal["change", "repeat", "claim", "echo"]
-"""Origin of an entry's evidence: a change of the entry, a repeat recognised by code, or a claim; an echo is none."""
+"""Origin of an entry's reflections: a change of the entry, a repeat recognised by code, a claim, or an echo, which is
+no evidence."""
 VERIFIED: frozenset[Coverage] = frozenset({"words", "meaning", "check"})
 """Kinds of coverage that the model's own result has, other than what code carried."""
 RECENT_KEPT = 20

@@ -40,6 +40,6 @@ def slug(section: str) -> str:
 
 
 def number_of(entry_id: str) -> int:
-    """Return the number in an id such as ``calc-00012``, so that new ids never collide; 0: it has none we count to."""
+    """Return the number in an id such as ``calc-00012``, so that new ids never collide; 0: none to go on from."""
     tail = entry_id.rpartition("-")[2]
     return int(tail) if tail.isascii() and tail.isdigit() and len(tail) <= MAX_DIGITS else 0

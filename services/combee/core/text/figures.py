@@ -221,8 +221,8 @@ def conflicting(text: str, other: str) -> bool:
 def lacking(text: str, lesson: str) -> tuple[Figure, ...]:
     """Return the figures of a lesson that a text does not have.
 
-    A figure that counts or names something may do so by another noun, one that the lesson has no figure of, and one
-    of something need not be counted.
+    A figure that counts or names something may do so by another noun, one that the lesson has no figure of; and one
+    of something need not be counted, where nothing else is.
     """
     own = by_unit(figures(text))
     wanted = figures(lesson)
@@ -232,7 +232,7 @@ def lacking(text: str, lesson: str) -> tuple[Figure, ...]:
     def is_said(figure: Figure) -> bool:
         if figure.is_measured or figure.unit in own:
             return figure.value in own.get(figure.unit, ())
-        return figure.value == "1" or figure.value in renamed
+        return figure.value in renamed or (figure.value == "1" and not renamed)
 
     return tuple(figure for figure in wanted if not is_said(figure))
 

@@ -8,7 +8,7 @@ from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.probation import shown
-from combee.core.playbook.sections import same_section, section_key
+from combee.core.playbook.sections import MAX_DIGITS, number_of, same_section, section_key
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import estimate_tokens
 from combee_schemas.base import Source
@@ -224,3 +224,8 @@ def test_a_gate_and_a_comparison_see_headers_that_differ() -> None:
     assert content(after) != content(BASE)
     difference = compare(BASE, after)
     assert (difference.sections_added, difference.sections_removed) == (("new",), BASE.sections[:1])
+
+
+def test_new_ids_go_on_from_a_number_that_its_field_holds() -> None:
+    assert number_of("calc-00012") == 12
+    assert number_of(f"x-{2**64}") == number_of(f"x-{'9' * (MAX_DIGITS + 1)}") == number_of("x") == 0

@@ -123,6 +123,7 @@ def test_what_is_counted_may_have_another_noun_and_a_measure_may_not() -> None:
     assert lacking("3 vouchers and 5 refunds", "at most 3 refunds") == (Figure("3", "refund"),)
     assert lacking("at most 3 days", "at most 3 percent") == (Figure("3", "%"),)
     assert lacking("retry if it fails", "do one retry if it fails") == ()
+    assert lacking("make three attempts", "do one retry") == (Figure("1", "retry"),)
     assert lacking("at most 14 days", "at most 14 business days") == (Figure("14", "business day"),)
 
 

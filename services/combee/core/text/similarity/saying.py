@@ -177,7 +177,8 @@ def _has_other_figures(text: str, lesson: str) -> bool:
     """Return whether figures of one unit differ, or each text has one that the other lacks, however it is counted."""
     lacks = {figure.value for figure in lacking(text, lesson)}
     adds = {figure.value for figure in lacking(lesson, text)}
-    return conflicting(text, lesson) or bool(lacks - adds and adds - lacks)
+    # One of something need not be counted.
+    return conflicting(text, lesson) or bool(lacks - adds - {"1"} and adds - lacks - {"1"})
 
 
 def _has_the_same_exact_words(text: str, lesson: str) -> bool:

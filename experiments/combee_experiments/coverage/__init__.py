@@ -1,0 +1,1 @@
+"""Coverage that is checked: lessons kept, whatever the model reports about itself."""
