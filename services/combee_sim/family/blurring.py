@@ -96,13 +96,20 @@ def _tidy(text: str) -> str:
 
 
 def lost_in(before: str, after: str) -> str:
-    """Return words of ``before`` that say a condition or negation which ``after`` lost; empty if it lost none."""
+    """Return words of ``before`` that say a condition or negation which ``after`` lost; empty if it lost none.
+
+    Texts in the family's wordings are compared by their meaning; a blurred text lost something.
+    """
     if key(before) == key(after):
         return ""
-    if key(after) == key(blurred(before)):
-        return next(details(before), before)
+    if key(after) != key(blurred(before)) and not any(_missing(plain(before), plain(after))):
+        return ""
+    return next(_missing(before, after), before)
+
+
+def _missing(before: str, after: str) -> Iterator[str]:
     said = f" {text_of(after)} "
-    return next((detail for detail in details(before) if f" {text_of(detail)} " not in said), "")
+    return (detail for detail in details(before) if f" {text_of(detail)} " not in said)
 
 
 def details(text: str) -> Iterator[str]:

@@ -53,7 +53,9 @@ def aggregate(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MOD
         for items in read.failing.statements(by_lesson[lesson]):
             curator.keep(items)
     curator.make_up(read.items)
-    curator.overlook({lesson: by_lesson[lesson] for lesson in read.distinct if lesson not in set(kept)})
+    unread = by_lesson.keys() - set(kept)
+    curator.remove(reading.accused(), {item.n for lesson in unread for item in by_lesson[lesson]})
+    curator.overlook({lesson: by_lesson[lesson] for lesson in read.distinct if lesson in unread})
     return {
         "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
         "operations": curator.operations,

@@ -1,6 +1,7 @@
 """The operations of one aggregator call: on lessons that it keeps, and what it says of those that it overlooks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,22 +23,27 @@ class Shown:
 
     entries: Sequence[ShownEntry]
     by_subject: Mapping[str, ShownEntry]
-    by_lesson: Mapping[str, ShownEntry]
-    """By lesson: its first entry."""
+    by_lesson: Mapping[str, Sequence[ShownEntry]]
     asks_known: bool
     asks_all: bool
     """Whether every item is to be accounted for."""
+    kinds: frozenset[str]
+    """Operations beside ADD and UPDATE that the instructions name."""
 
 
 def shown_in(reading: Reading) -> Shown:
     """Return what a prompt shows."""
     text = " ".join(" ".join(reading.lines).split())
+    by_lesson: dict[str, list[ShownEntry]] = defaultdict(list)
+    for entry in reading.entries:
+        by_lesson[key(entry.content)].append(entry)
     return Shown(
         entries=reading.entries,
         by_subject={name: entry for entry in reading.entries if (name := subject(entry.content))},
-        by_lesson={key(entry.content): entry for entry in reversed(reading.entries)},
+        by_lesson=dict(by_lesson),
         asks_known='"known"' in text,
         asks_all=ACCOUNT in text,
+        kinds=frozenset(kind for kind in ("MERGE", "REMOVE") if kind in text),
     )
 
 
@@ -52,12 +58,31 @@ class Curator:
         self._failing = failing
 
     def keep(self, items: Sequence[Item]) -> None:
-        """Say one lesson of some items, or name the entry that says it."""
+        """Say one lesson of some items, or name the entry that says it; several such entries become one."""
         entry = self._noticed(items)
-        if entry:
-            self._claim(items, entry)
-        else:
+        if entry is None:
             self.operations.append(self._operation(items))
+        elif len(same := self._repeats(entry)) > 1:
+            self.operations.append(_said("MERGE", entry.content, entry.content, same, items))
+        else:
+            self._claim(items, entry)
+
+    def remove(self, accused: Iterable[tuple[int, str]], unread: Collection[int]) -> None:
+        """Remove the entries that items speak against, unless an operation changes them, or an item repeats them.
+
+        ``unread``: the numbers of items that do not count.
+        """
+        spared = {entry_id for operation in self.operations for entry_id in operation["entry_ids"]}
+        spared |= {known["entry_id"] for known in self.known}
+        shown = {entry.id for entry in self._shown.entries} - spared
+        against: dict[str, list[int]] = defaultdict(list)
+        for n, entry_id in accused if "REMOVE" in self._shown.kinds else ():
+            if entry_id in shown and n not in unread:
+                against[entry_id].append(n)
+        for entry_id, numbers in against.items():
+            sources = sorted(set(numbers))
+            removal = {"type": "REMOVE", "section": "", "content": "", "entry_ids": [entry_id]}
+            self.operations.append({**removal, "sources": sources})
 
     def make_up(self, items: Sequence[Item]) -> None:
         """Add invented lessons; each names an item."""
@@ -90,14 +115,25 @@ class Curator:
         if not self._shown.asks_known or any(item.kind != "ADD" for item in items):
             return None
         lesson = min(item.lesson for item in items)
-        same = self._shown.by_lesson.get(key(lesson))
+        same = self._first(lesson)
         if same is None or self._failing.modes.paraphrase is None:
             return same
         return same if self._failing.said(lesson, same.content) == same.content else None
 
+    def _first(self, lesson: str) -> ShownEntry | None:
+        return next(iter(self._shown.by_lesson.get(key(lesson), ())), None)
+
+    def _repeats(self, entry: ShownEntry) -> list[str]:
+        """Return the entry and those that a call notices to say the same, if it may merge them."""
+        _, *others = self._shown.by_lesson[key(entry.content)] if "MERGE" in self._shown.kinds else [entry]
+        return [
+            entry.id,
+            *(other.id for other in others if self._failing.sees_entries(entry.content, other.content)),
+        ]
+
     def _operation(self, items: Sequence[Item]) -> Operation:
         lesson = min(item.lesson for item in items)
-        same = self._shown.by_lesson.get(key(lesson))
+        same = self._first(lesson)
         kind, entry_ids = self._target(items, lesson)
         content = self._failing.said(lesson, same.content if same else None)
         return _said(kind, lesson, content, entry_ids, items)
@@ -113,17 +149,18 @@ class Curator:
         return corrections[-1] if corrections else ("ADD", ())
 
     def _blur(self, items: Sequence[Item]) -> None:
-        """Say a lesson without its details, in place of the entry that has it; an entry may say that already."""
+        """Say a lesson without its details, in place of entries that have it; an entry may say that already."""
         lesson = min(item.lesson for item in items)
         content = blurred(lesson)
-        entry = self._shown.by_lesson.get(key(content))
+        entry = self._first(content)
         if entry and self._shown.asks_known:
             self._claim(items, entry)
             return
         kind, entry_ids = self._target(items, lesson)
-        same = self._shown.by_lesson.get(key(lesson))
+        same = self._first(lesson)
         if same and kind == "ADD":
-            kind, entry_ids = "UPDATE", (same.id,)
+            repeats = self._repeats(same)
+            kind, entry_ids = "MERGE" if len(repeats) > 1 else "UPDATE", tuple(repeats)
         self.operations.append(_said(kind, lesson, content, entry_ids, items))
 
 

@@ -59,6 +59,10 @@ class Failing:
             return in_words(lesson, draw("other words", lesson, *self.causes))
         return lesson
 
+    def sees_entries(self, content: str, other: str) -> bool:
+        """Return whether a call notices that two entries say the same."""
+        return self.modes.paraphrase is None or self._sees_repeat(f"{content} / {other}")
+
     def sees_contradiction(self, about: str) -> bool:
         """Return whether a call notices that texts on a topic contradict each other."""
         return not self.modes.contradictions or self._happens(NOTICED, "noticed", about)

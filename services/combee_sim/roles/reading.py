@@ -30,7 +30,9 @@ _ASKS_FOR: tuple[tuple[str, Role], ...] = (
 _FENCES = re.compile(r"\b(within|inside|between|in) ```")
 _CURRENT = re.compile(r"\s*<curr_param(?: [0-9a-f]+)?>\s*")
 _CURRENT_ENDS = re.compile(r"\s*</curr_param(?: [0-9a-f]+)?>\s*")
-
+_HARMFUL = re.compile(
+    r"(?P<id>[^\s;]+) so far (?P<helpful>\d{1,9}) helpful, (?P<harmful>\d{1,9}) harmful, here harmful"
+)
 
 NO_RULES = "Do the task as it is given."
 """The stand-in's text while it knows no rule; it is no lesson."""
@@ -56,8 +58,25 @@ class Reading:
 
     def items(self) -> tuple[Item, ...]:
         """Return the reflections, records or proposals with lessons, by their number."""
-        numbered = enumerate((value for value in self.objects if not _is_entry(value)), 1)
-        return tuple(item for n, value in numbered for item in _items(n, value))
+        return tuple(item for n, value in self._numbered() for item in _items(n, value))
+
+    def accused(self) -> Iterator[tuple[int, str]]:
+        """Yield the number of each item that speaks against an entry, and the entry's id.
+
+        It proposes a REMOVE, or it found an entry harmful that more runs found harmful than helpful.
+        """
+        for n, value in self._numbered():
+            if str(value.get("type", "")).upper() == "REMOVE":
+                yield from ((n, entry_id) for entry_id in _entry_ids(value))
+            for tag in _HARMFUL.finditer(str(value.get("tags", ""))):
+                if int(tag["harmful"]) + 1 > int(tag["helpful"]):
+                    yield n, tag["id"]
+
+    def _numbered(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        values = (value for value in self.objects if not _is_entry(value))
+        for position, value in enumerate(values, 1):
+            number = value.get("n")
+            yield number if isinstance(number, int) else position, value
 
     def current_text(self) -> tuple[str, ...]:
         """Return the lines of the text to be rewritten."""
@@ -160,16 +179,16 @@ def _entries_as_json(objects: Sequence[Mapping[str, Any]]) -> Iterator[ShownEntr
     return (ShownEntry(id=v["id"], content=v["content"]) for v in objects if _is_entry(v))
 
 
-def _items(position: int, value: Mapping[str, Any]) -> Iterator[Item]:
-    number = value.get("n")
-    ids = value.get("entry_ids")
+def _items(n: int, value: Mapping[str, Any]) -> Iterator[Item]:
     for lesson in _lessons(value):
         yield Item(
-            n=number if isinstance(number, int) else position,
-            lesson=lesson,
-            kind=str(value.get("type", "ADD")).upper(),
-            entry_ids=tuple(i for i in ids if isinstance(i, str)) if isinstance(ids, list) else (),
+            n=n, lesson=lesson, kind=str(value.get("type", "ADD")).upper(), entry_ids=_entry_ids(value)
         )
+
+
+def _entry_ids(value: Mapping[str, Any]) -> tuple[str, ...]:
+    ids = value.get("entry_ids")
+    return tuple(i for i in ids if isinstance(i, str)) if isinstance(ids, list) else ()
 
 
 def _lessons(value: Mapping[str, Any]) -> tuple[str, ...]:

@@ -112,6 +112,18 @@ def test_blurred_rewrites_lost_something_and_other_wordings_did_not() -> None:
     assert [place for place, _ in lost] == list(range(len(samples)))
 
 
+def test_what_a_rewrite_lost_follows_from_its_meaning_in_any_wording() -> None:
+    for right in (LESSONS[0], FORMULA, TAG):
+        wrong = str(opposite(right))
+        for before, after, loses in (
+            (right, wrong, right == FORMULA),
+            (wrong, right, right in (FORMULA, TAG)),
+        ):
+            pairs = product(all_wordings(before), all_wordings(after))
+            rewrites = [Rewrite(before=one, after=other) for one, other in pairs]
+            assert len(checked([], [], rewrites).lost) == loses * len(rewrites)
+
+
 def test_a_share_of_judgements_is_wrong_with_words_of_the_text() -> None:
     modes = Modes(misjudged=0.3)
     stated = [*LESSONS[:12], FORMULA]
