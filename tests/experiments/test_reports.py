@@ -83,8 +83,8 @@ def test_under_a_mode_overload_shows_what_else_is_in_the_playbook(tmp_path: Path
     setup = replace(SMALL, modes=Modes(paraphrase=0.5, invented=1.0))
     _, report = run(overload, setup, Store(tmp_path / "cells.jsonl"))
     table = report.tables[-1]
-    assert table.columns[:3] == ("batch size", "wordings per lesson", "invented")
-    assert all(row[2] != "0 / 0 / 0" for row in table.rows)
+    assert table.columns[:4] == ("batch size", "named", "wordings per lesson", "invented")
+    assert all(row[3] != "0 / 0 / 0" for row in table.rows)
 
 
 # ---- robustness: the criteria
@@ -93,7 +93,7 @@ def test_under_a_mode_overload_shows_what_else_is_in_the_playbook(tmp_path: Path
 def robust(changes: Mapping[tuple[str, str, str], Numbers]) -> dict[str, Verdict]:
     """Return the verdicts where all keep 40 lessons but where (arm, rule, mode) has other numbers."""
     even = {"lessons": 40, "lessons_there": 50, "accuracy": 0.8, "entries": 40, "wordings_per_lesson": 1.0}
-    even |= {"invented": 0, "wrong": 0, "contradicted": 0}
+    even |= {"named": 40, "invented": 0, "wrong": 0, "contradicted": 0}
     data = SMALL.data[0].name
     cells = {
         Cell.of(arm, 0, data=data, law=law, mode=mode, batch_size=20): {

@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee_experiments.data.samples import Kind, family, load
+from combee_experiments.data.samples import Data, Kind, family, load
 from combee_experiments.scoring.answers import score
 from combee_experiments.scoring.lessons import Lessons, lessons_of
+from combee_sim.family.blurring import blurred
 from combee_sim.family.falsehoods import invented, opposite
 from combee_sim.family.family import lessons
 from combee_sim.family.knowledge import NOTHING_KNOWN
+from combee_sim.family.lessons import text_of
 from combee_sim.family.quantities import QUANTITIES
 from combee_sim.family.wordings import all_wordings
 from combee_sim.law.samples import reflections_on, task_traces
@@ -80,9 +82,9 @@ def test_a_formula_is_told_from_one_whose_name_begins_alike(tmp_path: Path) -> N
     path = tmp_path / "some.jsonl"
     path.write_text("\n".join(FORMULA * 5))
     counted = lessons_of(load(path))
-    assert counted.kept(["INTEREST RATE parity (IRP): a ratio."]) == {"interest rate parity (irp)"}
-    assert counted.kept(["Interest rates: …", "no EV/EBITDAs"]) == frozenset()
-    assert counted.kept(["Interest rate and EV/EBITDA in one entry"]) == {"interest rate", "ev/ebitda"}
+    assert counted.named(["INTEREST RATE parity (IRP): a ratio."]) == {"interest rate parity (irp)"}
+    assert counted.named(["Interest rates: …", "no EV/EBITDAs"]) == frozenset()
+    assert counted.named(["Interest rate and EV/EBITDA in one entry"]) == {"interest rate", "ev/ebitda"}
 
 
 def test_a_tag_that_is_a_plain_word_is_not_found_in_a_sentence(tmp_path: Path) -> None:
@@ -92,17 +94,51 @@ def test_a_tag_that_is_a_plain_word_is_not_found_in_a_sentence(tmp_path: Path) -
     )
     data = load(path)
     counted = lessons_of(data)
-    assert counted.kept(["states the depreciation of a LongTermDebtor"]) == frozenset()
-    assert counted.known(data.exam, ["Use the tag LongTermDebt here."]) == 0.5
+    assert counted.named(["states the depreciation of a LongTermDebtor"]) == frozenset()
+    assert counted.named(["Use the tag LongTermDebt here."]) == {"LongTermDebt"}
+    told = "Use the tag LongTermDebt for the entity in a sentence that states the long term debt."
+    assert counted.known(data.exam, [told]) == 0.5
+
+
+def said_by_the_reflector(data: Data) -> list[str]:
+    traces = task_traces([(one.question, one.target) for one in data.train])
+    return [reflection.key_insight for reflection in reflections_on(traces, knowledge=data.knowledge)]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("name", "said"), [("formula_train", 50), ("finer_train", 109), ("", 50)])
+def test_a_lesson_is_kept_in_any_wording_and_not_without_its_figures_and_conditions(
+    name: str, said: int, shared: Path
+) -> None:
+    data = load(shared / "data" / f"{name}.jsonl") if name else family()
+    counted, told = lessons_of(data), said_by_the_reflector(data)
+    assert len(counted.kept(told)) == said
+    for n in range(5):
+        assert len(counted.kept(all_wordings(text)[n] for text in told)) == said
+    assert counted.kept(map(blurred, told)) == frozenset()
+    assert len(counted.named(map(blurred, told))) == said
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "Do not report the {0}",
+        "In the first week, report the {0}",
+        "Report the {0} Only do so in summer.",
+        "Never forget this: do not report the {0}",
+    ],
+)
+def test_a_lesson_with_another_condition_or_a_negation_is_another_lesson(other: str) -> None:
+    counted, told = lessons_of(family(300)), lessons(QUANTITIES[:1])[0]
+    assert counted.kept([told]) == {QUANTITIES[0].name}
+    assert counted.kept([other.format(told.removeprefix("Report the "))]) == frozenset()
 
 
 @pytest.mark.shared
 def test_the_fifty_formulas_are_fifty_lessons_and_the_simulated_reflector_finds_them(shared: Path) -> None:
     data = load(shared / "data" / "formula_train.jsonl")
     counted = lessons_of(data)
-    traces = task_traces([(one.question, one.target) for one in data.train])
-    made = reflections_on(traces, knowledge=data.knowledge)
-    told = [reflection.key_insight for reflection in made]
+    told = said_by_the_reflector(data)
     assert len(counted.names) == 50
     assert counted.kept(told) == counted.names
     assert counted.known(data.exam, told) == 1.0
@@ -129,8 +165,10 @@ def test_what_is_wrong_or_invented_is_no_lesson_kept() -> None:
     assert numbers["contradicted"] == 1  # one pair of meanings, in however many wordings
 
 
-def formulas(*names: str) -> Lessons:
-    return Lessons(kind="formula", names=frozenset(names), knowledge=NOTHING_KNOWN)
+def formulas(*told: str) -> Lessons:
+    names = [text.partition(":")[0].casefold() for text in told]
+    meanings = dict(zip(map(text_of, told), names, strict=True))
+    return Lessons(kind="formula", names=frozenset(names), meanings=meanings, knowledge=NOTHING_KNOWN)
 
 
 def test_a_formula_told_the_wrong_way_round_is_not_kept() -> None:
@@ -138,7 +176,7 @@ def test_a_formula_told_the_wrong_way_round_is_not_kept() -> None:
         "Quick Ratio: compute it with Quick Ratio = Cash / Debt and give the plain value, not a percentage, "
         "to 2 decimals."
     )
-    counted, wrong = formulas("quick ratio"), str(opposite(told))
+    counted, wrong = formulas(told), str(opposite(told))
     assert counted.kept(all_wordings(told)) == {"quick ratio"}
     assert counted.kept(all_wordings(wrong)) == frozenset()
     assert counted.numbers([told, wrong])["contradicted"] == 1
@@ -149,4 +187,6 @@ def test_a_formula_that_anothers_lesson_mentions_is_not_kept() -> None:
         "Net Margin: compute it with Net Margin = Net Income / Revenue and give the plain value, not a percentage, "
         "to 2 decimals."
     )
-    assert formulas("net margin", "net income").kept([told]) == {"net margin"}
+    other = told.replace("Net Margin", "Net Income")
+    assert formulas(told, other).kept([told]) == {"net margin"}
+    assert formulas(told, other).named([told]) == {"net margin", "net income"}

@@ -93,15 +93,17 @@ async def _updates(
 ) -> Numbers:
     async with setup.open_model(seed) as model:
         learnt = await learn(setup.paced(model, seed), made, arm, batch_size)
-        return learnt.numbers() | await exam(setup, model, data, learnt)
+        return learnt.numbers() | await exam(setup, model, data, learnt, made)
 
 
-async def exam(setup: Setup, model: LanguageModel, data: Data, learnt: Learnt) -> dict[str, float]:
-    """Return what the playbook is worth: lessons in it, and what agents get right with it."""
-    lessons = lessons_of(data)
+async def exam(
+    setup: Setup, model: LanguageModel, data: Data, learnt: Learnt, made: Sequence[Reflection]
+) -> dict[str, float]:
+    """Return what the playbook is worth: lessons in it, of those in the reflections, and what agents get right."""
+    lessons = lessons_of(data, by_name=not setup.simulated)
     result = await examine(model, data, lessons, lambda _: learnt.playbook, simulated=setup.simulated)
     return {
         **lessons.numbers(learnt.texts),
-        "lessons_there": len(lessons.names),
+        "lessons_there": len(lessons.kept(one.key_insight for one in made)),
         "accuracy": result.accuracy,
     }

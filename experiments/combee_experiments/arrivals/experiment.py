@@ -65,7 +65,7 @@ async def _measure(setup: Setup, data: Data, made: Sequence[Reflection], cell: C
             pace=Pace(),
         )
         numbers, texts = await _run(slow, arriving, POLICIES[cell.arm], rate / HOUR_S, cell.seed)
-    return {**numbers, "lessons": len(lessons_of(data).kept(texts))}
+    return {**numbers, "lessons": len(lessons_of(data, by_name=not setup.simulated).kept(texts))}
 
 
 def _stream(made: Sequence[Reflection], count: int) -> Iterator[Reflection]:

@@ -60,7 +60,7 @@ async def _measure(setup: Setup, data: Data, made: Sequence[Reflection], cell: C
     times = _times(cell.text("times"), setup.latency.median_s)
     async with setup.open_model(cell.seed) as model:
         run = await run_fleet(_slow(setup, model, times.call, cell.seed), made, mode, times, seed=cell.seed)
-    lessons = lessons_of(data)
+    lessons = lessons_of(data, by_name=not setup.simulated)
     texts = [entry.content for entry in run.versions[-1].entries]
     return {
         **run.numbers(),

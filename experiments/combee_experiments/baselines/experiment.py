@@ -90,7 +90,7 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
 
 async def _measure(setup: Setup, data: Data, made: Sequence[Reflection], cell: Cell) -> Numbers:
     approach = {**UNBATCHED, **BATCHED}[cell.arm]
-    lessons = lessons_of(data)
+    lessons = lessons_of(data, by_name=not setup.simulated)
     async with setup.open_model(cell.seed) as model:
         learned = await approach(setup.paced(model, cell.seed), made, cell.number("batch_size"))
         result = await examine(model, data, lessons, learned.given, simulated=setup.simulated)

@@ -120,7 +120,7 @@ def _record(sample: Sample) -> dict[str, str]:
 
 
 async def _worth(setup: Setup, model: LanguageModel, data: Data, epoch: Epoch, way: Method) -> Numbers:
-    lessons, book = lessons_of(data), epoch.playbook
+    lessons, book = lessons_of(data, by_name=not setup.simulated), epoch.playbook
     result = await examine(
         model, data, lessons, lambda _: book, simulated=setup.simulated, asked=way.answer_prompt
     )

@@ -36,7 +36,10 @@ def circumstances(setup: Setup) -> str:
     where = environment()
     ran = f"combee {where['combee']}, Python {where['python']}, {where['system']}, {where['cpus']} CPUs"
     if not setup.simulated:
-        return f"Model {setup.model_name}, real; wall times are real seconds. {seeds}. {ran}."
+        return (
+            f"Model {setup.model_name}, real; wall times are real seconds. A lesson counts as kept where it is named:"
+            f" what a real model says about it is not checked. {seeds}. {ran}."
+        )
     return (
         f"**Simulated**: the stand-in model answers, no real model was asked. Times are virtual seconds: each model "
         f"call takes {_pace(setup)}, {setup.concurrency} at once, and nothing is slept."

@@ -1,8 +1,8 @@
-"""Counting lessons: which of the latent conventions that the data hold does a playbook hold."""
+"""Counting lessons: which of the lessons that the data can teach does a playbook say."""
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
@@ -10,13 +10,15 @@ from math import comb
 from combee.core.formats.ace_protocol import FORMULA_NAME
 from combee.core.formats.intake import Sample
 from combee_experiments.data.samples import Data, Kind
-from combee_sim.family.conventions import read_convention
 from combee_sim.family.falsehoods import is_invented, is_opposite
 from combee_sim.family.family import read_question
+from combee_sim.family.insights import needed
 from combee_sim.family.knowledge import Knowledge
-from combee_sim.family.lessons import key, subject
+from combee_sim.family.lessons import key, subject, text_of
+from combee_sim.family.wordings import plain
 
 BESIDE = (
+    ("named", "named", 1),
     ("wordings per lesson", "wordings_per_lesson", 2),
     ("invented", "invented", 0),
     ("wrong", "wrong", 0),
@@ -33,32 +35,31 @@ class Lessons:
     kind: Kind
     names: frozenset[str]
     """Every lesson that the training samples can teach; empty where lessons cannot be counted."""
+    meanings: Mapping[str, str]
+    """Each lesson in plain words, without case and punctuation → its name."""
     knowledge: Knowledge
     """Which formula a question is about, where the question does not say it."""
+    by_name: bool = False
+    """Whether a text that names a lesson counts as the lesson: a real model's wordings are not known."""
 
     def kept(self, texts: Iterable[str]) -> frozenset[str]:
-        """Return the lessons that a playbook's texts hold.
+        """Return the lessons that the texts, or lines of them, are, in any of the stand-in's wordings.
 
-        A quantity's is held by its exact convention in any wording, a formula's or tag's by whatever text names it:
-        what a real model says about it is not checked. Of what the stand-in says, only what is right is counted, and
-        a formula that another one's lesson mentions is not.
+        A text without a lesson's figures, conditions or negations, or with others, is not that lesson.
         """
-        if self.kind == "family":
-            return frozenset(name for text in texts for name in _conventions(text)) & self.names
-        right = (text for text in texts if not is_opposite(text))
-        # Some tags are plain words: "depreciation" in a sentence is not the tag.
-        exact = self.kind == "finer"
-        named = _named(tuple(sorted(self.names)), re.NOFLAG if exact else re.IGNORECASE)
-        if exact:
-            return frozenset(name.group() for text in right for name in named.finditer(text))
-        return frozenset(name for text in right for name in self._about(text, named))
+        if self.by_name:
+            return self.named(texts)
+        lines = (line for text in texts for line in text.splitlines())
+        return frozenset(name for line in lines if (name := self.meanings.get(text_of(plain(line)))))
 
-    def _about(self, text: str, named: re.Pattern[str]) -> Iterator[str]:
-        about = subject(text)
-        if about in self.names:
-            yield about
-        else:
-            yield from (name.group().casefold() for name in named.finditer(text))
+    def named(self, texts: Iterable[str]) -> frozenset[str]:
+        """Return the lessons whose quantity, formula or tag the texts name, whatever they say about it."""
+        # Some tags are plain words: "depreciation" in a sentence is not the tag.
+        if self.kind == "finer":
+            pattern = _named(tuple(sorted(self.names)), re.NOFLAG)
+            return frozenset(name.group() for text in texts for name in pattern.finditer(text))
+        pattern = _named(tuple(sorted(self.names)), re.IGNORECASE)
+        return frozenset(name.group().casefold() for text in texts for name in pattern.finditer(text))
 
     def numbers(self, texts: Sequence[str]) -> dict[str, float]:
         """Return how many lessons a playbook's texts hold, and in what company."""
@@ -66,6 +67,7 @@ class Lessons:
         holding = sum(bool(self.kept([text])) for text in texts)
         return {
             "lessons": len(kept),
+            "named": len(self.named(texts)),
             "wordings_per_lesson": holding / len(kept) if kept else 0.0,
             "invented": sum(map(is_invented, texts)),
             "wrong": sum(map(is_opposite, texts)),
@@ -93,11 +95,23 @@ def contradicted(texts: Iterable[str]) -> int:
     return sum(comb(len(said), 2) for said in meanings.values())
 
 
-def lessons_of(data: Data) -> Lessons:
-    """Return the lessons that the training samples can teach."""
-    needed = NEEDED[data.kind]
-    names = frozenset(name for sample in data.train for name in needed(sample, data.knowledge))
-    return Lessons(kind=data.kind, names=names, knowledge=data.knowledge)
+def lessons_of(data: Data, *, by_name: bool = False) -> Lessons:
+    """Return the lessons that the training samples can teach; ``by_name`` if a real model writes the texts."""
+    places = [place for sample in data.train for place in zip(*_places(data, sample), strict=True)]
+    return Lessons(
+        kind=data.kind,
+        names=frozenset(name for name, _ in places),
+        meanings={text_of(lesson): name for name, lesson in places if lesson},
+        knowledge=data.knowledge,
+        by_name=by_name,
+    )
+
+
+def _places(data: Data, sample: Sample) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of the lessons that a sample's answer needs, and the lessons; empty where it says none."""
+    names = NEEDED[data.kind](sample, data.knowledge)
+    said = needed(data.knowledge.statement(sample.question), sample.target) if names else ()
+    return names, said if len(said) == len(names) else [""] * len(names)
 
 
 def _quantity(sample: Sample, _: Knowledge) -> tuple[str, ...]:
@@ -121,12 +135,6 @@ NEEDED: Mapping[Kind, Callable[[Sample, Knowledge], tuple[str, ...]]] = {
     "text": lambda _, __: (),
 }
 """Kind of data → the lessons a sample's answer needs, one per place that is scored."""
-
-
-def _conventions(text: str) -> tuple[str, ...]:
-    """Return the quantities whose right convention stands in a text of one or more lines."""
-    right = (line for line in text.splitlines() if not is_opposite(line))
-    return tuple(convention.quantity for line in right if (convention := read_convention(line)))
 
 
 @lru_cache(maxsize=16)

@@ -46,18 +46,18 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
 async def _measure(setup: Setup, data: Data, cell: Cell) -> Numbers:
     samples = subset(data.train, None, cell.seed)
     arm = NAIVE if cell.arm == SEQUENTIAL else ARMS[cell.arm]
-    spent = [Usage()]
+    read = list[Reflection]()
     async with setup.open_model(cell.seed) as model:
         paced = setup.paced(model, cell.seed)
 
         async def reflecting(playbook: Playbook, start: int, end: int) -> Sequence[Reflection]:
             made = await reflect_all(paced, playbook, samples[start:end])
-            spent.extend(one.usage for one in made)
+            read.extend(made)
             return made
 
         learnt = await iterate(paced, reflecting, len(samples), arm, cell.number("batch_size"))
-        known = await exam(setup, model, data, learnt)
-    numbers, agents = learnt.numbers(), sum(spent, Usage())
+        known = await exam(setup, model, data, learnt, read)
+    numbers, agents = learnt.numbers(), sum((one.usage for one in read), Usage())
     return {
         **numbers,
         **known,

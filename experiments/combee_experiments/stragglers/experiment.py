@@ -112,7 +112,9 @@ async def _learned(setup: Setup, data: Data, made: Sequence[Reflection], cell: C
         model = SlowModel(inner, TAILS[HEAVY], seed=cell.seed, concurrency=setup.concurrency)
         carry = bool(cell.number("carry"))
         versions = await _run(model, made, stragglers=ARMS[cell.arm], carry=carry)
-    kept = lessons_of(data).kept([entry.content for entry in versions[-1].entries])
+    kept = lessons_of(data, by_name=not setup.simulated).kept(
+        [entry.content for entry in versions[-1].entries]
+    )
     seen = sum(version.reflections for version in versions)
     return {"lessons": len(kept), "applied": seen, **_calls(model, versions)}
 

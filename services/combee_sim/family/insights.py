@@ -54,11 +54,11 @@ def of_record(record: Mapping[str, Any]) -> str:
 
 
 def needed(task: str, target: str) -> tuple[str, ...]:
-    """Return the lessons needed to answer a Formula or FiNER row, one per place of its target."""
+    """Return the lessons needed to answer a question of the family, a Formula or a FiNER row: one per place."""
     if TAGGING.search(task):
         return tuple(_tag_lesson(tag.strip()) for tag in target.split(","))
-    formula = _of_formula(task, "", target)
-    return (formula,) if formula else ()
+    rule = _of_family(task, "", target) or _of_formula(task, "", target)
+    return (rule,) if rule else ()
 
 
 Reader = Callable[[str, str, str], str | None]
