@@ -1,8 +1,8 @@
 """``coverage``: what the playbook keeps, whatever the model reports about what it overlooked.
 
 Not the whole product of what can fail is run. The paper's arms have no check, so only the ways of overload and the
-wordings vary there; Combee without its check is run for its cost, in one way. By what lessons are recognised can matter
-in several wordings alone, and is compared where all ways of overload are mixed.
+wordings vary there; Combee without its check is run for its cost, in one way. By what lessons are recognised can
+matter in several wordings alone, and is compared where all ways of overload are mixed.
 """
 
 from collections.abc import Iterator, Mapping

@@ -26,7 +26,7 @@ IN_FORCE, NOTHING_LOST = "in_steps", "nothing is lost"
 UNCHECKED = "Combee, unchecked"
 VERBATIM, PARAPHRASED = "verbatim", "paraphrased"
 WORDS_AND_CHECK, WORDS_ALONE = "words and check", "words alone"
-COUNTED = "A lesson counts only if an entry is that lesson, not if it names it. Kept are those that the last version holds."
+COUNTED = "A lesson counts only if an entry of the last version is that lesson, not if an entry names it."
 TRUTH = (
     "True is the share of the reflections whose lesson the model's own result says, or an entry that stays; said is "
     "what the model claims, verified what Combee witnessed or had checked, carried what code put in. Off is the mean "
