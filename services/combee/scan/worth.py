@@ -1,6 +1,6 @@
 """What answers are worth: from the parts of a node's calls to its result; pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -30,17 +30,17 @@ def of_group(
     answers = [part.answer for part in parts if part.answer is not None]
     operations = tuple(chain.from_iterable(answer.operations for answer in answers))
     failed = not answers and not quiet
+    through = ((member, part.answer is not None) for part in parts for member in part.items)
+    everyone = (*through, *((lesson.member, True) for lesson in quiet))
+    seen = (_one_seen(member, ids if is_through else None) for member, is_through in everyone)
     if len(answers) > 1 or quiet:
         operations = method.merge(base, (*operations, *word_for_word(quiet)))
     return NodeResult(
         status="failed" if failed else "ok" if operations else "empty",
         reason=reasons((note, *(part.problem for part in parts))),
         operations=operations,
-        known=tuple(chain.from_iterable(map(_known_in_group, parts))),
-        seen=(
-            *chain.from_iterable(_seen(part, ids) for part in parts),
-            *(_one_seen(lesson.member, ids) for lesson in quiet),
-        ),
+        known=tuple(_known(parts)),
+        seen=tuple(_with_dropped(seen, parts)),
         **(_spent(parts) if parts else {"usage": SKIPPED}),
     )
 
@@ -64,8 +64,8 @@ def of_combine(
             "status": "merged" if any(part.answer is None for part in parts) else "ok",
             "reason": reasons((note, *(part.problem for part in parts), below.reason)),
             "operations": (*(operations[0] if is_whole else merged), *quiet),
-            "known": (*below.known, *chain.from_iterable(map(_known_in_combine, parts))),
-            "seen": _with_dropped(below.seen, parts),
+            "known": (*below.known, *_known(parts)),
+            "seen": tuple(_with_dropped(below.seen, parts)),
             **own,
             "usage": below.usage + own["usage"],
         }
@@ -148,42 +148,24 @@ def _spent(parts: Sequence[Part[Any, Any]]) -> dict[str, Any]:
     }
 
 
-def _known_in_group(part: Part[Sequence[GroupMember], Answer]) -> tuple[Known, ...]:
-    claims = part.answer.known if part.answer is not None else {}
-    return tuple(
-        Known(entry_id=entry_id, evidence=(part.items[n - 1].reflection.reflection_id,))
-        for n, entry_id in claims.items()
-    )
+def _behind(item: GroupMember | Operation) -> tuple[str, ...]:
+    """Return the reflections behind an item of a prompt."""
+    return item.evidence if isinstance(item, Operation) else (item.reflection.reflection_id,)
 
 
-def _known_in_combine(part: Part[Sequence[Operation], Answer]) -> tuple[Known, ...]:
-    claims = part.answer.known if part.answer is not None else {}
-    return tuple(
-        Known(entry_id=entry_id, evidence=part.items[n - 1].evidence) for n, entry_id in claims.items()
-    )
+def _known(parts: Sequence[Part[Any, Answer]]) -> Iterator[Known]:
+    """Yield the entries that models claim to say items already."""
+    for part in parts:
+        for n, entry_id in part.answer.known.items() if part.answer is not None else ():
+            yield Known(entry_id=entry_id, evidence=_behind(part.items[n - 1]))
 
 
-def _with_dropped(
-    seen: Sequence[Seen], parts: Sequence[Part[Sequence[Operation], Answer]]
-) -> tuple[Seen, ...]:
-    """Return reflections with a note on those whose proposals the model dropped by name."""
-    dropped = ops.rests(
-        part.items[n - 1] for part in parts if part.answer is not None for n in part.answer.dropped
-    )
-    return tuple(
-        one.model_copy(update={"dropped": True}) if one.reflection_id in dropped else one for one in seen
-    )
-
-
-def _seen(part: Part[Sequence[GroupMember], Answer], ids: Collection[str]) -> Iterable[Seen]:
-    """Yield reflections as a call saw them; without an answer none got through."""
-    answer = part.answer
-    for n, member in enumerate(part.items, 1):
-        if answer is None:
-            yield _one_seen(member, None)
-        else:
-            seen = _one_seen(member, ids)
-            yield seen.model_copy(update={"dropped": True}) if n in answer.dropped else seen
+def _with_dropped(seen: Iterable[Seen], parts: Sequence[Part[Any, Answer]]) -> Iterator[Seen]:
+    """Yield reflections with a note on those behind items that a model dropped by name."""
+    named = ((part.items, part.answer.dropped) for part in parts if part.answer is not None)
+    dropped = {one for items, numbers in named for n in numbers for one in _behind(items[n - 1])}
+    for one in seen:
+        yield one.model_copy(update={"dropped": True}) if one.reflection_id in dropped else one
 
 
 def _one_seen(member: GroupMember, ids: Collection[str] | None) -> Seen:
