@@ -29,6 +29,8 @@ class Prompt:
     """Ids of the playbook entries shown; None: all of them."""
     owner: str = ""
     """Owner of the request, such as a playbook: owners take turns when the capacity is limited."""
+    begun: bool = False
+    """Whether the work that asks has paid for replies already: it goes on although the process is stopping."""
     check: Callable[[str], str | None] | None = None
     """Returns what is wrong with a free-text reply, so that the model is asked again; None: nothing."""
 

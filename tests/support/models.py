@@ -131,7 +131,7 @@ class ModelClient:
         return request_of(prompt)
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:  # noqa: ARG002 - fixed by the port
-        if self._draining:
+        if self._draining and not prompt.begun:
             raise DrainingError("draining")
         return await self._server.reply(prompt)
 

@@ -22,7 +22,6 @@ from combee_experiments.coverage.report import NOTHING_LOST
 from combee_experiments.data.samples import PLAYBOOK, Data
 from combee_experiments.running.cells import Numbers
 from combee_experiments.running.setup import Setup
-from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Playbook
@@ -116,15 +115,13 @@ async def _learnt(
     tallied, embedder = Tallied(setup.paced(model, seed), mute=not failing.checks), CountedEmbedder()
     comparing = Comparing(vectors=Vectors(embedder), thresholds=thresholds()) if failing.embeds else BY_WORDS
     learnt = await learn(tallied, made, arm, failing.batch_size, comparing=comparing)
-    worth = await exam(setup, model, data, learnt)
-    said = lessons_of(data).kept(map(lesson_of, made))
+    worth = await exam(setup, model, data, learnt, made)
     return {
         **learnt.numbers(),
         **worth,
         **costs(learnt, tallied.checks, embedder.usage),
         **truth(learnt, made),
         "entries_per_lesson": len(learnt.texts) / max(1.0, worth["lessons"]),
-        "lessons_said": len(said),
     }
 
 

@@ -26,10 +26,7 @@ IN_FORCE, NOTHING_LOST = "in_steps", "nothing is lost"
 UNCHECKED = "Combee, unchecked"
 VERBATIM, PARAPHRASED = "verbatim", "paraphrased"
 WORDS_AND_CHECK, WORDS_ALONE = "words and check", "words alone"
-COUNTED = (
-    "A lesson counts only if an entry is that lesson, not if it names it. Kept are those that the last version "
-    "holds; the stand-in's reflections teach fewer than the data hold."
-)
+COUNTED = "A lesson counts only if an entry of the last version is that lesson, not if an entry names it."
 TRUTH = (
     "True is the share of the reflections whose lesson the model's own result says, or an entry that stays; said is "
     "what the model claims, verified what Combee witnessed or had checked, carried what code put in. Off is the mean "
@@ -83,13 +80,10 @@ def _lessons(data: Data, ways: Ways) -> Table:
         )
         for way, found in ways
     )
-    there, said = (
-        max(numbers[name] for _, found in ways for _, numbers in found)
-        for name in ("lessons_there", "lessons_said")
-    )
+    said = max(numbers["lessons_there"] for _, found in ways for _, numbers in found)
     erring = [f"checker errs {rate:.0%}" for rate in rates]
     return Table(
-        title=f"{data.name}: lessons kept of {there:.0f}, of which the reflections say {said:.0f}",
+        title=f"{data.name}: lessons kept of the {said:.0f} that the reflections say",
         columns=(
             "overload",
             "wording",
@@ -127,6 +121,8 @@ def _costs(data: Data, ways: Ways) -> Table:
     for way, found in ways:
         for arm in (PLAIN.name, UNCHECKED, ADAPTIVE.name):
             ours = found.where(arm, misjudged=0.0)
+            if not ours:
+                continue
             updates = ours.spread("updates").mean
             rows.append(
                 (
@@ -244,7 +240,7 @@ def _ways(measured: Measured) -> Iterator[tuple[str, Measured]]:
 
 
 def _lost(measured: Measured) -> float:
-    return max(numbers["lessons_said"] - numbers["lessons"] for _, numbers in measured)
+    return max(numbers["lessons_there"] - numbers["lessons"] for _, numbers in measured)
 
 
 def _panel(data: Data, usual: Measured) -> Panel:

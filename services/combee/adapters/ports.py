@@ -166,7 +166,7 @@ class LanguageModel(Protocol):
         """Return a usable reply; a higher priority gets a free slot first."""
 
     def drain(self) -> None:
-        """Start no further call: questions without a call under way raise DrainingError."""
+        """Start no further call: questions without a call under way raise DrainingError, but for begun work."""
 
     async def close(self) -> None:
         """Drop connections."""

@@ -63,6 +63,8 @@ class Asking:
     def __init__(self, model: LanguageModel, method: Method) -> None:
         self._model = model
         self._method = method
+        self._begun = False
+        """Whether a call was answered, which another worker would have to pay again."""
 
     async def group(
         self, base: Playbook, members: Sequence[GroupMember], level: int = 0
@@ -144,7 +146,9 @@ class Asking:
 
     async def _ask(self, base: Playbook, prompt: Prompt, level: int) -> Reply:
         """Ask on behalf of a playbook; playbooks take turns where the model's limits make calls wait."""
-        return await self._model.ask(replace(prompt, owner=base.name), priority=level)
+        reply = await self._model.ask(replace(prompt, owner=base.name, begun=self._begun), priority=level)
+        self._begun = True
+        return reply
 
     def _read(
         self, base: Playbook, prompt: Prompt, reply: Reply, sources: Sequence[tuple[str, ...]]

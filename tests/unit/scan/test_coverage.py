@@ -128,6 +128,42 @@ async def test_one_check_call_asks_about_all_that_nothing_witnesses() -> None:
     assert len(contents(result)) == len(LESSONS)
 
 
+async def test_an_entry_that_an_unsupported_update_leaves_says_the_lesson_that_a_lost_proposal_says_too() -> (
+    None
+):
+    fee, other = "Opened parcels cost a fee.", "A fee is what opened parcels come with."
+    base = OTHER.model_copy(update={"entries": (OTHER.entries[0].model_copy(update={"content": fee}),)})
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            lessons, statements = (
+                {item[name]: item["n"] for item in items(prompt) if name in item}
+                for name in ("lesson", "statement")
+            )
+            return {
+                "covered": [{"lesson": lessons[other], "statement": statements[fee], "quote": fee}],
+                "lost": [],
+            }
+        whole = dict(echo(prompt))
+        if is_combine(prompt):
+            kept = [one for one in whole["operations"] if one["content"] != other]
+            vague = {
+                "type": "UPDATE",
+                "entry_ids": ["misc-00001"],
+                "content": "Fees as usual.",
+                "sources": [1],
+            }
+            return {**whole, "operations": [*kept, {"section": "OTHERS", **vague}]}
+        return whole
+
+    model = ScriptedModel(answer)
+    model.answers_checks = False
+    result = await learned(model, reflections(other, *LESSONS[:6]), base)
+    assert contents(result) == sorted(LESSONS[:6])
+    assert [(one.entry_id, one.evidence) for one in result.known] == [("misc-00001", ("r-0",))]
+    assert covered(result)["r-0"] == "check"
+
+
 async def test_of_two_wordings_that_a_combine_lost_one_is_carried() -> None:
     wordings = "Opened parcels cost a fee.", "A fee is what opened parcels come with."
 
@@ -244,6 +280,15 @@ async def test_reflections_without_text_support_nothing_and_are_not_asked_about(
     result = await learned(model, reflections(" ", "\n"))
     assert contents(result) == []
     assert {prompt.reply_name for prompt in model.prompts} == {"operations"}
+
+
+async def test_calls_after_a_node_s_first_are_of_begun_work_which_a_drain_lets_finish() -> None:
+    model = ScriptedModel(reworded)
+    await learned(model, reflections(*LESSONS), groups=1)
+    assert [(prompt.reply_name, prompt.begun) for prompt in model.prompts] == [
+        ("operations", False),
+        ("check", True),
+    ]
 
 
 # ---- dropped

@@ -10,14 +10,18 @@ from combee.adapters.ports import DrainingError
 class DrainScope:
     """One question to the model: it waits, or has a call under way."""
 
-    def __init__(self, drain: "Drain", waiting: asyncio.Timeout) -> None:
+    def __init__(self, drain: "Drain", waiting: asyncio.Timeout, *, begun: bool = False) -> None:
         self._drain = drain
         self._waiting = waiting
+        self._begun = begun
+        """Whether the first call may start during a drain."""
         self._under_way = False
 
     def call(self) -> None:
         """Start a call: from here on the drain waits for it. DrainingError: it is too late."""
-        self._drain.refuse()
+        if not self._begun:
+            self._drain.refuse()
+        self._begun = False
         self._under_way = True
 
     def wait(self) -> None:
@@ -50,14 +54,15 @@ class Drain:
             raise DrainingError("the worker is stopping; the next one asks again")
 
     @asynccontextmanager
-    async def scope(self) -> AsyncIterator[DrainScope]:
-        """Open a question."""
-        self.refuse()
+    async def scope(self, *, begun: bool = False) -> AsyncIterator[DrainScope]:
+        """Open a question; ``begun``: one call may start even now, since the work has paid for replies already."""
+        if not begun:
+            self.refuse()
         # A time-out without a time is an interruption that asyncio already keeps apart from the caller's.
         waiting = asyncio.timeout(None)
         try:
             async with waiting:
-                scope = DrainScope(self, waiting)
+                scope = DrainScope(self, waiting, begun=begun)
                 self._open.add(scope)
                 try:
                     yield scope

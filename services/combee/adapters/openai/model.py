@@ -112,7 +112,7 @@ class OpenAIModel:
             If the drain started before the call did.
         """
         spent, problem, messages = Usage(), "", _first(prompt)
-        async with self._drain.scope() as scope:
+        async with self._drain.scope(begun=prompt.begun) as scope:
             for re_asks in (0, 1):
                 question = Question(prompt=prompt, messages=messages, priority=priority, scope=scope)
                 try:

@@ -227,18 +227,19 @@ class Coverage:
     def covering(self) -> Mapping[int, int]:
         """By lesson: the statement that counts as saying it.
 
-        An entry that stays comes first, since what is known is no news; then an operation on entries; then one of
-        the model's result; then the operation that says most lessons, so that of two wordings one stays. An entry
-        that an unsupported operation would have replaced stays, and counts in the end.
+        An entry that stays comes first, since what is known is no news; then an operation on entries; then the
+        operation that says most lessons, so that of two wordings one stays. An entry that an unsupported operation
+        would have replaced stays, and counts after the model's operations. What code would add comes last.
         """
         touched = self._touched(range(len(self.operations)))
         covering = dict(self._by_entries(range(len(self.lessons)), touched))
-        covering |= self._by_operations([n for n in self.matches if n not in covering])
+        covering |= self._by_operations(covering, carried=False)
         touched = self._touched(self._applied(covering))
         for n, place in list(covering.items()):
             if self.statements[place].entry_id in touched:
                 del covering[n]
-        return covering | dict(self._by_entries((n for n in self.matches if n not in covering), touched))
+        covering |= dict(self._by_entries((n for n in self.matches if n not in covering), touched))
+        return covering | self._by_operations(covering, carried=True)
 
     def _by_entries(self, lessons: Iterable[int], touched: Collection[str]) -> Iterator[tuple[int, int]]:
         since = {entry.id: entry.created_version for entry in self.base.entries}
@@ -252,19 +253,27 @@ class Coverage:
             if known:
                 yield n, min(known)[-1]
 
-    def _by_operations(self, lessons: Sequence[int]) -> dict[int, int]:
+    def _by_operations(self, covered: Collection[int], *, carried: bool) -> dict[int, int]:
+        """Return the operation that says each lesson that is not covered; ``carried``: of the ADDs by code."""
         said = {
-            n: [place for place in self.matches[n] if self.statements[place].operation is not None]
-            for n in lessons
+            n: [place for place in places if self._is_carried(place) is carried]
+            for n, places in self.matches.items()
+            if n not in covered
         }
         count = Counter(place for places in said.values() for place in places)
 
-        def rank(place: int) -> tuple[bool, bool, int, int]:
-            at = self.statements[place].operation or 0
-            is_added = at >= len(self.result.operations)
-            return self.operations[at].kind == OperationKind.ADD, is_added, -count[place], place
+        def rank(place: int) -> tuple[bool, int, int]:
+            operation = self.operations[self.statements[place].operation or 0]
+            return operation.kind == OperationKind.ADD, -count[place], place
 
         return {n: min(places, key=rank) for n, places in said.items() if places}
+
+    def _is_carried(self, place: int) -> bool | None:
+        """Return whether a statement is an ADD of the operations that code added; None: it is an entry's."""
+        at = self.statements[place].operation
+        if at is None:
+            return None
+        return at >= len(self.result.operations) and self.operations[at].kind == OperationKind.ADD
 
     def _applied(self, covering: Mapping[int, int]) -> set[int]:
         """Return the places of the operations that a lesson supports."""

@@ -36,17 +36,24 @@ class Guarded:
 
 
 def rewrites(base: Playbook, operations: Sequence[Operation]) -> tuple[Rewrite, ...]:
-    """Return the rewrites that may have lost a condition or a negation: all but those that only add words.
+    """Return the rewrites that may have lost a condition or a negation.
 
-    A check call is asked about these; `guarded` takes its answer. Word lists would not do:
-    of 114 labelled pairs with a negation or condition turned, 36 have the same ones on both sides.
+    Those that only add words have not, and those that lose a figure for nothing are refused whatever else they lose.
+    A check call is asked about the others; `guarded` takes its answer. Word lists would not do: of 114 labelled pairs
+    with a negation or condition turned, 36 have the same ones on both sides.
     """
     pairs = (
         Rewrite(before=entry.content, after=operation.content)
         for operation in operations
         for entry in _replaced(base, operation)
     )
-    return tuple(dict.fromkeys(pair for pair in pairs if not _keeps(pair.after, pair.before)))
+    return tuple(
+        dict.fromkeys(
+            pair
+            for pair in pairs
+            if not (_keeps(pair.after, pair.before) or _loses_a_figure(pair.after, pair.before))
+        )
+    )
 
 
 def guarded(
@@ -103,6 +110,12 @@ def _keeps(content: str, said: str) -> bool:
     """Return whether a content has all words of a text in their order, and no other negation or condition."""
     words = iter(wording(content).words)
     return qualifiers(content) == qualifiers(said) and all(word in words for word in wording(said).words)
+
+
+def _loses_a_figure(content: str, said: str) -> bool:
+    """Return whether a content lacks a figure of a text and has no new one of its unit in its place."""
+    new = {figure.unit for figure in set(figures(content)).difference(figures(said))}
+    return any(figure.unit not in new for figure in lacking(content, said))
 
 
 def _at_odds(operation: Operation, entries: Sequence[Entry]) -> Iterator[Conflict]:

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -88,6 +89,18 @@ async def test_after_the_drain_no_call_is_started(server: FakeOpenAI, model: Ope
     with pytest.raises(DrainingError):
         await model.ask(PROMPT)
     assert server.seen == []
+
+
+async def test_work_that_has_paid_for_replies_goes_on_during_the_drain_but_tries_nothing_twice(
+    server: FakeOpenAI, model: OpenAIModel
+) -> None:
+    model.drain()
+    begun = replace(PROMPT, begun=True)
+    server.will(says(GOOD), refuses(500))
+    assert (await model.ask(begun)).body == {"items": [1]}
+    with pytest.raises(DrainingError):
+        await model.ask(begun)
+    assert len(server.seen) == 2
 
 
 async def test_the_drain_waits_for_replies_under_way_and_interrupts_the_rest(

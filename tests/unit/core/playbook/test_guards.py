@@ -131,6 +131,13 @@ def test_a_check_call_is_asked_about_rewrites_that_do_more_than_add_words() -> N
     )
 
 
+def test_a_check_call_is_not_asked_about_a_rewrite_that_loses_a_figure_for_nothing() -> None:
+    base = playbook("Refund within 14 days unless they are food.")
+    refused = op(UPDATE, "Refund promptly unless they are food.", FIRST, evidence=("r-1",))
+    replacing = op(UPDATE, "Refund within 30 days unless they are food.", FIRST, evidence=("r-1",))
+    assert [one.after for one in rewrites(base, [refused, replacing])] == [replacing.content]
+
+
 def test_a_rewrite_that_a_check_call_says_lost_a_condition_is_not_applied() -> None:
     base = playbook("Refund at once.", "Refund, unless the parcel was opened.")
     kept = op(UPDATE, "Refund immediately, if you can.", FIRST, evidence=("r-1",))
