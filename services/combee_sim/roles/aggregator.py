@@ -53,16 +53,15 @@ def aggregate(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MOD
         for items in read.failing.statements(by_lesson[lesson]):
             curator.keep(items)
     curator.make_up(read.items)
+    distinct = set(read.distinct)
+    rejected = [item.n for item in read.items if key(item.lesson) not in distinct]
     unread = by_lesson.keys() - set(kept)
     curator.remove(reading.accused(), {item.n for lesson in unread for item in by_lesson[lesson]})
     curator.overlook({lesson: by_lesson[lesson] for lesson in read.distinct if lesson in unread})
     return {
         "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
         "operations": curator.operations,
-        "dropped": [
-            *(item.n for item in read.items if key(item.lesson) not in read.distinct),
-            *curator.dropped,
-        ],
+        "dropped": [*(rejected if curator.shown.asks_all else ()), *curator.dropped],
         "known": curator.known,
     }
 

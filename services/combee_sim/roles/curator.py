@@ -54,7 +54,7 @@ class Curator:
         self.operations: list[Operation] = []
         self.dropped: list[int] = []
         self.known: list[dict[str, Any]] = []
-        self._shown = shown
+        self.shown = shown
         self._failing = failing
 
     def keep(self, items: Sequence[Item]) -> None:
@@ -74,9 +74,9 @@ class Curator:
         """
         spared = {entry_id for operation in self.operations for entry_id in operation["entry_ids"]}
         spared |= {known["entry_id"] for known in self.known}
-        shown = {entry.id for entry in self._shown.entries} - spared
+        shown = {entry.id for entry in self.shown.entries} - spared
         against: dict[str, list[int]] = defaultdict(list)
-        for n, entry_id in accused if "REMOVE" in self._shown.kinds else ():
+        for n, entry_id in accused if "REMOVE" in self.shown.kinds else ():
             if entry_id in shown and n not in unread:
                 against[entry_id].append(n)
         for entry_id, numbers in against.items():
@@ -93,7 +93,7 @@ class Curator:
     def overlook(self, overlooked: Mapping[str, Sequence[Item]]) -> None:
         """Say of each lesson what an overloaded call says of it; blurred ones come first, as operations."""
         ways = {
-            lesson: self._failing.overlooks(lesson, is_to_name=self._shown.asks_all) for lesson in overlooked
+            lesson: self._failing.overlooks(lesson, is_to_name=self.shown.asks_all) for lesson in overlooked
         }
         for lesson in (lesson for lesson, way in ways.items() if way == "blurred"):
             self._blur(overlooked[lesson])
@@ -101,8 +101,8 @@ class Curator:
             match ways[lesson]:
                 case "named":
                     self.dropped += [item.n for item in items]
-                case "claimed" if self._shown.entries and self._shown.asks_known:
-                    self._claim(items, self._failing.one_of(self._shown.entries, "claimed", lesson))
+                case "claimed" if self.shown.entries and self.shown.asks_known:
+                    self._claim(items, self._failing.one_of(self.shown.entries, "claimed", lesson))
                 case "claimed" | "lumped" if self.operations:
                     operation = self._failing.one_of(self.operations, "lumped", lesson)
                     operation["sources"] = sorted({*operation["sources"], *(item.n for item in items)})
@@ -112,7 +112,7 @@ class Curator:
 
     def _noticed(self, items: Sequence[Item]) -> ShownEntry | None:
         """Return the entry with the lesson, if the prompt asks for it and the call notices it."""
-        if not self._shown.asks_known or any(item.kind != "ADD" for item in items):
+        if not self.shown.asks_known or any(item.kind != "ADD" for item in items):
             return None
         lesson = min(item.lesson for item in items)
         same = self._first(lesson)
@@ -121,11 +121,11 @@ class Curator:
         return same if self._failing.said(lesson, same.content) == same.content else None
 
     def _first(self, lesson: str) -> ShownEntry | None:
-        return next(iter(self._shown.by_lesson.get(key(lesson), ())), None)
+        return next(iter(self.shown.by_lesson.get(key(lesson), ())), None)
 
     def _repeats(self, entry: ShownEntry) -> list[str]:
         """Return the entry and those that a call notices to say the same, if it may merge them."""
-        _, *others = self._shown.by_lesson[key(entry.content)] if "MERGE" in self._shown.kinds else [entry]
+        _, *others = self.shown.by_lesson[key(entry.content)] if "MERGE" in self.shown.kinds else [entry]
         return [
             entry.id,
             *(other.id for other in others if self._failing.sees_entries(entry.content, other.content)),
@@ -140,7 +140,7 @@ class Curator:
 
     def _target(self, items: Sequence[Item], lesson: str) -> tuple[str, tuple[str, ...]]:
         """Correct an entry that contradicts the lesson, pass a proposed correction on, add the rest."""
-        entry = self._shown.by_subject.get(subject(lesson) or "")
+        entry = self.shown.by_subject.get(subject(lesson) or "")
         contradicted = entry is not None and key(entry.content) != key(lesson)
         if entry is not None and contradicted and self._failing.sees_contradiction(f"entry {lesson}"):
             return "UPDATE", (entry.id,)
@@ -153,7 +153,7 @@ class Curator:
         lesson = min(item.lesson for item in items)
         content = blurred(lesson)
         entry = self._first(content)
-        if entry and self._shown.asks_known:
+        if entry and self.shown.asks_known:
             self._claim(items, entry)
             return
         kind, entry_ids = self._target(items, lesson)

@@ -141,6 +141,13 @@ def test_lessons_are_named_by_default_only_if_every_item_is_to_be_accounted_for(
     assert set(answer["dropped"]) == overlooked(answer) != set()
 
 
+def test_a_rejected_lesson_is_named_only_if_every_item_is_to_be_accounted_for() -> None:
+    both = [LESSONS[0], LESSONS[0], str(opposite(LESSONS[0]))]
+    everything = Law(half_tokens=1e12, steepness=1.0)
+    assert reply(prompt(both), law=everything)["dropped"] == []
+    assert reply(prompt(both, is_to_account=True), law=everything)["dropped"] == [3]
+
+
 @pytest.mark.parametrize("way", OVERLOAD)
 def test_a_call_that_keeps_nothing_answers_in_every_mode(way: str) -> None:
     answer = reply(prompt(LESSONS), way, NOTHING)
