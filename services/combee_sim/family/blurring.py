@@ -44,7 +44,7 @@ _FIGURE = re.compile(
     re.IGNORECASE,
 )
 _SPACES = re.compile(r"\s+")
-_BEFORE_MARK = re.compile(r"\s+([,.;:])")
+_BEFORE_MARK = re.compile(r" ([,.;:])")
 _MARKS = re.compile(r"(?:[,;:]\s*)+([,.;:])|^[\s,;:.]+")
 USUAL = "the usual"
 

@@ -28,7 +28,7 @@ class Shown:
     asks_all: bool
     """Whether every item is to be accounted for."""
     kinds: frozenset[str]
-    """Operations beside ADD and UPDATE that the instructions name."""
+    """Operations other than ADD and UPDATE that the instructions name."""
 
 
 def shown_in(reading: Reading) -> Shown:

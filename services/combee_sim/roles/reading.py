@@ -31,7 +31,7 @@ _FENCES = re.compile(r"\b(within|inside|between|in) ```")
 _CURRENT = re.compile(r"\s*<curr_param(?: [0-9a-f]+)?>\s*")
 _CURRENT_ENDS = re.compile(r"\s*</curr_param(?: [0-9a-f]+)?>\s*")
 _HARMFUL = re.compile(
-    r"(?P<id>[^\s;]+) so far (?P<helpful>\d{1,9}) helpful, (?P<harmful>\d{1,9}) harmful, here harmful"
+    r"(?<![^\s;])(?P<id>[^\s;]+) so far (?P<helpful>\d{1,9}) helpful, (?P<harmful>\d{1,9}) harmful, here harmful"
 )
 
 NO_RULES = "Do the task as it is given."
