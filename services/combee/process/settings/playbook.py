@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from combee.core.playbook.spend import SpendPolicy
 from combee.process.settings.group import TOML_FILE, SettingsError, SettingsGroup
+from combee_schemas.playbook import MAX_BUDGET_TOKENS
 
 MAX_PRICE = 1e6
 
@@ -16,7 +17,7 @@ class PlaybookSettings(SettingsGroup):
     playbook_tokens: int = Field(
         16_000,
         ge=100,
-        le=24_000,
+        le=MAX_BUDGET_TOKENS,
         description="maximum size of a playbook's entries: the room for them in agents' prompts (tokens)",
     )
 
