@@ -124,8 +124,7 @@ def _pairs(entries: Sequence[Entry]) -> dict[tuple[str, str], float]:
     overlap = Overlap(entries)
     together = overlap.sharing(max(RARE, len(entries) // 20))
     candidates = {pair for ids in together for pair in combinations(sorted(ids), 2)}
-    shares = ((pair, overlap.shared(*pair)) for pair in sorted(candidates))
-    return {pair: share for pair, share in shares if share >= ALIKE}
+    return overlap.alike(sorted(candidates), ALIKE)
 
 
 def within(operations: Iterable[Operation], asked: Sequence[Cluster]) -> tuple[Operation, ...]:
