@@ -14,6 +14,9 @@ from combee_sim.roles.curator import Curator, shown_in
 from combee_sim.roles.failing import Failing
 from combee_sim.roles.reading import NO_RULES, Reading
 
+LATER = "then the later one"
+"""Words of instructions by which the order of items decides."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
@@ -35,7 +38,7 @@ def _load(reading: Reading, items: tuple[Item, ...], law: Law, failing: Failing)
     entries = [entry.content for entry in reading.entries]
     return Load(
         items=items,
-        distinct=_without_conflicts(_by_lesson(items), failing, in_order=reading.explains_support),
+        distinct=_without_conflicts(_by_lesson(items), failing, in_order=reading.says(LATER)),
         tokens=law.count(entries, [item.lesson for item in items], text_chars),
         failing=failing,
     )

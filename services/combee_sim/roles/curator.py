@@ -33,7 +33,6 @@ class Shown:
 
 def shown_in(reading: Reading) -> Shown:
     """Return what a prompt shows."""
-    text = " ".join(" ".join(reading.lines).split())
     by_lesson: dict[str, list[ShownEntry]] = defaultdict(list)
     for entry in reading.entries:
         by_lesson[key(entry.content)].append(entry)
@@ -41,9 +40,9 @@ def shown_in(reading: Reading) -> Shown:
         entries=reading.entries,
         by_subject={name: entry for entry in reading.entries if (name := subject(entry.content))},
         by_lesson=dict(by_lesson),
-        asks_known='"known"' in text,
-        asks_all=ACCOUNT in text,
-        kinds=frozenset(kind for kind in ("MERGE", "REMOVE") if kind in text),
+        asks_known=reading.says('"known"'),
+        asks_all=reading.says(ACCOUNT),
+        kinds=frozenset(kind for kind in ("MERGE", "REMOVE") if reading.says(kind)),
     )
 
 

@@ -55,18 +55,18 @@ class Reading:
     """The data: every line that is a JSON object, and every item of a marked fence, in order."""
     lines: tuple[str, ...] = field(default=(), repr=False)
     """All the other lines."""
+    text: str = field(default="", repr=False)
+    """These lines as one."""
     last_user_text: str = field(repr=False)
 
-    @property
-    def explains_support(self) -> bool:
-        """Whether the prompt says what the support of a proposal is, and which of two that conflict holds."""
-        return any('"support"' in line for line in self.lines)
+    def says(self, words: str) -> bool:
+        """Return whether the instructions have these words."""
+        return words in self.text
 
     def items(self) -> tuple[Item, ...]:
         """Return the reflections, records or proposals with lessons, by their number."""
-        return tuple(
-            item for n, value in self._numbered() for item in _items(n, value, counted=self.explains_support)
-        )
+        counted = self.says('"support"')
+        return tuple(item for n, value in self._numbered() for item in _items(n, value, counted=counted))
 
     def accused(self) -> Iterator[tuple[int, str]]:
         """Yield the number of each item that speaks against an entry, and the entry's id.
@@ -120,6 +120,7 @@ def read(body: Mapping[str, Any]) -> Reading:
         entries=(*entries_in(plain), *_entries_as_json(objects)),
         objects=tuple(objects),
         lines=tuple(plain),
+        text=" ".join(" ".join(plain).split()),
         last_user_text=users[-1] if users else texts[-1],
     )
 

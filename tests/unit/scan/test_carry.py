@@ -120,22 +120,28 @@ SUPPORT = ([7, 1], [3], [5, 2], [4], [6, 8], [9, 10, 11])
         (
             {},
             "declared",
-            "2: 1 reflection, 4: 1 reflection, 3: 2 reflections, 1: 2 reflections, 5: 2 reflections,"
-            " 6: 3 reflections",
+            (
+                "2: 1 reflection, 4: 1 reflection, 3: 2 reflections, 1: 2 reflections, 5: 2 reflections,"
+                " 6: 3 reflections"
+            ),
         ),
         (
             {7: SHOP, 1: DESK, 3: SHOP, 6: SHOP, 9: DESK, 10: DESK, 11: DESK},
             "declared",
-            "2: 1 reflection of 1 producer, 4: 1 reflection of 1 producer,"
-            " 3: 2 reflections of 1 producer, 6: 3 reflections of 1 producer,"
-            " 1: 2 reflections of 2 producers, 5: 2 reflections of 2 producers",
+            (
+                "2: 1 reflection of 1 producer, 4: 1 reflection of 1 producer,"
+                " 3: 2 reflections of 1 producer, 6: 3 reflections of 1 producer,"
+                " 1: 2 reflections of 2 producers, 5: 2 reflections of 2 producers"
+            ),
         ),
         (
             {5: CLAIM, 2: CLAIM.model_copy(update={"name": "more"}), 7: SHOP, 1: DESK},
             "proven",
-            "2: 1 reflection of 1 producer, 4: 1 reflection of 1 producer,"
-            " 3: 2 reflections of 1 producer, 5: 2 reflections of 1 producer,"
-            " 6: 3 reflections of 1 producer, 1: 2 reflections of 2 producers",
+            (
+                "2: 1 reflection of 1 producer, 4: 1 reflection of 1 producer,"
+                " 3: 2 reflections of 1 producer, 5: 2 reflections of 1 producer,"
+                " 6: 3 reflections of 1 producer, 1: 2 reflections of 2 producers"
+            ),
         ),
     ],
     ids=["nobody is named", "those without a name are one", "a claim is no name"],

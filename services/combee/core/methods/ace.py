@@ -369,23 +369,19 @@ def _playbook_text(part: Playbook, prompts: Prompts, owner: str) -> Iterator[str
     """Yield a playbook, or a part of it, in a curator's format."""
     active = probation.shown(part)
     yield fence("playbook", ace_lines_by_age(active), owner=owner)
-    yield from _unsupported(part, prompts, owner)
+    yield from _unsupported(part, owner)
     yield from _harmful(active, prompts)
 
 
-PROPOSED = {
-    "full": """Agents are not shown these entries until more items support them. Where an item says what one of them
-says, UPDATE that one: its id in entry_ids, its content as it is, the item in "sources".""",
-    "small": """Agents are not shown these entries until more items support them. Where an item says what one of them
-says, ADD it again in the same words, with the item in "sources".""",
-}
+PROPOSED = """Agents are not shown these entries until more items support them: name each item that says what one of
+them says as "known"."""
 
 
-def _unsupported(base: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
+def _unsupported(base: Playbook, owner: str) -> Iterator[str]:
     """Yield a curator's description of proposed entries; nothing if there are none."""
     proposed = tuple(entry for entry in base.entries if not probation.is_active(entry))
     if proposed:
-        yield PROPOSED[prompts]
+        yield PROPOSED
         yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), owner=owner)
 
 

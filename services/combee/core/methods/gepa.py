@@ -55,10 +55,10 @@ The records:
 
 COMBINE = f"""Several writers saw different records of the same batch of runs, and each wrote a new version of the
 current text. Write one text that says everything worth keeping of all of them: every rule and fact once, those that
-complement each other side by side, and where two conflict the more specific one; if both are, the later one: the
-versions that rest on the fewest records come first, and of equals those with the oldest records. Keep all relevant
-details, even those that one version alone has: steps, formats, names, figures, conditions, exceptions and examples.
-Leave out nothing but repeats.
+complement each other side by side, and where two conflict the one that more versions say, then the more specific one,
+then the later one: the versions that rest on the fewest records come first, and of equals those with the oldest
+records. Keep all relevant details, even those that one version alone has: steps, formats, names, figures, conditions,
+exceptions and examples. Leave out nothing but repeats.
 
 The versions:
 {SIDE_INFO}
