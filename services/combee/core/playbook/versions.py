@@ -7,7 +7,6 @@ from typing import TypeVar
 from combee.core.names.sources import names_of
 from combee.core.playbook import retention
 from combee.core.playbook.apply import applied, holds_after
-from combee.core.playbook.probation import is_active
 from combee.core.playbook.screening import barred_sources, by_source, taught
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee_schemas.codec import CodecError, encode
@@ -107,7 +106,7 @@ def _retired(
     """
     live = {entry.id for entry in entries}
     still = (entry for entry in earlier if entry.entry_id not in live)
-    left = (entry for entry in before if entry.id not in live and is_active(entry))
+    left = (entry for entry in before if entry.id not in live and entry.is_active)
     now = (Retired(entry_id=entry.id, content=entry.content) for entry in left)
     return (*still, *now)[-RETIRED_KEPT:]
 

@@ -5,9 +5,7 @@ from combee.core.commands import check_branch, has_branches
 from combee.core.playbook import executing
 from combee.core.playbook.branching import Adoption, with_revocations_of
 from combee.core.playbook.recomputing import Recomputed
-from combee.publish.decide.basis import AdoptionOf, Basis
-from combee.publish.decide.decision import PublishDecision
-from combee.publish.partition import PublishState
+from combee.publish.basis import AdoptionOf, Basis, PublishDecision, PublishState
 from combee_schemas.base import playbook_of
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
