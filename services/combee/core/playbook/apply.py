@@ -74,12 +74,11 @@ def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: in
 def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
     """Apply the operations of a batch; operations for another kind of playbook are dropped, and recorded."""
     settings, policy = update.plan.settings, _policy(update.plan)
-    kind, gone = holds_after(base, settings.holds), barred(base, update)
-    screen = _screen(base, update, kind, gone)
-    draft = _batch_drafted(base, update, screen, kind, gone, budget_tokens=budget_tokens)
+    kind = holds_after(base, settings.holds)
+    draft = drafted(base, update, kind, barred(base, update), budget_tokens=budget_tokens)
     names = names_of(update.result.seen, settings.sources)
     if kind == "entries" and policy is not None:
-        _review(base, draft, names, policy, screen)
+        _review(base, draft, names, policy)
     for entry in with_sources(draft.entries.values(), names, draft.landing.by_entry()):
         draft.put(entry)
     for operation in update.result.operations if kind != settings.holds else ():
@@ -103,30 +102,26 @@ def drafted(
     ``kind`` is what the playbook holds then. ``ids``: ids of added entries by their content. ``free_from``: the first
     free id number when the batch was first applied; 0: that of ``base``.
     """
-    screen = _screen(base, update, kind, gone)
-    return _batch_drafted(
-        base, update, screen, kind, gone, budget_tokens=budget_tokens, ids=ids, free_from=free_from
+    settings, result, policy = update.plan.settings, update.result, _policy(update.plan)
+    # Components are never on probation, and all their evidence counts.
+    screen = Screen.of(base, result.seen, settings if kind == "entries" else None, gone)
+    waits = policy is not None and (screen.proposes or not policy.is_off)
+    return _drafted(
+        base,
+        result if kind == settings.holds else result.model_copy(update={"operations": ()}),
+        screen,
+        kind,
+        gone,
+        budget_tokens=budget_tokens,
+        born=probation.PROPOSED if waits else "active",
+        ids=ids,
+        free_from=free_from,
     )
 
 
 def _policy(plan: Plan) -> Probation | None:
     """Return the probation of a batch; a consolidation has no reflections, so no entry waits longer because of it."""
     return None if plan.reason == "consolidate" else plan.settings.probation or probation.OFF
-
-
-def _screen(base: Playbook, update: Update, kind: Holds, gone: Sequence[str]) -> Screen:
-    """Return the rules of a batch; components are never on probation, and all their evidence counts."""
-    return Screen.of(base, update.result.seen, update.plan.settings if kind == "entries" else None, gone)
-
-
-def _batch_drafted(
-    base: Playbook, update: Update, screen: Screen, kind: Holds, gone: Sequence[str], **more: Any
-) -> Draft:
-    policy, result = _policy(update.plan), update.result
-    if kind != update.plan.settings.holds:
-        result = result.model_copy(update={"operations": ()})
-    waits = policy is not None and (screen.proposes or not policy.is_off)
-    return _drafted(base, result, screen, kind, gone, born=probation.PROPOSED if waits else "active", **more)
 
 
 def _drafted(
@@ -147,18 +142,18 @@ def _drafted(
     if kind == "components":
         draft = components.apply_operations(base, usable, seen, budget_tokens=budget_tokens, **given)
     else:
-        person = screen.is_person
         draft = entries.apply_operations(
             base,
             usable,
             seen,
             conflicts=result.conflicts,
             born=born,
-            by_hand=person,
+            by_hand=screen.is_person,
             names=screen.names,
             free_from=free_from,
             **given,
         )
+    draft.screen = screen
     for refusal in refused:
         text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
         draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
@@ -170,14 +165,12 @@ def _finished(base: Playbook, draft: Draft, kind: Holds, budget_tokens: int) -> 
     return draft, *finish
 
 
-def _review(
-    base: Playbook, draft: Draft, names: Mapping[str, str], policy: Probation, screen: Screen
-) -> None:
+def _review(base: Playbook, draft: Draft, names: Mapping[str, str], policy: Probation) -> None:
     """Apply the review of proposed entries to a draft."""
     after = tuple(draft.entries.values())
     if all(entry.is_active for entry in after):
         return
-    found = probation.review(base.entries, after, draft.landing.by_entry(), names, policy, screen)
+    found = probation.review(base.entries, after, draft.landing.by_entry(), names, policy, draft.screen)
     for entry in found.entries:
         draft.put(entry)
     for change in found.changes:

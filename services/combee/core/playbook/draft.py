@@ -13,7 +13,7 @@ from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
-from combee.core.playbook.screening import last_sources
+from combee.core.playbook.screening import OPEN, Screen, last_sources
 from combee.core.playbook.sections import number_of, same_section, slug
 from combee.core.text.similarity.lessons import Index, index_of, same_lesson
 from combee_schemas.playbook import (
@@ -46,11 +46,13 @@ class Draft:
     version: int
     entries: dict[str, Entry]
     next_id: int
-    sections: dict[str, None] = field(default_factory=lambda: dict.fromkeys(ACE_SECTIONS))
+    sections: dict[str, None]
     """The playbook's own come first."""
+    _index: Index
+    screen: Screen = OPEN
+    """The rules of the batch."""
     changes: list[Change] = field(default_factory=list)
     landing: Landing = field(default_factory=Landing)
-    _index: Index = field(default_factory=Index)
     _reworded: dict[str, None] = field(default_factory=dict)
     """Entries whose content is new in this version."""
     _noted: set[frozenset[str]] = field(default_factory=set)
@@ -70,17 +72,14 @@ class Draft:
     def of(cls, base: Playbook) -> "Draft":
         """Begin the version after ``base``."""
         named = (*base.sections, *(entry.section for entry in base.entries), *ACE_SECTIONS)
-        draft = cls(
-            base.version + 1, {entry.id: entry for entry in base.entries}, base.next_id, dict.fromkeys(named)
-        )
-        draft._index = index_of(base).copy()
-        return draft
+        entries = {entry.id: entry for entry in base.entries}
+        return cls(base.version + 1, entries, base.next_id, dict.fromkeys(named), index_of(base).copy())
 
-    def section(self, name: str) -> str:
-        """Return the section that a name means: one that is there, as it is spelt, or a new one."""
-        section = same_section(name or ACE_SECTIONS[-1], self.sections)
+    def place(self, section: str, content: str) -> tuple[str, str]:
+        """Return the section, one that is there, as it is spelt, or a new one, and the id of a new entry."""
+        section = same_section(section or ACE_SECTIONS[-1], self.sections)
         self.sections[section] = None
-        return section
+        return section, self.new_id(section, content)
 
     def new_id(self, section: str, content: str) -> str:
         """Return the id of a new entry in a section: the one that it had when recorded, or the next free one."""

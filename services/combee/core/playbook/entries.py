@@ -4,7 +4,7 @@ Entries are short lessons in sections (ACE). An operation adds, changes, merges 
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -30,20 +30,17 @@ def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str,
     The sections are the playbook's own, which ACE or a person gave it; those of other entries follow wherever the
     entries are shown.
     """
-    sections = section_order(base.sections, _begun_by_hand(draft))
+    # The header of an entry that a person added stays without it; the header that a batch began leaves with it.
+    begun = (
+        entry for entry in draft.entries.values() if draft.by_hand and entry.created_version == draft.version
+    )
+    sections = section_order(base.sections, begun)
     for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries, sections):
         draft.note("evict", entry_id, draft.entries[entry_id].content)
         draft.landing.evict(entry_id)
         draft.drop(entry_id)
     draft.note_conflicts()
     return sections, tuple(draft.entries.values())
-
-
-def _begun_by_hand(draft: Draft) -> Iterator[Entry]:
-    """Yield the entries that a person added: their headers stay without them, those of batches leave with entries."""
-    return (
-        entry for entry in draft.entries.values() if draft.by_hand and entry.created_version == draft.version
-    )
 
 
 def evictions(
@@ -208,8 +205,7 @@ def _add(draft: Draft, operation: Operation) -> None:
         draft.placed.setdefault(operation.content, same.id)
         _strengthen(draft, same, operation)
         return
-    section = draft.section(operation.section)
-    entry_id = draft.new_id(section, operation.content)
+    section, entry_id = draft.place(operation.section, operation.content)
     draft.next_id += 1
     draft.placed.setdefault(operation.content, entry_id)
     entry = Entry(

@@ -14,7 +14,7 @@ from combee.publish.basis import (
     PublishDecision,
     WaitsFor,
 )
-from combee.publish.decide.command import decide_command
+from combee.publish.decide.command import versions_after
 from combee.publish.decide.gate import decide_promotion, decide_review, decide_verdict
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.gate import Verdict
@@ -49,7 +49,7 @@ def decide(basis: Basis, message: Update | Command | Verdict, offset: int) -> Pu
                 return decide_promotion(basis, message, offset)
             if kind in {"approve", "reject"}:
                 return decide_review(basis, message, offset)
-            return decide_command(basis, message, offset)
+            return PublishDecision(versions=versions_after(basis, message, offset))
 
 
 # ---- updates
@@ -85,11 +85,11 @@ def next_version(basis: Basis, update: Update, manifest: Manifest | None) -> Pub
     """Return the version made by an update whose turn it is."""
     if update.plan.branch is not None:
         return _fork(basis, update, update.plan.branch)
+    lost = _lost(basis, update, manifest)
     playbook = basis.current(update.plan.playbook)
     if update.plan.reason == "revoke":
         # An entry's evidence must not count a second time, however much of it there is.
         playbook = basis.read(EvidenceLeft(playbook.name, playbook))
-    lost = _lost(basis, update, manifest)
     version = versions.after_update(
         playbook,
         update,
