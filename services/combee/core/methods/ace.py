@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age, section_order
+from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age
 from combee.core.methods.method import DEFAULTS, NO_NAMES, Answer, Sources
 from combee.core.playbook import operations as ops
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import mostly_harmful
 from combee.core.playbook.derived import once_per_version
+from combee.core.playbook.sections import section_order
 from combee.core.text.forms import clean
 from combee.core.text.prompt import (
     FENCE_WARNING,
@@ -379,7 +380,7 @@ them says as "known"."""
 
 def _unsupported(base: Playbook, owner: str) -> Iterator[str]:
     """Yield a curator's description of proposed entries; nothing if there are none."""
-    proposed = tuple(entry for entry in base.entries if not probation.is_active(entry))
+    proposed = tuple(entry for entry in base.entries if not entry.is_active)
     if proposed:
         yield PROPOSED
         yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), owner=owner)
