@@ -40,8 +40,8 @@ class Modes:
     contradictions: float = 0.0
     """Share of reflections that state the opposite of the run's lesson."""
     false_yes: float = 0.0
-    """Probability that a check call says of a lesson that no statement says, or of a rewrite that lost something, that
-    all is well."""
+    """Probability that a check call says that all is well with a lesson that no statement says, or with a rewrite
+    that lost something."""
     false_no: float = 0.0
     """Probability that a check call leaves out a lesson that a statement says, or reports a rewrite that lost
     nothing."""

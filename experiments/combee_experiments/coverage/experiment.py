@@ -71,16 +71,20 @@ def cells(setup: Setup) -> Iterator[Cell]:
                 yield from _cells(setup, data, arm, overload, words)
             for rate in ERRS:
                 yield from _cells(setup, data, ADAPTIVE.name, overload, words, false_yes=rate)
-            for rate in ERRS[1:] if overload == OVERLOAD[-1] else ():
-                yield from _cells(setup, data, ADAPTIVE.name, overload, words, false_yes=rate, false_no=rate)
-        for by in COMPARED:
-            for rate in ERRS if COMPARED[by].checks else ERRS[:1]:
-                if by != WORDS_AND_CHECK:
-                    yield from _cells(
-                        setup, data, ADAPTIVE.name, OVERLOAD[-1], PARAPHRASED, false_yes=rate, by=by
-                    )
+        yield from _mixed(setup, data)
         for by in COMPARED:
             yield from _cells(setup, data, ADAPTIVE.name, OVERLOAD[0], FREE, by=by, law=NOTHING_LOST)
+
+
+def _mixed(setup: Setup, data: Data) -> Iterator[Cell]:
+    """Yield what is compared where all ways of overload are mixed."""
+    mixed, ours = OVERLOAD[-1], ADAPTIVE.name
+    for words, rate in product((VERBATIM, PARAPHRASED), ERRS[1:]):
+        yield from _cells(setup, data, ours, mixed, words, false_yes=rate, false_no=rate)
+    for by in COMPARED:
+        for rate in ERRS if COMPARED[by].checks else ERRS[:1]:
+            if by != WORDS_AND_CHECK:
+                yield from _cells(setup, data, ours, mixed, PARAPHRASED, false_yes=rate, by=by)
 
 
 def _cells(
