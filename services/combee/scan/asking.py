@@ -11,6 +11,7 @@ from combee.core.methods.method import Answer, Method
 from combee.core.playbook.cleaning import clean_operations
 from combee.core.playbook.coverage import Coverage, Question
 from combee.core.text.shortening import shorter_reflection
+from combee.scan.head_start import HeadStart
 from combee.scan.outcome import SKIPPED, SPLIT, spent
 from combee_schemas.base import Usage
 from combee_schemas.batch import Cluster
@@ -60,19 +61,20 @@ async def in_parts(
 class Asking:
     """The calls about one batch's nodes, in the wording of its method."""
 
-    def __init__(self, model: LanguageModel, method: Method) -> None:
+    def __init__(self, model: LanguageModel, method: Method, head_start: HeadStart | None = None) -> None:
         self._model = model
         self._method = method
+        self._head_start = head_start
         self._begun = False
         """Whether a call was answered, which another worker would have to pay again."""
 
     async def group(
-        self, base: Playbook, members: Sequence[GroupMember], level: int = 0
+        self, base: Playbook, members: Sequence[GroupMember], level: int = 0, *, waits: bool = False
     ) -> list[Part[Sequence[GroupMember], Answer]]:
-        """Ask for the operations that reflections support."""
+        """Ask for the operations that reflections support; ``waits``: another group has a head start."""
 
         async def ask(members: Sequence[GroupMember]) -> Part[Sequence[GroupMember], Answer]:
-            prompt, reply = await self._aggregated(base, members, level)
+            prompt, reply = await self._aggregated(base, members, level, waits=waits)
             answer = self._read(base, prompt, reply, [(one.reflection.reflection_id,) for one in members])
             return _part(members, answer, reply, prompt)
 
@@ -119,7 +121,7 @@ class Asking:
         return await in_parts(question, ask, Question.halves)
 
     async def _aggregated(
-        self, base: Playbook, members: Sequence[GroupMember], level: int
+        self, base: Playbook, members: Sequence[GroupMember], level: int, *, waits: bool
     ) -> tuple[Prompt, Reply]:
         """Return the prompt about these reflections, and the reply.
 
@@ -127,6 +129,8 @@ class Asking:
         """
         reflections = [member.reflection for member in members]
         prompt = self._method.aggregate_prompt(base, reflections)
+        if waits and self._head_start:
+            await self._head_start.wait(prompt)
         try:
             return prompt, await self._ask(base, prompt, level)
         except PromptTooLongError as error:
@@ -148,6 +152,8 @@ class Asking:
         """Ask on behalf of a playbook; playbooks take turns where the model's limits make calls wait."""
         reply = await self._model.ask(replace(prompt, owner=base.name, begun=self._begun), priority=level)
         self._begun = True
+        if self._head_start:
+            self._head_start.answered(prompt)
         return reply
 
     def _read(
