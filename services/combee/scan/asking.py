@@ -7,9 +7,10 @@ from typing import Generic, TypeVar
 from combee.adapters.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.core.methods import checking, consolidation
 from combee.core.methods.checking import Checked
-from combee.core.methods.method import Answer, Method
+from combee.core.methods.method import Answer, Method, Sources
 from combee.core.playbook.cleaning import clean_operations
 from combee.core.playbook.coverage import Coverage, Question
+from combee.core.playbook.operations import in_words
 from combee.core.text.shortening import shorter_reflection
 from combee.scan.head_start import HeadStart
 from combee.scan.outcome import SKIPPED, SPLIT, spent
@@ -75,7 +76,9 @@ class Asking:
 
         async def ask(members: Sequence[GroupMember]) -> Part[Sequence[GroupMember], Answer]:
             prompt, reply = await self._aggregated(base, members, level, waits=waits)
-            answer = self._read(base, prompt, reply, [(one.reflection.reflection_id,) for one in members])
+            sources = [(one.reflection.reflection_id,) for one in members]
+            words = [one.reflection.key_insight for one in members]
+            answer = self._read(base, prompt, reply, sources, words)
             return _part(members, answer, reply, prompt)
 
         return await in_parts(members, ask, halves)
@@ -88,7 +91,8 @@ class Asking:
         async def ask(items: Sequence[Operation]) -> Part[Sequence[Operation], Answer]:
             prompt = self._method.combine_prompt(base, items)
             reply = await self._ask(base, prompt, level)
-            answer = self._read(base, prompt, reply, [item.evidence for item in items])
+            sources, words = [item.evidence for item in items], [item.content for item in items]
+            answer = self._read(base, prompt, reply, sources, words)
             return _part(items, answer, reply, prompt)
 
         return await in_parts(items, ask, halves)
@@ -157,9 +161,9 @@ class Asking:
         return reply
 
     def _read(
-        self, base: Playbook, prompt: Prompt, reply: Reply, sources: Sequence[tuple[str, ...]]
+        self, base: Playbook, prompt: Prompt, reply: Reply, sources: Sources, words: Sequence[str]
     ) -> Answer:
-        answer = self._method.read(_shown(base, prompt), reply.body, sources)
+        answer = self._method.read(_shown(base, prompt), in_words(reply.body, words), sources)
         if answer.unusable and not answer.operations:
             error = PoisonError(f"none of {answer.unusable} operations was usable")
             error.usage = reply.usage

@@ -76,6 +76,8 @@ Operations: ADD a new entry (section, content); UPDATE an entry that became wron
 wrong (entry_ids). Every operation names in "sources" the numbers of the items it rests on. "dropped" lists the
 numbers of items that are too vague to help anybody. "known" names items whose lesson an entry has already, and that
 entry: it counts as evidence for the entry. Keep figures with their units, conditions, exceptions and negations.
+Where an item already says a lesson as the entry should, write "as item 3" for its content, with that item's number:
+its "key_insight", or a proposal's "content", is then taken word for word.
 "tags" and "counters" tell how often runs found an entry helpful or harmful: UPDATE or REMOVE what harms. Where little
 is left of the playbook's budget, UPDATE and MERGE rather than ADD.
 Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD", "section": "...",
@@ -249,8 +251,13 @@ def _reflected(reflection: Reflection) -> Subject:
 
 
 def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """Yield a reflection's fields for a curator; another method's reflections have that method's fields."""
+    """Yield a reflection's fields for a curator; another method's reflections have that method's fields.
+
+    Its reasoning is left out where it has conclusions: it is the longest text, and all groups of a copy pay for it.
+    """
     said = {name: text for name in LESSON_FIELDS if (text := getattr(reflection, name))}
+    if len(said) > 1:
+        said.pop("reasoning", None)
     if reflection.task_excerpt:
         yield "task", reflection.task_excerpt
     yield from (said or reflection.side_info).items()
