@@ -89,12 +89,13 @@ class ScanHandler:
         methods: Callable[[str], Method] = method,
         limiter: DeadLetterLimiter | None = None,
         vectors: Vectors | None = None,
+        head_start: HeadStart | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._hedged = HedgedModel(model, clock)
         self._watched = self._hedged.watching()
-        self._head_start = HeadStart(clock)
+        self._head_start = head_start
         self._methods = methods
         self._vectors = vectors or Vectors()
         self._templates = Templates()
@@ -131,7 +132,8 @@ class ScanHandler:
 
     def drain(self) -> None:
         self._draining.set()
-        self._head_start.drain()
+        if self._head_start:
+            self._head_start.drain()
         self._model.drain()
 
     def poisoned(self, record: Record) -> tuple[str, str]:

@@ -15,9 +15,9 @@ from combee_schemas.model import Prompt
 READ_PER_S = 5_000
 """Tokens that a server reads in a second: a hosted model's order of magnitude."""
 MARGIN = 1.1
-MIN_TOKENS = 4_000
+MIN_TOKENS = 512
 """Fewer unread tokens are not worth waiting for."""
-MAX_S = 8.0
+MAX_S = 20.0
 CACHED_S = 300.0
 """Seconds for which servers keep an unused prefix at least."""
 BEGINNINGS = 64
@@ -31,7 +31,9 @@ def wait_s(unread_tokens: int, own_tokens: int) -> float:
 
     0: that little is not worth waiting for.
     """
-    return min(MAX_S, MARGIN * (unread_tokens + own_tokens) / READ_PER_S) if unread_tokens >= MIN_TOKENS else 0.0
+    return (
+        min(MAX_S, MARGIN * (unread_tokens + own_tokens) / READ_PER_S) if unread_tokens >= MIN_TOKENS else 0.0
+    )
 
 
 class HeadStart:
