@@ -93,7 +93,9 @@ Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD
 "reasoning": which items say the same, and what is new. The "type" of an operation: ADD a new entry
 ("section", "content"); UPDATE an entry that became wrong or too vague ("entry_ids" with its id, "content"); MERGE
 entries that say the same ("entry_ids", "content"); REMOVE an entry that is wrong ("entry_ids"). "content" is the text
-alone, without an id. "sources": the numbers of the items that an operation rests on. "dropped": the numbers of items
+alone, without an id.
+Where an item already says a lesson as the entry should, write "as item 3" for its content, with that item's number:
+its "key_insight", or a proposal's "content", is then taken word for word. "sources": the numbers of the items that an operation rests on. "dropped": the numbers of items
 that are too vague to help anybody. "known": each item ("n") whose lesson an entry ("entry_id") has already; it counts
 as evidence for the entry. Any list may be empty.
 "tags" and "counters" tell how often runs found an entry helpful or harmful: UPDATE or REMOVE what harms. Where little
@@ -219,8 +221,13 @@ def _reflected(reflection: Reflection) -> Subject:
 
 
 def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """Yield a reflection's fields for a curator; another method's reflections have that method's fields."""
+    """Yield a reflection's fields for a curator; another method's reflections have that method's fields.
+
+    Its reasoning is left out where it has conclusions: it is the longest text, and all groups of a copy pay for it.
+    """
     said = {name: text for name in LESSON_FIELDS if (text := getattr(reflection, name))}
+    if len(said) > 1:
+        said.pop("reasoning", None)
     if reflection.task_excerpt:
         yield "task", reflection.task_excerpt
     yield from (said or reflection.side_info).items()
