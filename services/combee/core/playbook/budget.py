@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from combee.core.playbook.probation import is_active
 from combee.core.text.prompt import tokens_by_entry
 from combee_schemas.playbook import MAX_BUDGET_TOKENS, Entry, Playbook
 
@@ -62,7 +61,7 @@ def stored_bytes(entries: Sequence[Entry]) -> int:
 
 def needed_tokens(entries: Sequence[Entry], sections: Sequence[str]) -> int:
     """Return the smallest token budget that holds these entries."""
-    shown = [entry for entry in entries if is_active(entry)]
-    proposed = [entry for entry in entries if not is_active(entry)]
+    shown = [entry for entry in entries if entry.is_active]
+    proposed = [entry for entry in entries if not entry.is_active]
     sizes = [sum(tokens_by_entry(part, sections).values()) for part in (shown, proposed)]
     return max(sizes[0], PROPOSED_SHARE * sizes[1])
