@@ -55,7 +55,7 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "SIZES", (20, 40))
     monkeypatch.setattr(robustness, "SIZES", (20,))
     monkeypatch.setattr(scope, "ITERATIONS", 1)
-    monkeypatch.setattr(scope, "START_TOKENS", 1_500)
+    monkeypatch.setattr(scope, "START_TOKENS", (1_500,))
     monkeypatch.setattr(arrivals, "RATES", {10_000: 80})
     monkeypatch.setattr(small, "SIZES", (4,))
     monkeypatch.setattr(stragglers, "BATCHES", 4)
