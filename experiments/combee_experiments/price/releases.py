@@ -17,6 +17,7 @@ from combee_experiments.baselines.approaches import batches
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
+from combee_schemas.scan import Operation
 
 BEFORE_CHARS, AFTER_CHARS = 1_562, 1_079
 """Characters of ACE's instructions before its statistics and after its playbook (ace-agent/ace, ba78d34)."""
@@ -103,7 +104,7 @@ async def gepa_in_groups(
         dealt = shuffle.deal(
             len(records), shuffle.effective_copies(len(records), COPIES, groups), groups, seed
         )
-        proposals = []
+        proposals: list[Operation] = []
         for group in dealt:
             prompt = gepa.aggregate_prompt(book, [records[place] for place in group])
             reply = await model.ask(prompt)

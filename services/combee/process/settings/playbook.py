@@ -42,7 +42,7 @@ class SpendSettings(SettingsGroup):
         default_factory=dict,
         description='price per million tokens, in `combee.toml`: `[prices."openai/gpt-4.1-mini"]` with `in`,'
         " `out` and, if it differs, `cached_in` (from the prompt cache); without a price money is not counted."
-        " With a lower `cached_in` the first group of a batch is asked before the others, so that they find it cached",
+        " With a lower `cached_in` a batch's first group is asked before the others, so that they find it cached",
     )
 
     def policy(self, model: str | None) -> SpendPolicy:
