@@ -69,6 +69,11 @@ class Entry(Value):
     created_version: int = 0
     updated_version: int = 0
 
+    @property
+    def is_active(self) -> bool:
+        """Whether agents are shown the entry."""
+        return self.state == "active"
+
 
 ChangeKind = Literal[
     "add",

@@ -80,6 +80,7 @@ class Scan:
             cast("Method", self._method),
             carry=arm.carry,
             apart=settings.propose_flagged,
+            sources=settings.sources,
             vectors=comparing.vectors,
             thresholds=comparing.thresholds,
             head_start=head_start,

@@ -20,7 +20,7 @@ from combee.core.playbook.branching import Adoption
 from combee.core.playbook.cleaning import clean_playbook
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.evidence import rules_for
-from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.probation import shown
 from combee.core.playbook.versions import parted
 from combee_schemas.base import BranchName, branch_in, is_branch_of, playbook_of
 from combee_schemas.command import Command, CommandKind
@@ -269,7 +269,7 @@ def keep(current: Playbook, ids: Sequence[str], command_id: str | None) -> Comma
     kept = [
         entry
         for entry in map(known.__getitem__, dict.fromkeys(ids))
-        if not is_active(entry) or (protects and not entry.by_hand)
+        if not entry.is_active or (protects and not entry.by_hand)
     ]
     if not kept:
         return None
@@ -312,7 +312,7 @@ def import_(
     entries, holds = carried_over(current, given, form), held_by(current, given, form)
     if by_hand and holds == "entries":
         theirs = {"by_hand": True}
-        entries = tuple(entry.model_copy(update=theirs) if is_active(entry) else entry for entry in entries)
+        entries = tuple(entry.model_copy(update=theirs) if entry.is_active else entry for entry in entries)
     return _command(
         "import",
         current,

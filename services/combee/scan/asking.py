@@ -1,6 +1,6 @@
 """Asking a model: one call about items, or one about each half where they are too long for it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -84,12 +84,12 @@ class Asking:
         return await in_parts(members, ask, halves)
 
     async def combine(
-        self, base: Playbook, items: Sequence[Operation], level: int
+        self, base: Playbook, items: Sequence[Operation], level: int, names: Mapping[str, str]
     ) -> list[Part[Sequence[Operation], Answer]]:
-        """Ask to combine proposals."""
+        """Ask to combine proposals; ``names``: the sources of the reflections behind them."""
 
         async def ask(items: Sequence[Operation]) -> Part[Sequence[Operation], Answer]:
-            prompt = self._method.combine_prompt(base, items)
+            prompt = self._method.combine_prompt(base, items, names)
             reply = await self._ask(base, prompt, level)
             sources, words = [item.evidence for item in items], [item.content for item in items]
             answer = self._read(base, prompt, reply, sources, words)

@@ -279,6 +279,7 @@ class ScanHandler:
             shaped(named, settings),
             carry=settings.carry,
             apart=settings.propose_flagged,
+            sources=settings.sources,
             note=note,
             vectors=self._vectors,
             thresholds=model_and_thresholds(settings.embeddings)[1],

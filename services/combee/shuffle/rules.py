@@ -4,7 +4,7 @@ import math
 
 from combee.adapters.ports import Clock
 from combee.core.batching.limits import SPAN
-from combee.core.batching.window import Close, Share, Window, WindowPolicy, due
+from combee.core.batching.window import Close, Share, Window, due
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.methods import plan_settings
 from combee.process.worker.views import Playbooks, View
@@ -50,11 +50,13 @@ class BatchRules:
 
     def close(self, state: ShuffleState, line: str, window: Window) -> Close | None:
         """Return the batch that a line's window should close with now; None: it stays open."""
-        policy = WindowPolicy(
-            batch_size=self.batch_size(state, line),
+        return due(
+            window,
+            self.batch_size(state, line),
             max_wait_s=self.settings.max_wait_s,
+            now=self._clock.monotonic(),
+            newest_offset=state.seen[REFLECTIONS],
         )
-        return due(window, policy, now=self._clock.monotonic(), newest_offset=state.seen[REFLECTIONS])
 
     def lines_to_look_at(self, state: ShuffleState) -> list[str]:
         """Return the lines that have changed or whose first reflection is old, the oldest first."""

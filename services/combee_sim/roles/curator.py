@@ -37,7 +37,6 @@ class Shown:
 
 def shown_in(reading: Reading) -> Shown:
     """Return what a prompt shows."""
-    text = " ".join(" ".join(reading.lines).split())
     by_lesson: dict[str, list[ShownEntry]] = defaultdict(list)
     for entry in reading.entries:
         by_lesson[key(entry.content)].append(entry)
@@ -45,10 +44,10 @@ def shown_in(reading: Reading) -> Shown:
         entries=reading.entries,
         by_subject={name: entry for entry in reading.entries if (name := subject(entry.content))},
         by_lesson=dict(by_lesson),
-        asks_known='"known"' in text,
-        asks_all=ACCOUNT in text,
-        takes_words=WORD_FOR_WORD in text,
-        kinds=frozenset(kind for kind in ("MERGE", "REMOVE") if kind in text),
+        asks_known=reading.says('"known"'),
+        asks_all=reading.says(ACCOUNT),
+        takes_words=reading.says(WORD_FOR_WORD),
+        kinds=frozenset(kind for kind in ("MERGE", "REMOVE") if reading.says(kind)),
     )
 
 

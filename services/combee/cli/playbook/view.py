@@ -10,13 +10,13 @@ from rich.text import Text
 from combee.adapters.clock import moment
 from combee.cli.shared.console import clean, output, print_json, shortened
 from combee.core.evaluation.outcomes.report import OutcomesReport, figures_text
-from combee.core.formats.render import section_order
 from combee.core.gate.canary_verdict import canary_text
 from combee.core.names.sources import sources_text
 from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
-from combee.core.playbook.probation import counts, counts_text, is_active, shown
+from combee.core.playbook.probation import counts, counts_text, shown
 from combee.core.playbook.retention import percent
+from combee.core.playbook.sections import section_order
 from combee.core.playbook.side_by_side import branch_text
 from combee.core.playbook.version_row import version_row
 from combee.core.playbook.versions import made_by
@@ -160,7 +160,7 @@ def _component(entry: Entry) -> Iterator[Text]:
 def _content(entry: Entry) -> Text:
     looks = "".join(f", looks like {flag}" for flag in sorted(flags(entry.content)))
     by_hand = "(by hand) " if entry.by_hand else ""
-    mark = by_hand if is_active(entry) else f"({entry.state}, {len(entry.support)} support it{looks}) "
+    mark = by_hand if entry.is_active else f"({entry.state}, {len(entry.support)} support it{looks}) "
     return Text.assemble((mark, "yellow"), clean(entry.content))
 
 

@@ -7,8 +7,8 @@ components.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from combee.core.formats.render import section_order
 from combee.core.playbook.draft import NO_IDS, Draft, drafted, rest_on
+from combee.core.playbook.sections import section_order
 from combee.core.text.prompt import entry_tokens
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from combee.core.formats.render import section_order
 from combee.core.playbook import evidence, probation
 from combee.core.playbook.apply import edited
 from combee.core.playbook.branching import Adoption, taken_over, with_revocations_of
@@ -13,7 +12,7 @@ from combee.core.playbook.components import clash
 from combee.core.playbook.operations import union
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.rejecting import without_entries, without_rejected
-from combee.core.playbook.sections import number_of
+from combee.core.playbook.sections import number_of, section_order
 from combee.core.playbook.versions import InapplicableError, empty, next_version, remembered
 from combee_schemas.base import is_branch_of
 from combee_schemas.command import Command
@@ -133,7 +132,7 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
     kept = (
         entry_id
         for entry_id, entry in theirs.items()
-        if entry_id in was and (not probation.is_active(was[entry_id]) or _is_kept(was[entry_id], entry))
+        if entry_id in was and (not was[entry_id].is_active or _is_kept(was[entry_id], entry))
     )
     changes = (Change(kind="promote", entry_id=entry_id, detail="by hand") for entry_id in kept)
     return current.model_copy(

@@ -134,6 +134,13 @@ def _claims(value: object, sources: Sources) -> dict[int, str]:
     return claims
 
 
+def support(operation: Operation, names: Mapping[str, str]) -> tuple[int, int]:
+    """Return the number of sources and of reflections behind an operation; those without a name share a source."""
+    return len({names.get(reflection_id, "") for reflection_id in operation.evidence}), len(
+        operation.evidence
+    )
+
+
 def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     """Return the operations with exact repeats merged, and their evidence united."""
     merged: dict[tuple[object, ...], Operation] = {}

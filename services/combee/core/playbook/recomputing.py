@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from combee.core.names.sources import names_of
-from combee.core.playbook import evidence, probation
+from combee.core.playbook import evidence
 from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after
 from combee.core.playbook.branching import learns
 from combee.core.playbook.draft import MAX_DETAIL_CHARS, UNGIVEN, Draft
@@ -514,7 +514,7 @@ def _differences(known: Mapping[str, Entry], left: Mapping[str, Entry]) -> Itera
             yield Change(kind="remove", entry_id=entry_id, detail=ALONE)
         elif now.content != entry.content:
             yield Change(kind="update", entry_id=entry_id, detail=entry.content[:MAX_DETAIL_CHARS])
-        elif probation.is_active(entry) and not probation.is_active(now):
+        elif entry.is_active and not now.is_active:
             yield Change(kind="update", entry_id=entry_id, detail=f"{UNSEEN}: {entry.content[:250]}")
     for entry_id in left:
         if entry_id not in known:
