@@ -93,10 +93,11 @@ Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD
 "reasoning": which items say the same, and what is new. The "type" of an operation: ADD a new entry
 ("section", "content"); UPDATE an entry that became wrong or too vague ("entry_ids" with its id, "content"); MERGE
 entries that say the same ("entry_ids", "content"); REMOVE an entry that is wrong ("entry_ids"). "content" is the text
-alone, without an id; where an item already says the lesson as the entry should, write "as item 3" with that item's
-number: its "key_insight", or a proposal's "content", is then taken word for word. "sources": the numbers of the items
-that an operation rests on. "dropped": the numbers of items that are too vague to help anybody. "known": each item
-("n") whose lesson an entry ("entry_id") has already; it counts as evidence for the entry. Any list may be empty.
+alone, without an id. Where an item already says a lesson as the entry should, write "as item 3" for its content, with
+that item's number: its "key_insight", or a proposal's "content", is then taken word for word. "sources": the numbers
+of the items that an operation rests on. "dropped": the numbers of items that are too vague to help anybody. "known":
+each item ("n") whose lesson an entry ("entry_id") has already; it counts as evidence for the entry. Any list may be
+empty.
 "tags" and "counters" tell how often runs found an entry helpful or harmful: UPDATE or REMOVE what harms. Where little
 is left of the playbook's budget, UPDATE and MERGE rather than ADD.
 {SECTIONS}
