@@ -17,8 +17,6 @@ from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import GroupMember
-from support.deployment import one_batch
-from support.models import ScriptedModel
 from support.scanned import reflections
 
 CALL_S = 10.0
@@ -143,23 +141,3 @@ def test_a_worker_that_stops_does_not_wait() -> None:
         assert await task == pytest.approx([0.1])
 
     run_virtual(work())
-
-
-class Counted(HeadStart):
-    """A head start that counts the calls that wait."""
-
-    def __init__(self) -> None:
-        super().__init__(LoopClock())
-        self.waited = 0
-
-    async def wait(self, prompt: Prompt) -> None:
-        """Count."""
-        del prompt
-        self.waited += 1
-
-
-async def test_all_groups_of_a_batch_but_the_first_wait() -> None:
-    head_start = Counted()
-    deployment = await one_batch(ScriptedModel(), 16, head_start=head_start, groups=4)
-    assert deployment.model.calls > 4
-    assert head_start.waited == 3
