@@ -20,6 +20,7 @@ from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
 from combee_experiments.data.samples import family
 from combee_experiments.overload import experiment as overload
+from combee_experiments.price import experiment as price
 from combee_experiments.robustness import experiment as robustness
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Verdict
@@ -56,6 +57,7 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(robustness, "SIZES", (20,))
     monkeypatch.setattr(scope, "ITERATIONS", 1)
     monkeypatch.setattr(scope, "START_TOKENS", (1_500,))
+    monkeypatch.setattr(price, "STARTS", (1_500,))
     monkeypatch.setattr(arrivals, "RATES", {10_000: 80})
     monkeypatch.setattr(small, "SIZES", (4,))
     monkeypatch.setattr(stragglers, "BATCHES", 4)
