@@ -38,6 +38,11 @@ class Probation(Value):
     batches: int = Field(20, ge=1)
     """Consecutive batches without support after which the entry is removed."""
 
+    @property
+    def is_off(self) -> bool:
+        """Whether one reflection suffices, so that no entry is only proposed."""
+        return self.reflections == self.sources == 1
+
 
 LARGEST_BATCH = 2000
 """Maximum number of original reflections in a batch, so that their ids fit a manifest."""

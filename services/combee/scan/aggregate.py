@@ -18,6 +18,7 @@ from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import worth
 from combee.scan.asking import Asking
+from combee.scan.head_start import HeadStart
 from combee.scan.readable import Readable
 from combee_schemas.base import SourceNames
 from combee_schemas.batch import Cluster
@@ -39,9 +40,10 @@ class Aggregator:
         note: str = "",
         vectors: Vectors | None = None,
         thresholds: Thresholds = UNMEASURED,
+        head_start: HeadStart | None = None,
     ) -> None:
         holds_entries = method.HOLDS == "entries"
-        self._asking = Asking(model, method)
+        self._asking = Asking(model, method, head_start)
         self._method = method
         self._checks = carry and holds_entries
         """Whether the root checks its result and carries what that does not say; off: the paper's protocol."""
@@ -52,10 +54,11 @@ class Aggregator:
         self._vectors = vectors or Vectors()
         self._thresholds = thresholds
 
-    async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
+    async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
         """Return a level-0 node's result; a reply that stays unusable is a failed result, not an error."""
         read, quiet = self._readable.members(members)
-        parts = await self._asking.group(self._readable.playbook(base), read) if read else []
+        shown = self._readable.playbook(base)
+        parts = await self._asking.group(shown, read, waits=index > 0) if read else []
         return worth.of_group(self._method, base, parts, quiet=quiet, note=self._note)
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:

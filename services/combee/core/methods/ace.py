@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age, section_order
+from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age
 from combee.core.methods.method import DEFAULTS, NO_NAMES, Answer, Sources
 from combee.core.playbook import operations as ops
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import mostly_harmful
 from combee.core.playbook.derived import once_per_version
+from combee.core.playbook.sections import section_order
 from combee.core.text.forms import clean
 from combee.core.text.prompt import (
     FENCE_WARNING,
@@ -92,9 +93,11 @@ Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD
 "reasoning": which items say the same, and what is new. The "type" of an operation: ADD a new entry
 ("section", "content"); UPDATE an entry that became wrong or too vague ("entry_ids" with its id, "content"); MERGE
 entries that say the same ("entry_ids", "content"); REMOVE an entry that is wrong ("entry_ids"). "content" is the text
-alone, without an id. "sources": the numbers of the items that an operation rests on. "dropped": the numbers of items
-that are too vague to help anybody. "known": each item ("n") whose lesson an entry ("entry_id") has already; it counts
-as evidence for the entry. Any list may be empty.
+alone, without an id. Where an item already says a lesson as the entry should, write "as item 3" for its content, with
+that item's number: its "key_insight", or a proposal's "content", is then taken word for word. "sources": the numbers
+of the items that an operation rests on. "dropped": the numbers of items that are too vague to help anybody. "known":
+each item ("n") whose lesson an entry ("entry_id") has already; it counts as evidence for the entry. Any list may be
+empty.
 "tags" and "counters" tell how often runs found an entry helpful or harmful: UPDATE or REMOVE what harms. Where little
 is left of the playbook's budget, UPDATE and MERGE rather than ADD.
 {SECTIONS}
@@ -218,8 +221,13 @@ def _reflected(reflection: Reflection) -> Subject:
 
 
 def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """Yield a reflection's fields for a curator; another method's reflections have that method's fields."""
+    """Yield a reflection's fields for a curator; another method's reflections have that method's fields.
+
+    Its reasoning is left out where it has conclusions: it is the longest text, and all groups of a copy pay for it.
+    """
     said = {name: text for name in LESSON_FIELDS if (text := getattr(reflection, name))}
+    if len(said) > 1:
+        said.pop("reasoning", None)
     if reflection.task_excerpt:
         yield "task", reflection.task_excerpt
     yield from (said or reflection.side_info).items()
@@ -379,7 +387,7 @@ them says as "known"."""
 
 def _unsupported(base: Playbook, owner: str) -> Iterator[str]:
     """Yield a curator's description of proposed entries; nothing if there are none."""
-    proposed = tuple(entry for entry in base.entries if not probation.is_active(entry))
+    proposed = tuple(entry for entry in base.entries if not entry.is_active)
     if proposed:
         yield PROPOSED
         yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), owner=owner)

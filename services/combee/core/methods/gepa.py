@@ -13,8 +13,8 @@ from combee.core.playbook.operations import union
 from combee.core.text.forms import clean
 from combee.core.text.prompt import FENCE_WARNING, STRING, as_items, cache_key, fence, object_of
 from combee_schemas.base import Holds
-from combee_schemas.model import Prompt
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.model import CHARS_PER_TOKEN, Prompt
+from combee_schemas.playbook import MAX_BUDGET_TOKENS, Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
 from combee_schemas.trace import Trace
@@ -26,7 +26,7 @@ COMPONENT = "instruction"
 """Name of the component of a playbook without any."""
 MAX_FIELD_CHARS = 8_000
 """Maximum characters of each text: a record's three texts stay well below a reflection's cap of 256 KiB."""
-MAX_TEXT_CHARS = 96_000
+MAX_TEXT_CHARS = MAX_BUDGET_TOKENS * CHARS_PER_TOKEN
 """Maximum characters of a new text, as many as the largest token budget; longer texts are refused, never cut."""
 CURR_PARAM, SIDE_INFO = "<curr_param>", "<side_info>"
 """Placeholders of the current text and the data, as in GEPA's own templates."""
