@@ -17,6 +17,7 @@ from combee.core.evaluation import scoring
 from combee.core.evaluation.questions import Question
 from combee.core.methods import ace, checking, consolidation, gepa
 from combee.core.methods.checking import MAX_QUOTE_WORDS, Rewrite
+from combee.core.playbook.operations import in_words
 from combee.core.playbook.versions import empty
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt
@@ -29,6 +30,7 @@ from combee_sim.family.family import lessons, one_each
 from combee_sim.inprocess import as_request
 from combee_sim.law.law import Law
 from combee_sim.roles.respond import respond
+from support.models import items
 from support.rows import each_row
 
 ALL = Law(half_tokens=1e12, steepness=1.0)
@@ -155,8 +157,16 @@ def test_the_stand_in_s_reply_fits_its_schema(role: str) -> None:
 
 
 def operations(prompt: Prompt) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = said(prompt)["operations"]
+    words = [item.get("key_insight", item.get("content", "")) for item in items(prompt)]
+    found: list[dict[str, Any]] = in_words(said(prompt), words)["operations"]
     return found
+
+
+def items_are_named_for_their_words() -> None:
+    (added, _) = said(ace.aggregate_prompt(BASE, RUNS[1:]))["operations"]
+    assert added["content"] in {f"as item {n}" for n in added["sources"]}
+    (changed,) = operations(ace.combine_prompt(holding(entry("calc-00001", RIVAL)), [proposed(A, "r-1")]))
+    assert (changed["type"], changed["content"]) == ("UPDATE", A)
 
 
 def one_object() -> None:
@@ -360,6 +370,7 @@ CONTRACT: Mapping[str, Callable[[], None]] = {
     'The "type" of an operation:': operations_are_well_formed,
     'ADD a new entry ("section"': operations_are_well_formed,
     '"content" is the text alone': operations_are_well_formed,
+    "Where an item already says a lesson": items_are_named_for_their_words,
     '"operations": the ADDs;': operations_are_well_formed,
     "Sections: use one of the playbook's": operations_are_well_formed,
     "STRATEGIES & INSIGHTS; FORMULAS": operations_are_well_formed,
