@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import isqrt
-from random import Random
 
 from combee.core.batching.limits import PRODUCT
 from combee.core.playbook.coverage import lesson_of
 from combee_experiments.arms.arms import ADAPTIVE, Arm
-from combee_experiments.arms.learning import learn
+from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import reflections
 from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Cell, Measured, Numbers
@@ -27,8 +26,6 @@ from combee_sim.family.lessons import key
 
 SIZES = tuple(range(4, 41))
 COPIES = (1, 2, 3, 4)
-BATCHES = 4
-"""Number of batches per size and seed."""
 CHECKED = "Combee"
 UNCHECKED, ONE_CALL, PAPER = "fewer copies", "one call", "as many copies as groups"
 RULES: dict[str, SmallBatches] = {
@@ -48,33 +45,24 @@ def cells(setup: Setup) -> Iterator[Cell]:
 
 
 def measure(setup: Setup, cell: Cell) -> Numbers:
-    """Learn each batch alone."""
-    n = cell.number("n")
+    """Learn one batch."""
     settings = {"copies": cell.number("copies"), "small_batches": RULES[cell.arm]}
     arm = replace(ADAPTIVE, policy=PRODUCT.model_copy(update=settings), carry=cell.arm == CHECKED)
-    kept, there, calls = 0, 0, 0
-    for batch in _batches(setup, setup.named(cell.text("data")), cell.seed, n):
-        lessons = {key(lesson_of(one)) for one in batch}
-        found, spent = setup.run(_learned(setup, arm, batch, cell.seed))
-        kept, there, calls = kept + len(lessons & found), there + len(lessons), calls + spent
-    return {"kept": kept / BATCHES, "there": there / BATCHES, "calls": calls / BATCHES}
+    batch = _batch(setup, setup.named(cell.text("data")), cell.seed, cell.number("n"))
+    learnt = setup.run(_learned(setup, arm, batch, cell.seed))
+    lessons = {key(lesson_of(one)) for one in batch}
+    return {"kept": len(lessons.intersection(map(key, learnt.texts))), "calls": learnt.usage.calls}
 
 
-def _batches(setup: Setup, data: Data, seed: int, n: int) -> Iterator[Sequence[Reflection]]:
-    """Yield batches of at most n reflections with different lessons."""
-    made = reflections(setup, data, seed)
-    for batch in range(BATCHES):
-        order = Random(f"{seed} {batch}").sample(made, len(made))  # noqa: S311 - reproducible, not secret
-        yield list({key(lesson_of(one)): one for one in order if lesson_of(one)}.values())[:n]
+def _batch(setup: Setup, data: Data, seed: int, n: int) -> Sequence[Reflection]:
+    """Return at most n reflections with different lessons."""
+    made = (one for one in reflections(setup, data, seed) if lesson_of(one))
+    return list({key(lesson_of(one)): one for one in made}.values())[:n]
 
 
-async def _learned(
-    setup: Setup, arm: Arm, batch: Sequence[Reflection], seed: int
-) -> tuple[frozenset[str], int]:
-    """Return the lessons in the playbook, and the number of calls."""
+async def _learned(setup: Setup, arm: Arm, batch: Sequence[Reflection], seed: int) -> Learnt:
     async with setup.open_model(seed) as model:
-        learnt = await learn(setup.paced(model, seed), batch, arm, len(batch))
-        return frozenset(map(key, learnt.texts)), learnt.usage.calls
+        return await learn(setup.paced(model, seed), batch, arm, len(batch))
 
 
 def report(setup: Setup, measured: Measured) -> Report:
@@ -90,7 +78,6 @@ def _report_on(name: str, measured: Measured) -> Report:
         verdicts=tuple(_verdicts(name, measured)),
         panels=(_panel(name, measured.where(copies=max(COPIES))),),
         remarks=(
-            f"Means over the seeds, of {BATCHES} batches each.",
             f"{CHECKED} checks its result and carries what is missing; the others are what the model keeps itself.",
         ),
     )
