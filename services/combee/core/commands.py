@@ -17,6 +17,7 @@ from combee.core.gate.gate import Gate, judged, not_judged
 from combee.core.log.replaying.selection import Selection
 from combee.core.names.identity import content_id
 from combee.core.playbook.branching import Adoption
+from combee.core.playbook.budget import budget_for, oversize
 from combee.core.playbook.cleaning import clean_playbook
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.evidence import rules_for
@@ -289,7 +290,8 @@ def import_(
     """Replace the content by a text's, or start a playbook; ``form`` is what the text was read as.
 
     A person who imports entries stands behind them, except behind proposed ones. Without ``by_hand`` the text alone
-    says which entries a person stands behind.
+    says which entries a person stands behind, and the token budget. What a person imports asks for a budget that
+    holds it.
 
     The id names content and base version: the same text sent twice has one effect, while going back to an earlier
     content is a new import. What remains of a deleted playbook says nothing, and is another base.
@@ -297,7 +299,7 @@ def import_(
     Raises
     ------
     RefusedError
-        If it would start a branch: only a fork does.
+        If it would start a branch: only a fork does. Or if no playbook can hold it.
     """
     if branch_in(current.name) and not current.version:
         raise RefusedError("absent", absence(current))
@@ -313,6 +315,8 @@ def import_(
     if by_hand and holds == "entries":
         theirs = {"by_hand": True}
         entries = tuple(entry.model_copy(update=theirs) if entry.is_active else entry for entry in entries)
+    if reason := oversize(entries, given.sections):
+        raise RefusedError("too_large", f"this import of {current.name} has {reason}")
     return _command(
         "import",
         current,
@@ -321,6 +325,7 @@ def import_(
         sections=given.sections,
         counters=given.counters,
         holds=holds,
+        budget_tokens=budget_for(given, entries) if by_hand else given.budget_tokens,
     )
 
 

@@ -5,6 +5,7 @@ import math
 from combee.adapters.ports import Clock
 from combee.core.batching.limits import SPAN
 from combee.core.batching.window import Close, Share, Window, due
+from combee.core.playbook.budget import budget_of
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.methods import plan_settings
 from combee.process.worker.views import Playbooks, View
@@ -33,12 +34,14 @@ class BatchRules:
         self._playbooks = playbooks
         self._sizes = sizes
 
-    def settings_of(self, branch: Branch | None) -> PlanSettings:
-        """Return the settings written into manifests of a branch; None: of a playbook."""
+    def settings_of(self, line: str, branch: Branch | None) -> PlanSettings:
+        """Return the settings written into manifests of a line; ``branch``: None for a playbook."""
+        configured = self.planned.playbook_tokens
+        budget = budget_of(self._playbooks.latest(line), configured) if configured else 0
         if branch is None:
-            return self.planned
+            return self.planned.model_copy(update={"playbook_tokens": budget})
         settings = self.settings.model_copy(update=branch.settings.own())
-        return plan_settings(settings, self.planned.playbook_tokens, self.planned.embeddings)
+        return plan_settings(settings, budget, self.planned.embeddings)
 
     def batch_size(self, state: ShuffleState, line: str) -> int:
         """Return how many reflections make a batch of a line."""

@@ -13,6 +13,7 @@ from combee.core.evaluation.outcomes.report import OutcomesReport, figures_text
 from combee.core.gate.canary_verdict import canary_text
 from combee.core.names.sources import sources_text
 from combee.core.playbook import retention
+from combee.core.playbook.budget import budget_text
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text, shown
 from combee.core.playbook.retention import percent
@@ -186,9 +187,14 @@ def outcome_lines(outcomes: OutcomesReport, playbook: Playbook) -> Iterator[Text
         yield Text(f"  {entry.entry_id}, used: {clean(figures_text(entry.used))}; shown to {entry.shown}")
 
 
-def full_view(playbook: Playbook, *, everything: bool = False) -> RenderableType:
-    """Return one version with its entries by section and their counters; ``everything`` includes proposed entries."""
+def full_view(playbook: Playbook, *, everything: bool = False, budget_tokens: int = 0) -> RenderableType:
+    """Return one version with its entries by section and their counters.
+
+    ``everything`` includes proposed entries; ``budget_tokens`` is the configured token budget.
+    """
     parts: list[RenderableType] = [Text(version_title(playbook), style="bold"), *_audit(playbook)]
+    if budget := budget_text(playbook, budget_tokens):
+        parts.append(Text(budget))
     if not everything:
         parts += _hidden(playbook)
         playbook = shown(playbook)

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import chain
 
 from combee.core.names.sources import UNPROVEN
+from combee.core.playbook.budget import ENTRIES_BYTES, PROPOSED_SHARE, stored_bytes
 from combee.core.playbook.draft import Draft, drafted, rest_on, united
 from combee.core.playbook.operations import union
 from combee.core.playbook.sections import section_order
@@ -19,9 +20,6 @@ from combee.core.text.prompt import tokens_by_entry
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
-
-PROPOSED_SHARE = 4
-"""Proposed entries may use this part of the token budget, in addition to it: 1 / PROPOSED_SHARE."""
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
@@ -49,7 +47,7 @@ def evictions(
     before: Sequence[Entry] | None = None,
     sections: Sequence[str] = ACE_SECTIONS,
 ) -> tuple[str, ...]:
-    """Return whom to evict so that the rest fits; ``before`` are the entries of the version before.
+    """Return whom to evict so that the rest fits budget and record; ``before`` are the entries of the version before.
 
     Headers count, but those of ``sections``, the playbook's own. The entry that begins a section brings its header.
 
@@ -72,8 +70,12 @@ def evictions(
             *_excess(shown, tokens_by_entry(shown, sections), was, budget_tokens),
             *_crowded_out(proposed, tokens_by_entry(proposed, sections), budget_tokens // PROPOSED_SHARE),
         )
-        if not gone:
+        if not gone and stored_bytes(left) <= ENTRIES_BYTES:
             return tuple(out)
+        if not gone:
+            # Short entries, and letters of several bytes, fill a record with fewer tokens than others.
+            sizes = tokens_by_entry(left, sections)
+            budget_tokens = min(budget_tokens, sum(sizes.values())) * 9 // 10
         out |= dict.fromkeys(gone)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from combee.core.names.sources import counted_name
 from combee.core.playbook.apply import Rejections, said_digest
+from combee.core.playbook.budget import budget_of
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import resting_on, without
@@ -119,7 +120,7 @@ def without_entries(
     order = [entry.id for entry in current.entries if entry.id in entries]
     kept = tuple(entries[entry_id] for entry_id in dict.fromkeys((*order, *entries)))
     out = (
-        frozenset(evictions(kept, budget_tokens, production.entries, current.sections))
+        frozenset(evictions(kept, budget_of(current, budget_tokens), production.entries, current.sections))
         if current.holds == "entries"
         else frozenset()
     )

@@ -7,6 +7,7 @@ from typing import TypeVar
 from combee.core.names.sources import names_of
 from combee.core.playbook import retention
 from combee.core.playbook.apply import applied, holds_after
+from combee.core.playbook.budget import budget_of
 from combee.core.playbook.screening import barred_sources, by_source, taught
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee_schemas.codec import CodecError, encode
@@ -123,7 +124,7 @@ def after_update(
 ) -> Playbook:
     """Return the version that ``update`` makes of ``current``; the number rises even if nothing changes.
 
-    ``budget_tokens`` is the token budget if the batch's manifest does not state it.
+    ``budget_tokens`` is the configured token budget if the batch's manifest does not state it.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def after_update(
     plan, result = update.plan, update.result
     if plan.reflections < 1 and plan.reason != "consolidate":
         raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
-    budget = plan.settings.playbook_tokens or budget_tokens
+    budget = budget_of(current, plan.settings.playbook_tokens or budget_tokens)
     draft, sections, entries = applied(current, update, budget_tokens=budget)
     holds = holds_after(current, plan.settings.holds)
     audit = retention.audit(result, draft.landed())
