@@ -14,6 +14,7 @@ from combee.cli.shared.console import output, print_json, print_whole, remark
 from combee.cli.shared.log import lines_now, open_log
 from combee.cli.shared.options import AsJson, CommandId, MaybePlaybook, Servers, Timeout
 from combee.cli.shared.sending import carry_out
+from combee.cli.shared.settings import deployed_settings
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
@@ -22,7 +23,7 @@ from combee.log.history import History
 from combee.log.inspection.branches import Line, LinesToday, SideBySide
 from combee.log.reports.cost import pause_texts, spend_text, today_row
 from combee.log.reports.status import line_row
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.plan import BranchSettings
 
 SETTING_NAMES = ", ".join(BranchSettings.model_fields)
@@ -52,7 +53,7 @@ def branch(
     if as_ is None:
         if own or command_id:
             raise typer.BadParameter("--set and --id are for a new branch: name it with --as")
-        _list(load_settings(bootstrap_servers=bootstrap_servers), name, as_json=as_json)
+        _list(deployed_settings(bootstrap_servers=bootstrap_servers), name, as_json=as_json)
         return
     if name is None:
         raise typer.BadParameter("name the playbook that the branch is made of")

@@ -13,10 +13,11 @@ from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers
 from combee.cli.shared.plotting import library, new_figure, save_figure
+from combee.cli.shared.settings import deployed_settings
 from combee.core.batching.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
 from combee.log.history import newest_playbooks, whole
 from combee.log.reports.controller import size_text
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas import topics
 from combee_schemas.control import BatchSize
 
@@ -40,7 +41,7 @@ def controller(
     as_json: AsJson = False,
 ) -> None:
     """Show the batch size that the controller chose for a playbook, and the delays behind it."""
-    stands = asyncio.run(_standing(load_settings(bootstrap_servers=bootstrap_servers), name))
+    stands = asyncio.run(_standing(deployed_settings(bootstrap_servers=bootstrap_servers), name))
     law = fitted(stands)
     if png is not None:
         drawn(stands, law, png)

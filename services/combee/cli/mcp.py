@@ -15,10 +15,10 @@ from combee.cli.shared.client import Gateway, gateway_address
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.cli.why import lines
 from combee.log.history import newest_playbook, newest_playbooks
 from combee.log.inspection.lineage import lineage
-from combee.process.settings.loading import load_settings
 from combee.process.telemetry.logs import configure_logs
 from combee.sdk import AsyncClient, PlaybookView
 from combee.sdk.address import resolved_address
@@ -81,7 +81,7 @@ async def _stdio(gateway: str | None, servers: str | None) -> None:
         finally:
             await deployment.close()
         return
-    settings = load_settings(bootstrap_servers=servers)
+    settings = deployed_settings(bootstrap_servers=servers)
     async with open_log(settings) as (log, address):
         connection = backends.connection(settings, address)
         async with AsyncClient(transport=lambda: LogTransport(KafkaLog(connection))) as client:

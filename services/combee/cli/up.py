@@ -20,12 +20,13 @@ from combee.assembly.local.deployment import BATCH_FLAGS, Deployment
 from combee.assembly.local.extras import pip_install, without
 from combee.assembly.local.preflight import check, model_flag, require_data_dir, stands_in
 from combee.assembly.local.stack import StackOptions, model_environment, stack
-from combee.assembly.local.stack_file import UP, sole_stack
+from combee.assembly.local.stack_file import sole_stack
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import BaseUrl, Model, Simulated
 from combee.core.gate.gate import gates_of
 from combee.log.history import all_labels
+from combee.process.running import UP
 from combee.process.settings.loading import Settings, load_settings
 
 INFORMATION = ("[info ", '"level": "info"')

@@ -12,11 +12,12 @@ from combee.adapters.ports import FatalError, Log
 from combee.cli.shared.console import clean, output, print_json, reading, shortened
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, checked_line, line_names
+from combee.cli.shared.settings import deployed_settings
 from combee.core.names.sources import source_text
 from combee.core.playbook.probation import is_active
 from combee.log.history import newest_playbooks
 from combee.log.inspection.lineage import Lineage, Source, lineage
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.base import playbook_of
 
 MAX_SOURCES = 10
@@ -44,7 +45,7 @@ def why(
     as_json: AsJson = False,
 ) -> None:
     """Show where an entry comes from: its versions, the reflections behind it, and their runs."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     origins = asyncio.run(_why(settings, entry, playbook, traces=traces))
     if as_json:
         print_json(as_document(origins))

@@ -39,7 +39,8 @@ class BaseClient(ClientCore):
     ----------
     address
         Kafka's bootstrap servers (``host:port,…``) or a gateway's URL (``http://…``; needs ``combee[http]``).
-        None: ``COMBEE_GATEWAY_URL``, else ``COMBEE_BOOTSTRAP_SERVERS``.
+        None: ``COMBEE_GATEWAY_URL``, else ``COMBEE_BOOTSTRAP_SERVERS``, else the only ``combee up`` that runs on this
+        machine (in ``COMBEE_DATA_DIR`` if that is set), which is logged.
     prefix
         The topic prefix (Kafka only). None: ``COMBEE_TOPIC_PREFIX``, else ``combee``.
     api_key
@@ -61,7 +62,7 @@ class BaseClient(ClientCore):
     Raises
     ------
     FatalError
-        If there is no address, or the gateway's library is missing; later, nothing raises.
+        If there is no address, several deployments run here, or the gateway's library is missing.
     """
 
     def __init__(
@@ -79,6 +80,8 @@ class BaseClient(ClientCore):
         max_bytes: int = 32 << 20,
         cache_dir: Path | str | None = None,
     ) -> None:
+        self.address = ""
+        """The deployment's address: the gateway's or Kafka's; empty with a transport of your own."""
         if transport is None:
             where = resolved_address(
                 address,
@@ -88,6 +91,7 @@ class BaseClient(ClientCore):
                 source=source,
                 source_secret=source_secret,
             )
+            self.address = where.url
             transport = transport_factory(where)
         super().__init__(
             transport,
@@ -370,7 +374,7 @@ _default: Final[list[Client]] = []
 
 
 def default_client() -> Client:
-    """Return the client configured by ``COMBEE_*``, made at the first call; without an address it sends nothing."""
+    """Return the client of ``Client()``, made at the first call; without a deployment it warns and sends nothing."""
     with _default_lock:
         if not _default:
             try:
@@ -378,5 +382,6 @@ def default_client() -> Client:
             except FatalError as error:
                 # An exception would break an agent that merely lacks an environment variable.
                 why = str(error)
+                logger.warning("nothing is learned and no playbook is shown: %s", why)
                 _default.append(Client(transport=lambda: UnconfiguredTransport(why), max_messages=100))
         return _default[0]

@@ -30,6 +30,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # The SDK reads it too: no more than it may.
     "log/history": {"adapters/ports", "schemas"},
     "process/secret_files": {"adapters/ports"},
+    "process/trusted_files": {"adapters/ports"},
+    "process/running": {"adapters/ports", "process/trusted_files"},
     "adapters/credentials": set(),
     "adapters/kafka": {"adapters/credentials", "adapters/ports", "schemas"},
     "adapters/memory": {"adapters/ports", "schemas"},
@@ -42,7 +44,10 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "adapters/opentelemetry": {"adapters/ports", "schemas"},
     "log/evidence": {"core", "log/history", "adapters/ports", "schemas"},
     # Thin shells around pure decisions.
-    "process/settings": {"core", "adapters/credentials", "adapters/ports", "schemas", "process/secret_files"},
+    "process/settings": {
+        *("core", "adapters/credentials", "adapters/ports", "schemas"),
+        *("process/secret_files", "process/trusted_files"),
+    },
     "process/worker": {"adapters/attempts", "core", "log/history", "adapters/ports", "schemas"},
     "log/inspection": {"core", "log/evidence", "log/history", "adapters/ports", "schemas"},
     # What several faces render.
@@ -75,6 +80,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
         "log/reports",
         "process/server",
         "process/telemetry",
+        "process/trusted_files",
     },
     # A part of the gateway's process: it is given what the endpoints are given.
     "dashboard": {*SERVICE, "adapters/clock", "log/commands", "gateway", "log/inspection", "log/reports"},
@@ -87,6 +93,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "log/history",
             "adapters/ports",
             "schemas",
+            "process/running",
             "process/secret_files",
         ),
         *("adapters/kafka", "adapters/http", "adapters/memory", "adapters/opentelemetry"),
@@ -137,9 +144,11 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "adapters/clock",
             "assembly/compose",
             "adapters/ports",
+            "process/running",
             "process/secret_files",
             "process/settings",
             "process/telemetry",
+            "process/trusted_files",
             "process/worker",
         ),
         *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
@@ -165,8 +174,10 @@ MAY_IMPORT: Mapping[str, set[str]] = {
         ),
         *(
             "sdk",
+            "process/running",
             "process/secret_files",
             "process/settings",
+            "process/trusted_files",
             "sim",
             "process/telemetry",
             "experiments",

@@ -20,6 +20,7 @@ from combee.cli.playbook.view import (
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
+from combee.cli.shared.settings import deployed_settings
 from combee.core.evaluation.outcomes.report import OutcomesReport, outcomes_report
 from combee.core.playbook import probation
 from combee.core.playbook.retention import warnings
@@ -27,7 +28,7 @@ from combee.core.playbook.side_by_side import in_order
 from combee.log.history import History, newest_playbooks
 from combee.log.inspection.outcomes import canaries, outcomes_of
 from combee.log.reports.status import list_row
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.playbook import Playbook
 
 playbook = typer.Typer(
@@ -48,7 +49,7 @@ def group() -> None:
 @playbook.command("list", epilog="Example: combee playbook list --json")
 def list_(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
     """List all playbooks with their newest versions."""
-    rows = asyncio.run(_list(load_settings(bootstrap_servers=bootstrap_servers)))
+    rows = asyncio.run(_list(deployed_settings(bootstrap_servers=bootstrap_servers)))
     if as_json:
         print_json(rows)
     else:
@@ -80,7 +81,7 @@ def show(
             "--history lists all versions: it takes no --version, --label, --format or --all"
         )
     check_one_version(version, label)
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     if history:
         rows = asyncio.run(_history(settings, name))
         if as_json:
