@@ -13,7 +13,7 @@ from combee.adapters.credentials import SECRETS, Credentials
 from combee.adapters.ports import ConfigurationError, FatalError
 from combee.core.names.sources import Signer
 from combee.process.secret_files import secrets_in_files
-from combee.sdk.logs import logger
+from combee.sdk.logs import logger, quiet
 from combee.sdk.transport import Transport
 
 GATEWAY_KEY = "COMBEE_GATEWAY_KEY"
@@ -150,6 +150,7 @@ def transport_factory(address: Address) -> Callable[[], Transport]:
         from combee.adapters.kafka.log import KafkaLog  # noqa: PLC0415 - the same
         from combee.sdk.transport import LogTransport  # noqa: PLC0415 - the same
 
+        quiet("aiokafka")
         connection = Connection(
             bootstrap_servers=address.url,
             prefix=address.prefix,

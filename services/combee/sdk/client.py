@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -104,20 +105,21 @@ class BaseClient(ClientCore):
     def publish(self, reflection: Reflection | None = None, **fields: Any) -> str:
         """Hand over a reflection, or the fields of one (``playbook``, ``key_insight``, …); return its id.
 
-        Never waits and never raises. An invalid reflection (its returned id is empty), or one without room in the
-        buffer, is dropped and counted.
+        Never waits. An invalid reflection, or one without room in the buffer, is dropped and counted; its returned id
+        is empty.
+
+        Raises
+        ------
+        TypeError
+            If a field is named that reflections do not have. It is the only error, and no value causes it.
         """
-        if isinstance(reflection, Reflection):
-            self.hand_over(reflection)
-            return reflection.reflection_id
-        if reflection is not None:
+        _check_names(fields)
+        if reflection is None:
+            reflection = self._validated(Reflection, {"reflection_id": f"r-{uuid4().hex}", **fields})
+        elif not isinstance(reflection, Reflection):
             self.drop(f"it is not a reflection but a {type(reflection).__name__}")
             return ""
-        fields.setdefault("reflection_id", f"r-{uuid4().hex}")
-        made = self._validated(Reflection, fields)
-        if made is not None:
-            self.hand_over(made)
-        return str(fields["reflection_id"])
+        return reflection.reflection_id if reflection is not None and self.hand_over(reflection) else ""
 
     def trace(
         self,
@@ -220,6 +222,14 @@ class BaseClient(ClientCore):
             return None
 
 
+def _check_names(fields: Mapping[str, object]) -> None:
+    """Refuse a field that reflections do not have, as Python refuses an argument."""
+    for name in fields.keys() - Reflection.model_fields.keys():
+        alike = get_close_matches(name, Reflection.model_fields, 1)
+        hint = f"; did you mean {alike[0]!r}?" if alike else ""
+        raise TypeError(f"publish() got an unexpected keyword argument {name!r}{hint}")
+
+
 def feedback_text(feedback: str, *, success: bool | None) -> str:
     """Return the feedback, with a sentence on whether the run succeeded if that is known."""
     verdict = "" if success is None else "The run succeeded." if success else "The run failed."
@@ -281,7 +291,10 @@ class Client(BaseClient):
         return self._wait(self._delivered(timeout_s), lambda: self.counts)
 
     def close(self, timeout_s: float = FLUSH_S) -> Delivery:
-        """Deliver buffered messages within ``timeout_s`` (s) and disconnect; return the counts."""
+        """Deliver buffered messages within ``timeout_s`` (s) and disconnect; return the counts.
+
+        Where nothing answers it gives up after about 2 s: ``waiting`` counts what was not sent.
+        """
         counts = self.shut_down(timeout_s)
         self._callbacks.shutdown(wait=False, cancel_futures=True)
         return counts

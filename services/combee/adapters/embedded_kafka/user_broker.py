@@ -35,8 +35,9 @@ async def open_user_broker(
     """Yield the address of the broker on ``home``: the one that runs, else a new one.
 
     It runs while any command uses it; the last command to leave stops it. A broker that dies is restarted on its data
-    and ports; ``tell`` is called with a line about each start. DirectoryInUseError: another command has been starting or
-    stopping it for ``LOCK_TIMEOUT_S``.
+    and ports; ``tell`` is called with a line about each start.
+
+    DirectoryInUseError: another command has been starting or stopping it for ``LOCK_TIMEOUT_S``.
     """
     home = home or home_dir()
     kafka = SharedKafka(home, ready=ready, env=env, progress=progress)
