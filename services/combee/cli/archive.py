@@ -32,7 +32,10 @@ def archive(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a playbook, or all of a prefix, to one file for 'combee restore'; services may keep running."""
+    """Write a playbook, or all of a prefix, to one file.
+
+    'combee restore' reads it; services may keep running.
+    """
     if (name is None) != prefix:
         raise typer.BadParameter("name a playbook, or say --prefix for all of them")
     settings = deployed_settings(bootstrap_servers=bootstrap_servers)

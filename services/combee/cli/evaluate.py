@@ -51,7 +51,10 @@ def evaluate(
     as_json: AsJson = False,
     job: "Job",
 ) -> None:
-    """Answer held-out questions with a version and score the answers; stored answers are not paid for again."""
+    """Score a version on held-out questions.
+
+    Stored answers are not paid for again.
+    """
     results = asyncio.run(_evaluate(job, name, [ref for ref in (version, against) if ref is not None]))
     verdict = paired(results[0].points, results[1].points) if against else None
     if as_json:

@@ -89,7 +89,10 @@ def forget(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a person's data, or runs and what only they taught; the remaining records move to a new prefix."""
+    """Erase a person's data, or runs and what only they taught.
+
+    The remaining records move to a new prefix.
+    """
     selector = _selector(subject_file, subject or (), trace, rule or (), playbook or "")
     archives = tuple(archive or ())
     if not (to or archives or dry_run):

@@ -52,7 +52,10 @@ def ledger(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Account for all reflections and retained traces; exit 1 if one is lost or counted twice or a rule fails."""
+    """Account for every reflection and retained trace.
+
+    Exit 1 if one is lost or counted twice, or a rule fails.
+    """
     settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     with _uncollected():
         report = asyncio.run(_account(settings, checkpoint or _default_file(settings), full=full))

@@ -55,7 +55,10 @@ def mcp(
     gateway: Gateway = None,
     bootstrap_servers: Servers = None,
 ) -> None:
-    """Serve playbooks to coding assistants over the Model Context Protocol, on stdio or HTTP."""
+    """Serve playbooks to coding assistants over MCP.
+
+    The Model Context Protocol, on standard input and output or HTTP.
+    """
     address = gateway_address(gateway, bootstrap_servers)
     # Standard output carries only the protocol.
     configure_logs("warning", json=False)

@@ -53,7 +53,10 @@ def publish(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Publish lines and end once all are acknowledged; the same line twice counts once ('combee learn' waits)."""
+    """Publish lines; the same line twice counts once.
+
+    It ends once all are acknowledged; 'combee learn' waits until they are applied.
+    """
     settings = deployed_settings(bootstrap_servers=bootstrap_servers, source=source)
     where = "standard input" if file == STDIN else file
     lines: Iterable[str] = sys.stdin if file == STDIN else read_text(file).splitlines()

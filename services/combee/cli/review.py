@@ -72,7 +72,7 @@ def review(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a candidate with what agents read now; approve or reject it.
+    """Compare a candidate with what agents read; decide on it.
 
     Without NAME, list the playbooks whose candidates wait at a gate. For a playbook without a gate, compare the
     newest version with a label, and move the label there on approval.

@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
-    """Show topics, the backlog of every service, and all playbooks."""
+    """Show topics, the backlog of every service, all playbooks."""
     state = asyncio.run(_status(deployed_settings(bootstrap_servers=bootstrap_servers)))
     if as_json:
         print_json(state)

@@ -54,7 +54,10 @@ def up(
         typer.Option(min=0, max=65_535, help="first port for health and metrics; 0, default: free ports"),
     ] = None,
 ) -> None:
-    """Run the broker (unless one is configured), all services and the gateway, with restarts and one log."""
+    """Run Kafka, all services, HTTP and the dashboard here.
+
+    A configured Kafka is used instead; services restart, and write one log.
+    """
     settings = load_settings(
         model=model_flag(simulated=simulated, model=model, base_url=base_url),
         base_url=base_url,

@@ -30,7 +30,15 @@ def register(app: typer.Typer) -> None:
 
 
 def why(
-    entry: Annotated[str, typer.Argument(help="its id, as 'combee playbook show' prints it")],
+    name_or_entry: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME] ENTRY",
+            help="the entry's id, as 'combee playbook show' prints it; its playbook may stand before it",
+            autocompletion=line_names,
+        ),
+    ],
+    entry: Annotated[str | None, typer.Argument(hidden=True)] = None,
     *,
     playbook: Annotated[
         str | None,
@@ -44,7 +52,15 @@ def why(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show where an entry comes from: its versions, the reflections behind it, and their runs."""
+    """Show what taught an entry: its versions, reflections, runs."""
+    if entry is None:
+        entry = name_or_entry
+    elif playbook in {None, checked_line(name_or_entry)}:
+        playbook = name_or_entry
+    else:
+        raise typer.BadParameter(
+            f"{name_or_entry} and --playbook {playbook} name two playbooks: give one of them"
+        )
     settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     origins = asyncio.run(_why(settings, entry, playbook, traces=traces))
     if as_json:

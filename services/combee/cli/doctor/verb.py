@@ -46,7 +46,7 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check settings, broker, topics, clock, disk, model, lag, dead letters and batches, and name remedies.
+    """Check everything that can be wrong, and name remedies.
 
     The model is asked three small questions, which cost some hundred tokens; --embeddings costs some ten thousand.
     """

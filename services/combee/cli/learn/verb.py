@@ -92,7 +92,10 @@ def learn(
         list[str] | None, typer.Option(help="with --simulated: an option of 'sim serve', such as latency=1")
     ] = None,
 ) -> None:
-    """Learn from a file or folder: publish new runs, wait until all are applied, print the playbook."""
+    """Learn from a file or folder, wait, print the playbook.
+
+    Only new runs are published; it ends when all are applied.
+    """
     flag = model_flag(simulated=simulated, model=model, base_url=base_url)
     chosen: dict[str, Any] = {
         "model": flag,

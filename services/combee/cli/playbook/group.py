@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from combee.adapters.clock import SystemClock
-from combee.cli.playbook import diff, edit, import_export, undo, watch
+from combee.cli.playbook import bisect, controller, cost, diff, edit, import_export, undo, watch
 from combee.cli.playbook import labels as label_verbs
 from combee.cli.playbook.files import playbook_text
 from combee.cli.playbook.lookup import check_one_version, chosen_version, find_version, labels
@@ -31,9 +31,7 @@ from combee.log.reports.status import list_row
 from combee.process.settings.loading import Settings
 from combee_schemas.playbook import Playbook
 
-playbook = typer.Typer(
-    help="Playbooks: read, compare, export, import, edit, label, undo.", no_args_is_help=True
-)
+playbook = typer.Typer(help="Read, compare, import, edit, label, undo playbooks.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +41,7 @@ def register(app: typer.Typer) -> None:
 
 @playbook.callback()
 def group() -> None:
-    """Playbooks: read, compare, export, import, edit, label, undo."""
+    """Read, compare, import, edit, label, undo playbooks."""
 
 
 @playbook.command("list", epilog="Example: combee playbook list --json")
@@ -120,5 +118,5 @@ async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
         return rows
 
 
-for part in (diff, watch, import_export, edit, label_verbs, undo):
+for part in (diff, watch, import_export, edit, label_verbs, undo, bisect, cost, controller):
     part.register(playbook)

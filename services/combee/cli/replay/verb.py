@@ -122,7 +122,7 @@ def replay(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Re-run learning from the log, with the same or changed settings, and compare the results.
+    """Re-run learning from the log, or with other settings.
 
     Without --variant, the batches must be planned the same and recorded answers must give the same versions; else
     exit 1.

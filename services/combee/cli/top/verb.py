@@ -42,7 +42,10 @@ def top(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show lags, windows, the running batch's tree, batch sizes and reasons, retention, cost, versions; q quits."""
+    """Watch lags, windows, batches, retention and cost; q quits.
+
+    Also the running batch's tree, batch sizes and their reasons, and versions.
+    """
     settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     once = once or as_json or not sys.stdout.isatty()
     try:

@@ -1,4 +1,4 @@
-"""``combee controller NAME``: the current batch size, its reason, and the delays behind it."""
+"""``combee playbook controller NAME``: the current batch size, its reason, and the delays behind it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ TITLE = "seconds per {:,} reflections, by batch size"
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog="Example: combee controller support/refunds --png delays.png")(controller)
+    app.command(epilog="Example: combee playbook controller support/refunds --png delays.png")(controller)
 
 
 def controller(

@@ -1,4 +1,4 @@
-"""``combee cost``: model calls, tokens and money spent on playbooks, in total and today."""
+"""``combee playbook cost``: model calls, tokens and money spent on playbooks, in total and today."""
 
 import asyncio
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ TOLD_EVERY = 100
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog="Example: combee cost support/refunds --json")(cost)
+    app.command(epilog="Example: combee playbook cost support/refunds --json")(cost)
 
 
 def cost(
