@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--screenshots", action="store_true", help="take the pictures of docs/images anew")
     group.addoption("--faults", action="store_true", help="run the long fault suite too")
     group.addoption("--attacks", action="store_true", help="run the attack suite too")
+    group.addoption("--extras", action="store_true", help="install each extra into a fresh environment too")
     group.addoption("--deploy", action="store_true", help="run the deployment on a container engine too")
 
 

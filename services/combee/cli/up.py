@@ -13,11 +13,12 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from combee.adapters.extras import pip_install
 from combee.adapters.ports import Log
 from combee.assembly.compose import FRONTS, ROLES, judges
 from combee.assembly.local.admin_key import AdminKey, admin_key, dashboard_link
 from combee.assembly.local.deployment import BATCH_FLAGS, Deployment
-from combee.assembly.local.extras import pip_install, without
+from combee.assembly.local.extras import without
 from combee.assembly.local.preflight import check, model_flag, require_data_dir, stands_in
 from combee.assembly.local.stack import StackOptions, model_environment, stack
 from combee.assembly.local.stack_file import sole_stack

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from combee.adapters.credentials import SECRETS, Credentials
+from combee.adapters.extras import pip_install
 from combee.adapters.ports import ConfigurationError, FatalError
 from combee.core.names.sources import Signer
 from combee.process.secret_files import secrets_in_files
@@ -134,7 +135,7 @@ def _security(environ: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
     return security.security_options(credentials), str(credentials.ssl_certfile or "")
 
 
-NO_HTTPX = "a gateway's address needs httpx: pip install 'combee[http]', or give Kafka's bootstrap servers"
+NO_HTTPX = f"a gateway's address needs httpx: {pip_install('http')}, or give Kafka's bootstrap servers"
 
 
 def transport_factory(address: Address) -> Callable[[], Transport]:

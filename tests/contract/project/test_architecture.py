@@ -25,6 +25,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "core": {"schemas"},
     "adapters/ports": {"schemas"},
     "adapters/attempts": set(),
+    "adapters/extras": set(),
     "adapters/clock": {"adapters/ports"},
     "process/server": {"adapters/ports"},
     # The SDK reads it too: no more than it may.
@@ -33,12 +34,12 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "process/trusted_files": {"adapters/ports"},
     "process/running": {"adapters/ports", "process/trusted_files"},
     "adapters/credentials": set(),
-    "adapters/kafka": {"adapters/credentials", "adapters/ports", "schemas"},
+    "adapters/kafka": {"adapters/credentials", "adapters/extras", "adapters/ports", "schemas"},
     "adapters/memory": {"adapters/ports", "schemas"},
     # How any model is asked, whichever client asks.
     "adapters/asking": {"adapters/attempts", "adapters/ports", "schemas"},
-    "adapters/openai": {"adapters/asking", "adapters/ports", "schemas"},
-    "adapters/embedded_kafka": {"adapters/ports", "schemas"},
+    "adapters/openai": {"adapters/asking", "adapters/extras", "adapters/ports", "schemas"},
+    "adapters/embedded_kafka": {"adapters/extras", "adapters/ports", "schemas"},
     "adapters/http": {"adapters/ports", "schemas"},
     "adapters/ed25519": {"core"},
     "adapters/opentelemetry": {"adapters/ports", "schemas"},
@@ -90,6 +91,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "adapters/clock",
             "core",
             "adapters/credentials",
+            "adapters/extras",
             "log/history",
             "adapters/ports",
             "schemas",
@@ -109,7 +111,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "assembly/wiring": {*SERVICE, "control", "log/evaluation", "publish", "reflect", "scan", "shuffle"},
     "assembly/backends": {
         *("core", "adapters/ports", "schemas", "process/settings"),
-        *("adapters/ed25519", "adapters/kafka", "adapters/openai"),
+        *("adapters/ed25519", "adapters/extras", "adapters/kafka", "adapters/openai"),
     },
     "assembly/answerers": {
         "assembly/backends",
@@ -135,7 +137,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "process/worker",
         ),
         *("control", "publish", "reflect", "scan", "shuffle"),
-        *("gateway", "dashboard", "adapters/kafka", "adapters/opentelemetry"),
+        *("gateway", "dashboard", "adapters/extras", "adapters/kafka", "adapters/opentelemetry"),
     },
     # What runs on this machine. It says nothing by itself: the command line tells people.
     "assembly/local": {
@@ -151,7 +153,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "process/trusted_files",
             "process/worker",
         ),
-        *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
+        *("adapters/embedded_kafka", "adapters/extras", "adapters/kafka", "adapters/openai"),
     },
     # No service: those run as processes of their own.
     "cli": {
@@ -183,7 +185,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "experiments",
             "process/worker",
         ),
-        *("adapters/embedded_kafka", "adapters/http", "adapters/kafka", "adapters/openai"),
+        *("adapters/embedded_kafka", "adapters/extras", "adapters/http", "adapters/kafka", "adapters/openai"),
     },
     "experiments": {
         *(
