@@ -22,6 +22,7 @@ from combee.log.inspection import dead_letters
 from combee.process.settings.loading import Settings
 from combee_schemas.dead_letter import LetterId
 
+PAYLOAD = {"body", "text", "head_hex"}
 dlq = typer.Typer(help="Dead letters: list, show, retry, drop.", no_args_is_help=True)
 
 
@@ -104,6 +105,8 @@ def show(
         return
     console = output()
     for name, value in letter.items():
+        if value is None and name in PAYLOAD:
+            continue  # only one form of it is there
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         console.print(f"{name}: {clean(text)}", markup=False, soft_wrap=True)
 
