@@ -45,7 +45,10 @@ def sync(
     bootstrap_servers: Servers = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document a line")] = False,
 ) -> None:
-    """Keep a region of AGENTS.md, SKILL.md, CLAUDE.md or a Cursor rule equal to a playbook, the rest unchanged."""
+    """Keep a region of AGENTS.md or a skill equal to a playbook.
+
+    Also of CLAUDE.md and Cursor rules; the rest of the file stays unchanged.
+    """
     files = Files(name, list(dict.fromkeys(to)), as_json=as_json)
     address = gateway_address(gateway, bootstrap_servers)
     with suppress(KeyboardInterrupt):
