@@ -14,13 +14,17 @@ if [ ! -e secrets/model-key ]; then
   fi
   read -r key || true
   if [ -t 0 ]; then echo >&2; fi
-  # Containers read it as another user; the folder is closed to everybody else on this machine.
-  printf %s "$key" > secrets/model-key
-  chmod 444 secrets/model-key
+  if [ -n "$key" ]; then
+    # Containers read it as another user; the folder is closed to everybody else on this machine.
+    printf %s "$key" > secrets/model-key
+    chmod 444 secrets/model-key
+  else
+    echo "no key of the model: take COMBEE_API_KEY_FILE out of .env if your server needs none" >&2
+  fi
 fi
 sh deploy/gateway-key secrets/gateway-keys.toml
 # Files are believed that belong to root or to the user of the services.
 if [ "$(id -u)" != 0 ] && ! grep -q '^COMBEE_USER=' .env; then
   echo "COMBEE_USER=$(id -u)" >> .env
 fi
-echo "secrets/ has the model's key and the gateway's (gateway-keys.toml); the rest stands in .env" >&2
+echo "secrets/gateway-keys.toml has the gateway's key; name your model in .env" >&2
