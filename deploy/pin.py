@@ -1,6 +1,6 @@
 """Pin the base images: ``python3 deploy/pin.py`` looks up their digests and writes them into ``.env``.
 
-``docker pull`` asks the registry, and the digest that it says is what is written: NAME=IMAGE@sha256:…. Where one image
+``docker pull`` asks the registry, and the digest that it says is written: NAME=IMAGE@sha256:…. Where one image
 has none, nothing is written, and the exit code is 1. ``python3 deploy/pin.py NAME=IMAGE`` pins other images, of a
 mirror for example; those that ``.env`` names are pinned as named there.
 """

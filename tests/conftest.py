@@ -33,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--screenshots", action="store_true", help="take the pictures of docs/images anew")
     group.addoption("--faults", action="store_true", help="run the long fault suite too")
     group.addoption("--attacks", action="store_true", help="run the attack suite too")
+    group.addoption(
+        "--kills", type=int, default=0, help="kills per topology of Kafka (tests/deploy/test_kills.py)"
+    )
     group.addoption("--deploy", action="store_true", help="run the deployment on a container engine too")
 
 
