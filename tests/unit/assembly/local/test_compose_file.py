@@ -288,6 +288,21 @@ def test_every_setting_reaches_the_services_that_read_it(services: dict[str, Any
         assert wanted - left_out <= services[role]["environment"].keys(), role
 
 
+def test_the_chart_gives_a_service_what_compose_gives_it(services: dict[str, Any]) -> None:
+    chart = _read("deploy/helm/combee/files/variables.yaml")
+    made = {"COMBEE_BOOTSTRAP_SERVERS", "COMBEE_METRICS_PORT", "COMBEE_GATEWAY_HOST", "COMBEE_GATEWAY_PORT"}
+    files = {"COMBEE_SOURCES_FILE", "COMBEE_GATEWAY_KEYS_FILE", "COMBEE_EVAL_QUESTIONS"}
+    short = {"OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"}
+    another_kafka = {f"COMBEE_{name.upper()}" for name in OF_ANOTHER_KAFKA}
+
+    assert chart["roles"].keys() == {*EVERY, "topics"}
+    for role, groups in chart["roles"].items():
+        named = {name for group in groups for name in chart["groups"][group]}
+        given = set(services[role]["environment"]) - made - files
+        assert named - short - another_kafka == {name.removesuffix("_FILE") for name in given}, role
+        assert another_kafka <= named
+
+
 def test_a_service_gets_the_secrets_that_it_needs_as_files_and_no_others(services: dict[str, Any]) -> None:
     for variable, (name, needing) in KEYS.items():
         inside = f"${{{variable}:+/run/secrets/{name}}}"
