@@ -67,8 +67,13 @@ class Loader(yaml.SafeLoader):
     """YAML with Compose's ``!reset`` and ``!override``."""
 
 
+def _override(loader: Loader, node: yaml.Node) -> list[Any]:
+    assert isinstance(node, yaml.SequenceNode)
+    return loader.construct_sequence(node)
+
+
 Loader.add_constructor("!reset", lambda _loader, _node: [])
-Loader.add_constructor("!override", lambda loader, node: loader.construct_sequence(node))
+Loader.add_constructor("!override", _override)
 
 
 def _read(name: str) -> dict[str, Any]:
