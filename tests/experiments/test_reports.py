@@ -122,7 +122,7 @@ def test_where_nothing_fails_and_adaptive_is_ahead_all_criteria_are_met() -> Non
 def test_behind_plain_under_one_rule_and_mode_is_missed_and_says_where() -> None:
     judged = robust({**MORE, (ADAPTIVE.name, "lessons_only", "invented"): {"lessons": 38}})["plain"]
     assert not judged.met
-    assert judged.told == "behind in 1 of 24; worst -2.0 (lessons_only, mode invented, batch size 20)"
+    assert judged.told == "behind in 1 of 28; worst -2.0 (lessons_only, mode invented, batch size 20)"
 
 
 def test_behind_naive_is_missed_but_for_lessons_only() -> None:

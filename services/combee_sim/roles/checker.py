@@ -6,7 +6,7 @@ from typing import Any
 
 from combee_schemas.digests import digest
 from combee_sim.family.blurring import lost_in
-from combee_sim.family.lessons import key
+from combee_sim.family.lessons import key, text_of
 from combee_sim.modes import NO_MODES, Modes
 from combee_sim.roles.failing import Failing
 from combee_sim.roles.reading import Reading
@@ -45,16 +45,22 @@ def _covered(lessons: Texts, statements: Texts, failing: Failing) -> Iterator[di
     by_lesson = {key(text): (n, text) for n, text in reversed(statements)}
     for n, lesson in lessons:
         saying = by_lesson.get(key(lesson))
-        if failing.misjudges("lesson", lesson):
-            saying = None if saying or not statements else failing.one_of(statements, "statement", lesson)
+        if failing.misjudges("lesson", lesson, is_well=bool(saying)):
+            saying = None if saying or not statements else _nearest(lesson, statements)
         if saying:
             yield {"lesson": n, "statement": saying[0], "quote": quote(saying[1])}
+
+
+def _nearest(lesson: str, statements: Texts) -> tuple[int, str]:
+    """Return the statement with most words of a lesson, as who errs would name it."""
+    words = set(text_of(lesson).split())
+    return max(statements, key=lambda statement: len(words.intersection(text_of(statement[1]).split())))
 
 
 def _lost(pairs: Sequence[tuple[int, str, str]], failing: Failing) -> Iterator[dict[str, Any]]:
     for n, before, after in pairs:
         lost = lost_in(before, after)
-        if failing.misjudges("rewrite", before, after):
+        if failing.misjudges("rewrite", before, after, is_well=not lost):
             words = [match.group() for match in _WORD.finditer(before)]
             lost = "" if lost or not words else failing.one_of(words, "words", before, after)
         if lost:

@@ -157,7 +157,7 @@ def test_a_call_that_keeps_nothing_answers_in_every_mode(way: str) -> None:
 
 def test_ways_are_read_and_told_like_modes() -> None:
     assert parse_modes(["lumped"]) == Modes(overload="lumped")
-    assert parse_modes(["mixed", "misjudged=0.3"]).summary() == ("misjudged=0.3", "mixed")
+    assert parse_modes(["mixed", "false_yes=0.3"]).summary() == ("false_yes=0.3", "mixed")
     for wrong in (["silent", "named"], ["silent=0.5"]):
         with pytest.raises(ValueError, match="mode"):
             parse_modes(wrong)

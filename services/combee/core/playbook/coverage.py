@@ -37,7 +37,7 @@ from combee_schemas.scan import (
 )
 
 By = Literal["words", "meaning", "check"]
-NEAREST = 2
+NEAREST = 4
 """Number of entries per lesson that a check call is shown next to the ones that the model claimed."""
 VAGUE_WORDS = 4
 """Minimum words, grammar aside, of a lesson that is more than a general remark."""
@@ -312,12 +312,15 @@ class Coverage:
         entries = self._index(statement.text for statement in self.statements if statement.entry_id)
         near = {place for n in left for place in entries.to_ask_about(self.lessons[n].text, NEAREST)}
         claimed = {claim.entry_id for claim in self.result.known}
+        by_figures = {frozenset(figures(self.lessons[n].text)): self.lessons[n].text for n in left}
         asked = tuple(
             place
             for place, statement in enumerate(self.statements)
             if (statement.operation is not None or place in near or statement.entry_id in claimed)
             and statement.text
             and not unread(statement.text)
+            # An answer with a statement that lacks a figure of the lesson would not count.
+            and not all(lacking(statement.text, text) for text in by_figures.values())
         )
         doubtful = rewrites(self.base, (*self.operations, *self.result.aside))
         readable = tuple(one for one in doubtful if not (unread(one.before) or unread(one.after)))
