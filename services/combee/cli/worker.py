@@ -9,11 +9,12 @@ import typer
 
 from combee.adapters.ports import CombeeError, ConfigurationError
 from combee.assembly import compose
+from combee.assembly.backends import embedding_address, known_sources
 from combee.assembly.local.deployment import beside, deployment
-from combee.assembly.local.preflight import check_services, require_model
+from combee.assembly.local.preflight import require_answer, require_model
 from combee.assembly.local.supervisor import die_with_parent
 from combee.cli.shared.console import FAILED, USAGE
-from combee.process.settings.loading import load_settings
+from combee.process.settings.loading import Settings, load_settings
 from combee.process.telemetry.logs import configure_logs
 
 logger = structlog.get_logger()
@@ -62,7 +63,7 @@ def worker(
     """Run one service until SIGTERM or Ctrl-C; it drains before it exits."""
     _require(roles, several=check)
     if check:
-        asyncio.run(check_services(roles, load_settings()))
+        asyncio.run(_check(roles, load_settings()))
         return
     (role,) = roles
     if die_with_parent_:
@@ -95,3 +96,22 @@ def _require(roles: list[str], *, several: bool) -> None:
             raise typer.BadParameter(f"no such role: {role}; choose one of {', '.join(ROLES)}")
     if len(roles) > 1 and not several:
         raise typer.BadParameter("a worker is one service: give one role, or --check")
+
+
+async def _check(roles: list[str], settings: Settings) -> None:
+    """Check whether these services could start with their settings; no broker is asked.
+
+    Raises
+    ------
+    CombeeError
+        If one could not; the message names the remedy.
+    """
+    if not set(ASKING).isdisjoint(roles):
+        require_model(settings.model)
+        await require_answer(settings.model)
+    if not {"shuffle", "scan"}.isdisjoint(roles) and settings.model.embedding_model:
+        embedding_address(settings.model)
+    if not {"reflect", "shuffle", "control", "gateway"}.isdisjoint(roles):
+        known_sources(settings.sources)
+    if "gateway" in roles:
+        compose.check_gateway(settings)

@@ -1,10 +1,9 @@
 """Checks before anything starts: wrong settings end here, with exit code 2."""
 
 import tempfile
-from collections.abc import Collection
 
 from combee.adapters.ports import ConfigurationError
-from combee.assembly.backends import embedding_address, known_sources, model_address
+from combee.assembly.backends import embedding_address, model_address
 from combee.assembly.local.extras import pip_install, without
 from combee.assembly.local.ports import require_port
 from combee.assembly.local.stack_file import data_dir
@@ -55,28 +54,6 @@ async def check(settings: Settings, *, simulated: bool, gateway: bool = False) -
         require_port(settings.gateway.gateway_host, settings.gateway.gateway_port, GATEWAY_REMEDY)
     if not simulated:
         await require_answer(settings.model)
-
-
-async def check_services(roles: Collection[str], settings: Settings) -> None:
-    """Check whether these services could start with their settings; no broker is asked.
-
-    Raises
-    ------
-    CombeeError
-        If one could not; the message names the remedy.
-    """
-    if not {"reflect", "scan"}.isdisjoint(roles):
-        require_model(settings.model)
-        await require_answer(settings.model)
-    if not {"shuffle", "scan"}.isdisjoint(roles) and settings.model.embedding_model:
-        embedding_address(settings.model)
-    if not {"reflect", "shuffle", "control", "gateway"}.isdisjoint(roles):
-        known_sources(settings.sources)
-    if "gateway" in roles:
-        from combee.gateway.access.keys import keyring  # noqa: PLC0415 - an extra
-        from combee.gateway.server import check_bind  # noqa: PLC0415 - the same
-
-        check_bind(settings.gateway, keyring(settings.gateway))
 
 
 def require_extras(*extras: str) -> None:
