@@ -53,9 +53,10 @@ test-attacks: $(READY) ## Malicious producers, simulated; all attacks and protec
 soak: setup ## Half load and random faults for SOAK_MINUTES
 	$(BIN)/pytest tests/faults/test_soak.py --faults --soak-minutes $(or $(SOAK_MINUTES),20) --seed $(or $(SEED),1) $(PYTEST_ARGS)
 
-test-deploy: setup ## The image and Compose on a container engine; COMBEE_TEST_ENGINE=start starts one (Debian, root)
+test-deploy: setup ## The image and Compose on a container engine; COMBEE_TEST_ENGINE=start starts one (Debian, root); KILLS=5: only Kafka killed so often
 	@# func_only: the start of a container, which has a limit of its own, is no part of the first test that needs it.
-	PYTHONPATH=tests $(BIN)/python -m support.engine sh -c '$(BIN)/pytest tests/deploy $(PYTEST_ARGS) \
+	PYTHONPATH=tests $(BIN)/python -m support.engine sh -c '$(if $(KILLS),$(BIN)/pytest tests/deploy/test_kills.py -s --kills $(KILLS) $(PYTEST_ARGS); exit $$?;) \
+	$(BIN)/pytest tests/deploy $(PYTEST_ARGS) \
 	  && if docker version > /dev/null 2>&1; \
 	     then $(BIN)/pytest tests/kafka --broker=testcontainers -o timeout_func_only=true -n 2 --dist worksteal $(PYTEST_ARGS); fi'
 

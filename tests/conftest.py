@@ -36,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--faults", action="store_true", help="run the long fault suite too")
     group.addoption("--attacks", action="store_true", help="run the attack suite too")
     group.addoption("--extras", action="store_true", help="install each extra into a fresh environment too")
+    group.addoption(
+        "--kills", type=int, default=0, help="kills per topology of Kafka (tests/deploy/test_kills.py)"
+    )
     group.addoption("--deploy", action="store_true", help="run the deployment on a container engine too")
 
 

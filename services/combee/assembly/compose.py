@@ -266,6 +266,20 @@ async def _gateway(worker: Worker) -> None:
     await server.run(worker.log, worker.settings, worker.stop, worker.telemetry, mounts)
 
 
+def check_gateway(settings: Settings) -> None:
+    """Refuse settings with which the gateway would not start.
+
+    Raises
+    ------
+    CombeeError
+        If its keys cannot be read, or it has none and others could reach it.
+    """
+    from combee.gateway.access.keys import keyring  # noqa: PLC0415 - an extra
+    from combee.gateway.server import check_bind  # noqa: PLC0415 - the same
+
+    check_bind(settings.gateway, keyring(settings.gateway))
+
+
 ROLES: Mapping[str, Role] = dict(zip(SERVICES, (_control, _publish, _scan, _shuffle, _reflect), strict=True))
 JUDGING: Mapping[str, Role] = {"evaluate": _evaluate}
 """The service that asks judges about candidates, if a gate needs one."""
