@@ -230,6 +230,30 @@ async def test_a_check_without_its_figure_counts_as_no() -> None:
     assert lessons[0].key_insight in contents(result)
 
 
+async def test_a_check_call_is_not_asked_about_statements_that_lack_a_figure_of_each_lesson() -> None:
+    lessons = reflections(
+        "Opened parcels come back within 14 days.", "Closed parcels come back within 30 days."
+    )
+    said = [
+        "Parcels come back in the usual time.",
+        "Send parcels back by mail within 30 days, closed ones only.",
+    ]
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        return {
+            "operations": [
+                {"type": "ADD", "section": "", "content": one, "sources": [1, 2]} for one in stated
+            ]
+        }
+
+    for stated, asked in ((said, [said[1]]), (said[:1], None)):
+        model = ScriptedModel(answer)
+        await learned(model, lessons, groups=1)
+        checks = [items(prompt) for prompt in model.prompts if prompt.reply_name == "check"]
+        statements = [[item["statement"] for item in one if "statement" in item] for one in checks]
+        assert statements == ([asked] if asked else [])
+
+
 async def test_a_check_call_that_fails_for_good_counts_as_no() -> None:
     def failing(prompt: Prompt) -> Mapping[str, Any]:
         if prompt.reply_name == "check":
