@@ -6,7 +6,7 @@ import pytest
 
 from combee.core.methods import ace
 from combee.core.playbook.versions import empty
-from combee_schemas.playbook import Entry
+from combee_schemas.playbook import Entry, Playbook
 from combee_sim.family import desk
 from combee_sim.family.blurring import blurred
 from combee_sim.family.desk import HouseRule
@@ -19,7 +19,7 @@ from combee_sim.inprocess import SimulatedModel
 from support.rows import each_row
 
 
-def book(*texts: str):  # noqa: ANN201
+def book(*texts: str) -> Playbook:
     entries = tuple(
         Entry(id=f"misc-{n:05}", section="OTHERS", content=text) for n, text in enumerate(texts, 1)
     )
