@@ -53,6 +53,11 @@ _LISTED = (
         module="scope",
     ),
     Listed(
+        name="price",
+        about="what curators' calls cost for each lesson kept, next to ACE's and GEPA's releases",
+        module="price",
+    ),
+    Listed(
         name="scale",
         about="one batch of 40 to 10,000: two fixed levels against the adaptive tree",
         module="scale",

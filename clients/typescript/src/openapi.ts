@@ -320,16 +320,6 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Disputed
-         * @description An entry in conflict with another one, or with a rewrite that would have lost a part of it; all are kept.
-         */
-        Disputed: {
-            /** Id */
-            id: string;
-            /** Why */
-            why: string;
-        };
-        /**
          * Edit
          * @description Change entries; refused if another change to the same entry was made meanwhile.
          */
@@ -715,7 +705,7 @@ export interface components {
             /** Aggregate Tokens */
             aggregate_tokens?: number | null;
             /** Small Batches */
-            small_batches?: ("paper" | "one-call") | null;
+            small_batches?: ("paper" | "one-call" | "fewer-copies") | null;
             /** Stragglers */
             stragglers?: boolean | null;
             /** Prompts */
@@ -902,6 +892,16 @@ export interface components {
             harmful: number;
             /** Evidence */
             evidence: number;
+        };
+        /**
+         * Disputed
+         * @description An entry in conflict with another one, or with a rewrite that would have lost a part of it; all are kept.
+         */
+        Disputed: {
+            /** Id */
+            id: string;
+            /** Why */
+            why: string;
         };
         /**
          * Edit

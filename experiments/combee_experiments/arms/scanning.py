@@ -10,6 +10,7 @@ from combee.core.methods.method import Answer, Method, Sources, shaped
 from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan.aggregate import Aggregator
+from combee.scan.head_start import HeadStart
 from combee.scan.in_memory import InMemoryScan
 from combee_experiments.arms.arms import Arm
 from combee_schemas.batch import Batch
@@ -70,6 +71,7 @@ class Scan:
         batch: Batch,
         bodies: Sequence[Reflection],
         comparing: Comparing = BY_WORDS,
+        head_start: HeadStart | None = None,
     ) -> None:
         self._method = _Noting(shaped(cast("Method", ace), batch.plan.settings))
         settings = batch.plan.settings
@@ -78,8 +80,10 @@ class Scan:
             cast("Method", self._method),
             carry=arm.carry,
             apart=settings.propose_flagged,
+            sources=settings.sources,
             vectors=comparing.vectors,
             thresholds=comparing.thresholds,
+            head_start=head_start,
         )
         first = batch.members[0].offset
         groups = [

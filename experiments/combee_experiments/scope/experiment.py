@@ -1,6 +1,6 @@
 """``scope``: whole iterations on a large playbook of which curators read all, or the entries nearest to their items.
 
-The playbook at the start has about 14,000 tokens: half of the data's lessons, among conventions of other quantities.
+The playbook at the start has about 70,000 tokens: half of the data's lessons, among conventions of other quantities.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,8 +31,8 @@ from combee_sim.modes import NO_MODES, Modes, parse_modes
 
 BATCH_SIZE = 40
 ITERATIONS = 4
-START_TOKENS = 14_000
-BUDGET_TOKENS = 24_000
+START_TOKENS = 70_000
+BUDGET_TOKENS = 80_000
 """Above whatever comes: nothing is evicted."""
 AGENT_TOKENS = 2_000
 PRICES = SpendPolicy(price_in=1.0, price_cached_in=0.1, price_out=4.0)
@@ -90,7 +90,7 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
 
 
 def large_playbook(data: Data, known: Sequence[Reflection], seed: int) -> Playbook:
-    """Return a playbook of about 14,000 tokens that holds half of the data's lessons, as reflections said them."""
+    """Return a playbook of about 70,000 tokens that holds half of the data's lessons, as reflections said them."""
     drawing = Random(seed)  # noqa: S311 - reproducible, not secret
     lessons = lessons_of(data)
     said = {name: one.key_insight for one in known for name in lessons.kept([one.key_insight])}

@@ -12,7 +12,10 @@ WHOLE, AGENTS = "whole playbook", "20 entries, agents 2,000 tokens"
 NONE, PARAPHRASE = "none", "paraphrase"
 MOST_COST = 0.5
 MOST_WORDINGS = 1.1
-"""Times those of today: the criteria, written down before the first run."""
+"""Times those of today: the criteria, written down before the first run.
+
+At 80,000 tokens they decide whether the setting stays: 20 or 40 entries must meet all three, else it is deleted.
+"""
 WHO = (("reflect", "reflector"), ("update", "curators"), ("agents", "agents"))
 ITERATION = (
     "An iteration is 40 reflector's calls and the update; agents' own calls are shown apart, not in its cost. "
@@ -21,7 +24,7 @@ ITERATION = (
     "nothing is shared by calls that run at once)."
 )
 START = (
-    "Each run begins with a playbook of about 14,000 tokens: half of the data's lessons among conventions of other "
+    "Each run begins with a playbook of about 70,000 tokens: half of the data's lessons among conventions of other "
     "quantities. Nothing is evicted. The reflector reads what the product gives it: the entries that the agent used, "
     "else those nearest to the task, 2,000 tokens at most."
 )

@@ -39,6 +39,7 @@ from combee.process.worker.views import View
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
+from combee.scan.head_start import HeadStart
 from combee.scan.recorded import HashOf, RecordedAnswers, RecordedModel
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.shuffler import Shuffler
@@ -91,12 +92,21 @@ async def _scan(worker: Worker) -> None:
     async with _recorded_answers(worker) as known, _vectors(worker) as vectors:
 
         def build(log: Log, model: LanguageModel, clock: Clock, limiter: DeadLetterLimiter) -> ScanHandler:
-            return ScanHandler(log, model, clock, limiter=limiter, vectors=vectors)
+            return ScanHandler(
+                log, model, clock, limiter=limiter, vectors=vectors, head_start=_head_start(worker, clock)
+            )
 
         def record(model: LanguageModel, hash_of: HashOf) -> LanguageModel:
             return RecordedModel(model, hash_of, worker.log, worker.clock, known=known)
 
         await _ask(worker, build, record)
+
+
+def _head_start(worker: Worker, clock: Clock) -> HeadStart | None:
+    """Return the head start of first groups; recorded answers and a cache at the full price are not worth a wait."""
+    settings = worker.settings
+    pays = worker.answers_from is None and settings.spend.has_cheaper_cache(settings.model.model)
+    return HeadStart(clock) if pays else None
 
 
 @asynccontextmanager

@@ -53,7 +53,8 @@ async def _status(settings: Settings) -> dict[str, Any]:
         broker = await brokers(settings, servers)
         spending = settings.spend.caps()
         limits = settings.tenants.limits()
-        return {"broker": broker, **await log_status(log, settings.batch.batch_size, spending, limits)}
+        budget, size = settings.playbook.playbook_tokens, settings.batch.batch_size
+        return {"broker": broker, **await log_status(log, size, spending, limits, budget_tokens=budget)}
 
 
 async def log_status(
@@ -61,8 +62,10 @@ async def log_status(
     batch_size: int,
     spending: SpendPolicy = UNCAPPED,
     limits: Mapping[str, Limits] = NO_LIMITS,
+    *,
+    budget_tokens: int = 0,
 ) -> dict[str, Any]:
-    """Return the status, read from the log alone."""
+    """Return the status, read from the log alone; ``budget_tokens``: the configured token budget."""
     services: dict[str, dict[str, object]] = {}
     for group in INPUTS:
         group_lag = await backlog(log, group, SystemClock())
@@ -70,7 +73,7 @@ async def log_status(
     return {
         "topics": await _topics(log),
         "services": services,
-        "playbooks": await _playbooks(log, batch_size, spending, limits),
+        "playbooks": await _playbooks(log, batch_size, spending, limits, budget_tokens),
         "held_back": [hold.model_dump(mode="json") for hold in await held_back(log, SystemClock())],
     }
 
@@ -85,7 +88,7 @@ async def _topics(log: Log) -> dict[str, dict[str, int]]:
 
 
 async def _playbooks(
-    log: Log, batch_size: int, spending: SpendPolicy, limits: Mapping[str, Limits]
+    log: Log, batch_size: int, spending: SpendPolicy, limits: Mapping[str, Limits], budget_tokens: int
 ) -> list[dict[str, Any]]:
     now_ms = SystemClock().now_ms()
     known = await lines_today(log, now_ms, batch_size, spending, limits)
@@ -101,6 +104,7 @@ async def _playbooks(
             lines,
             known.today[name],
             known.decided.get(name),
+            budget_tokens=budget_tokens,
             outcomes=outcomes.get(name),
             gate=gated.get(name),
             canary=tried.get(name),
@@ -173,9 +177,11 @@ def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield further details of a playbook or branch: fork, batch size, runs, gate, canary."""
+    """Yield further details of a playbook or branch: fork, token budget, batch size, runs, gate, canary."""
     if row["branch"]:
         yield f"forked from {branch_text(row['branch'])}"
+    if row["budget"]:
+        yield row["budget"]
     if row["sizing"] and _policy_text(row) not in {"configured", "branch"}:
         yield f"{size_text({**row, **row['sizing']})}: {row['sizing']['reason']}"
     if runs := row["outcomes"]:

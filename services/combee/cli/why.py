@@ -13,7 +13,6 @@ from combee.cli.shared.console import clean, output, print_json, reading, shorte
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, checked_line, line_names
 from combee.core.names.sources import source_text
-from combee.core.playbook.probation import is_active
 from combee.log.history import newest_playbooks
 from combee.log.inspection.lineage import Lineage, Source, lineage
 from combee.process.settings.loading import Settings, load_settings
@@ -126,7 +125,7 @@ def lines(origins: Lineage) -> Iterator[Text]:
     entry = origins.entry
     yield Text(clean(f"[{entry.id}] {entry.content}"), style="bold")
     state = f"in version {origins.version}" if origins.is_live else f"left after version {origins.version}"
-    state += "" if is_active(entry) else f", only {entry.state}"
+    state += "" if entry.is_active else f", only {entry.state}"
     state += ", by hand" if entry.by_hand else ""
     counts = f"helpful {entry.helpful}, harmful {entry.harmful}, {entry.evidence_count} reflections"
     yield Text(clean(f"{origins.playbook}, {entry.section}; {state}; {counts}\n"))

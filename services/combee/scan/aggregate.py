@@ -12,12 +12,15 @@ from typing import cast
 from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import Method
+from combee.core.names.sources import names_of
 from combee.core.playbook.coverage import Coverage, lesson_of, unchecked
 from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import worth
 from combee.scan.asking import Asking
+from combee.scan.head_start import HeadStart
 from combee.scan.readable import Readable
+from combee_schemas.base import SourceNames
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import GroupMember, NodeResult, Partial
@@ -33,25 +36,29 @@ class Aggregator:
         *,
         carry: bool = True,
         apart: bool = False,
+        sources: SourceNames = "declared",
         note: str = "",
         vectors: Vectors | None = None,
         thresholds: Thresholds = UNMEASURED,
+        head_start: HeadStart | None = None,
     ) -> None:
         holds_entries = method.HOLDS == "entries"
-        self._asking = Asking(model, method)
+        self._asking = Asking(model, method, head_start)
         self._method = method
         self._checks = carry and holds_entries
         """Whether the root checks its result and carries what that does not say; off: the paper's protocol."""
         self._readable = Readable(apart=apart and holds_entries)
+        self._sources = sources
         self._note = note
         """A note that every result of a call carries."""
         self._vectors = vectors or Vectors()
         self._thresholds = thresholds
 
-    async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
+    async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
         """Return a level-0 node's result; a reply that stays unusable is a failed result, not an error."""
         read, quiet = self._readable.members(members)
-        parts = await self._asking.group(self._readable.playbook(base), read) if read else []
+        shown = self._readable.playbook(base)
+        parts = await self._asking.group(shown, read, waits=index > 0) if read else []
         return worth.of_group(self._method, base, parts, quiet=quiet, note=self._note)
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:
@@ -61,8 +68,9 @@ class Aggregator:
         read, quiet = zip(*(self._readable.operations(result.operations) for result in results), strict=True)
         if sum(map(bool, read)) < 2:  # noqa: PLR2004 - there is nothing to combine
             return worth.passed(below, results)
-        items = worth.by_age(chain.from_iterable(read), below.seen)
-        parts = await self._asking.combine(self._readable.playbook(base), items, level)
+        names = names_of(below.seen, self._sources)
+        items = worth.by_support(chain.from_iterable(read), below.seen, names)
+        parts = await self._asking.combine(self._readable.playbook(base), items, level, names)
         apart = tuple(chain.from_iterable(quiet))
         result = worth.of_combine(self._method, base, below, parts, quiet=apart, note=self._note)
         return worth.with_aside(result, results) if self._checks else result

@@ -46,6 +46,7 @@ from combee.process.worker.views import Playbooks
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
 from combee.scan.gathering import Arrivals, Gathering, GatheringKey, GroupCalls, Wave, key_of
+from combee.scan.head_start import HeadStart
 from combee.scan.hedged import HedgedModel
 from combee.scan.outcome import shorter
 from combee.scan.templates import Templates
@@ -89,11 +90,13 @@ class ScanHandler:
         methods: Callable[[str], Method] = method,
         limiter: DeadLetterLimiter | None = None,
         vectors: Vectors | None = None,
+        head_start: HeadStart | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._hedged = HedgedModel(model, clock)
         self._watched = self._hedged.watching()
+        self._head_start = head_start
         self._methods = methods
         self._vectors = vectors or Vectors()
         self._templates = Templates()
@@ -130,6 +133,8 @@ class ScanHandler:
 
     def drain(self) -> None:
         self._draining.set()
+        if self._head_start:
+            self._head_start.drain()
         self._model.drain()
 
     def poisoned(self, record: Record) -> tuple[str, str]:
@@ -279,9 +284,11 @@ class ScanHandler:
             shaped(named, settings),
             carry=settings.carry,
             apart=settings.propose_flagged,
+            sources=settings.sources,
             note=note,
             vectors=self._vectors,
             thresholds=model_and_thresholds(settings.embeddings)[1],
+            head_start=self._head_start,
         )
 
     def _lock(self, node_id: str) -> asyncio.Lock:
@@ -335,7 +342,7 @@ async def _of_group(aggregator: Aggregator, base: Playbook, group: Group) -> Nod
     if group.plan.reason == "consolidate":
         return await aggregator.consolidate(base, group.clusters)
     members = _as_seen_on(base, group.members)
-    result = await aggregator.group(base, members)
+    result = await aggregator.group(base, members, group.index)
     is_root = tree.is_root(group.plan.widths, 0)
     return await aggregator.checked(base, 0, result, members) if is_root else result
 

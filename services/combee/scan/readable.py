@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from combee.core.playbook.coverage import Lesson, lesson_of, texts_of
-from combee.core.playbook.probation import is_active
 from combee.core.text.flags import flags
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import GroupMember, Operation
@@ -42,6 +41,6 @@ class Readable:
         kept = tuple(
             entry
             for entry in base.entries
-            if is_active(entry) or not self.is_quiet(entry.content, entry.section)
+            if entry.is_active or not self.is_quiet(entry.content, entry.section)
         )
         return base if len(kept) == len(base.entries) else base.model_copy(update={"entries": kept})

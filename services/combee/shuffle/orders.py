@@ -75,7 +75,7 @@ class Orders:
         neighbours = NOTHING if command.clusters is not None else self.neighbours.of(line, entries)
         if neighbours is None:
             return False
-        settings = self.rules.settings_of(state.branches.get(line))
+        settings = self.rules.settings_of(line, state.branches.get(line))
         asked = command.clusters
         if asked is None:
             budget = self.rules.settings.aggregate_tokens or ASKED_TOKENS
@@ -135,7 +135,7 @@ class Orders:
             line,
             state.manifests.sequences.get(line, 0) + 1,
             branch,
-            settings=self.rules.settings_of(branch),
+            settings=self.rules.settings_of(line, branch),
             base=base_of(self.playbooks.latest(line)),
             command_id=command.command_id,
             through_offset=state.through(playbook.name),

@@ -4,7 +4,8 @@ import math
 
 from combee.adapters.ports import Clock
 from combee.core.batching.limits import SPAN
-from combee.core.batching.window import Close, Share, Window, WindowPolicy, due
+from combee.core.batching.window import Close, Share, Window, due
+from combee.core.playbook.budget import budget_of
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.methods import plan_settings
 from combee.process.worker.views import Playbooks, View
@@ -33,12 +34,14 @@ class BatchRules:
         self._playbooks = playbooks
         self._sizes = sizes
 
-    def settings_of(self, branch: Branch | None) -> PlanSettings:
-        """Return the settings written into manifests of a branch; None: of a playbook."""
+    def settings_of(self, line: str, branch: Branch | None) -> PlanSettings:
+        """Return the settings written into manifests of a line; ``branch``: None for a playbook."""
+        configured = self.planned.playbook_tokens
+        budget = budget_of(self._playbooks.latest(line), configured) if configured else 0
         if branch is None:
-            return self.planned
+            return self.planned.model_copy(update={"playbook_tokens": budget})
         settings = self.settings.model_copy(update=branch.settings.own())
-        return plan_settings(settings, self.planned.playbook_tokens, self.planned.embeddings)
+        return plan_settings(settings, budget, self.planned.embeddings)
 
     def batch_size(self, state: ShuffleState, line: str) -> int:
         """Return how many reflections make a batch of a line."""
@@ -50,11 +53,13 @@ class BatchRules:
 
     def close(self, state: ShuffleState, line: str, window: Window) -> Close | None:
         """Return the batch that a line's window should close with now; None: it stays open."""
-        policy = WindowPolicy(
-            batch_size=self.batch_size(state, line),
+        return due(
+            window,
+            self.batch_size(state, line),
             max_wait_s=self.settings.max_wait_s,
+            now=self._clock.monotonic(),
+            newest_offset=state.seen[REFLECTIONS],
         )
-        return due(window, policy, now=self._clock.monotonic(), newest_offset=state.seen[REFLECTIONS])
 
     def lines_to_look_at(self, state: ShuffleState) -> list[str]:
         """Return the lines that have changed or whose first reflection is old, the oldest first."""

@@ -30,6 +30,9 @@ class Item:
     lesson: str
     kind: str = "ADD"
     entry_ids: tuple[str, ...] = ()
+    producers: int = 1
+    """Number of producers that the prompt says are behind the item."""
+    reflections: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,9 +148,45 @@ def test_a_correction_that_entries_have_already_is_no_repeat() -> None:
 
 
 def test_of_contradicting_lessons_the_one_more_reflections_carry_goes_on() -> None:
-    rival = LESSONS[0].replace("one minus ", "")
-    reading = reading_of([reflection(rival), reflection(LESSONS[0]), reflection(LESSONS[0])])
+    reading = reading_of([reflection(RIVAL), reflection(LESSONS[0]), reflection(LESSONS[0])])
     assert kept(reading, ALL) == [LESSONS[0]]
+
+
+RIVAL = LESSONS[0].replace("one minus ", "")
+TWO, THREE = (RIVAL.replace("1 decimal", f"{n} decimals") for n in (2, 3))
+NAMES = {"r-0": "shop", "r-1": "desk"}
+
+
+def proposed(content: str, *evidence: str) -> Operation:
+    return Operation(kind=OperationKind.ADD, content=content, evidence=evidence)
+
+
+@each_row(
+    ("proposals", "holds"),
+    [
+        ([proposed(LESSONS[0], "r-8", "r-9"), proposed(RIVAL, "r-0", "r-1")], RIVAL),
+        ([proposed(RIVAL, "r-0", "r-1"), proposed(LESSONS[0], "r-7", "r-8", "r-9")], RIVAL),
+        ([proposed(LESSONS[0], "r-9"), proposed(RIVAL, "r-7", "r-8")], RIVAL),
+        ([proposed(LESSONS[0], "r-9"), proposed(RIVAL, "r-8")], LESSONS[0]),
+        ([proposed(TWO, "r-9"), proposed(THREE, "r-8")], THREE),
+        ([proposed(THREE, "r-9"), proposed(TWO, "r-8")], TWO),
+    ],
+    ids=["producers", "producers first", "reflections", "the more specific", "the later", "the later again"],
+)
+def test_of_contradicting_proposals_the_better_supported_goes_on(
+    proposals: list[Operation], holds: str
+) -> None:
+    assert kept(read(as_request(combine_prompt(empty("p"), proposals, NAMES))), ALL) == [holds]
+
+
+def test_who_is_not_told_what_support_is_does_not_count_it() -> None:
+    asked = as_request(
+        combine_prompt(empty("p"), [proposed(LESSONS[0], "r-9"), proposed(RIVAL, "r-7", "r-8")])
+    )
+    system, user = asked["messages"]
+    older = {**asked, "messages": [system, {**user, "content": user["content"].replace('"support"', "")}]}
+    assert kept(read(asked), ALL) == [RIVAL]
+    assert kept(read(older), ALL) == [LESSONS[0]]
 
 
 def test_a_combine_call_follows_the_same_law_over_proposals() -> None:

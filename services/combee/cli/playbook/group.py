@@ -96,7 +96,9 @@ def show(
     elif form is not None:
         typer.echo(playbook_text(playbook, as_format(form), everything=everything), nl=False)
     else:
-        output().print(full_view(playbook, everything=everything))
+        output().print(
+            full_view(playbook, everything=everything, budget_tokens=settings.playbook.playbook_tokens)
+        )
         for line in outcome_lines(outcomes, playbook):
             output().print(line, soft_wrap=True)
 

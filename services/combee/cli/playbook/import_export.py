@@ -10,6 +10,7 @@ from combee.adapters.ports import Log
 from combee.cli.playbook.files import deliver, load, stem
 from combee.cli.playbook.lookup import version_of_options
 from combee.cli.playbook.view import print_change
+from combee.cli.shared.console import output
 from combee.cli.shared.options import (
     AsJson,
     CommandId,
@@ -26,6 +27,7 @@ from combee.cli.shared.options import (
 )
 from combee.cli.shared.sending import carry_out
 from combee.core.formats.files import natural_form
+from combee.core.playbook.budget import budget_text
 from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.process.settings.loading import load_settings
 
@@ -74,7 +76,12 @@ def import_(
         return await commands.import_(name, given, read_as, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
-    print_change(change.playbook, {"format": read_as}, changed=change.changed, as_json=as_json)
+    made = change.playbook
+    more = {"format": read_as, "budget_tokens": made.budget_tokens}
+    print_change(made, more, changed=change.changed, as_json=as_json)
+    configured = load_settings(bootstrap_servers=bootstrap_servers).playbook.playbook_tokens
+    if (budget := budget_text(made, configured)) and not as_json:
+        output().print(budget, soft_wrap=True)
 
 
 def convert(

@@ -15,9 +15,13 @@ def group_count(reflections: int, asked: int = 0) -> int:
     return min(asked, reflections) if asked else isqrt(reflections)
 
 
-def effective_copies(reflections: int, copies: int, groups: int) -> int:
-    """Return how many copies are made: none extra for n < 4, and never two copies in one group."""
-    return min(copies, groups) if reflections >= COPIES_FROM else 1
+def effective_copies(reflections: int, copies: int, groups: int, *, fewer: bool = True) -> int:
+    """Return how many copies are made: none extra for n < 4, and never two copies in one group.
+
+    ``fewer``: fewer than groups, since groups that all hold everything spread nothing.
+    """
+    most = max(1, groups - 1) if fewer else groups
+    return min(copies, most) if reflections >= COPIES_FROM else 1
 
 
 def deal(reflections: int, copies: int, groups: int, seed: int) -> tuple[tuple[int, ...], ...]:

@@ -1,21 +1,34 @@
-"""Apply operations to a playbook, by what it holds: entries or components.
+"""Apply operations to a playbook, by what it holds: which of them count, and what they make of it.
 
 Pure, so that history replayed gives the same snapshots.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from combee.core.names.sources import counted_name, names_of
 from combee.core.playbook import components, entries, probation
+from combee.core.playbook.clusters import ALIKE
 from combee.core.playbook.draft import NO_IDS, Draft
 from combee.core.playbook.operations import union
-from combee.core.playbook.rejections import admitted
-from combee.core.playbook.screening import OPEN, Screen, barred_sources, with_sources
+from combee.core.playbook.screening import (
+    OPEN,
+    Refused,
+    Screen,
+    barred_sources,
+    with_sources,
+)
+from combee.core.playbook.sections import same_section
+from combee.core.text.similarity.lessons import at_odds, same_lesson
+from combee.core.text.similarity.overlap import common
+from combee.core.text.similarity.wording import wording
 from combee_schemas.base import Holds
+from combee_schemas.digests import digest
 from combee_schemas.plan import Plan, Probation
-from combee_schemas.playbook import Entry, EntryState, Playbook
-from combee_schemas.scan import NodeResult, Operation, Update
+from combee_schemas.playbook import ACE_SECTIONS, Entry, EntryState, Playbook, Rejected
+from combee_schemas.scan import NodeResult, Operation, OperationKind, Update
 
 Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 """The draft with its changes, and the sections and entries of the next version."""
@@ -61,12 +74,11 @@ def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: in
 def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
     """Apply the operations of a batch; operations for another kind of playbook are dropped, and recorded."""
     settings, policy = update.plan.settings, _policy(update.plan)
-    kind, gone = holds_after(base, settings.holds), barred(base, update)
-    screen = _screen(base, update, kind, gone)
-    draft = _batch_drafted(base, update, screen, kind, gone, budget_tokens=budget_tokens)
+    kind = holds_after(base, settings.holds)
+    draft = drafted(base, update, kind, barred(base, update), budget_tokens=budget_tokens)
     names = names_of(update.result.seen, settings.sources)
     if kind == "entries" and policy is not None:
-        _review(base, draft, names, policy, screen)
+        _review(base, draft, names, policy)
     for entry in with_sources(draft.entries.values(), names, draft.landing.by_entry()):
         draft.put(entry)
     for operation in update.result.operations if kind != settings.holds else ():
@@ -90,30 +102,26 @@ def drafted(
     ``kind`` is what the playbook holds then. ``ids``: ids of added entries by their content. ``free_from``: the first
     free id number when the batch was first applied; 0: that of ``base``.
     """
-    screen = _screen(base, update, kind, gone)
-    return _batch_drafted(
-        base, update, screen, kind, gone, budget_tokens=budget_tokens, ids=ids, free_from=free_from
+    settings, result, policy = update.plan.settings, update.result, _policy(update.plan)
+    # Components are never on probation, and all their evidence counts.
+    screen = Screen.of(base, result.seen, settings if kind == "entries" else None, gone)
+    waits = policy is not None and (screen.proposes or not policy.is_off)
+    return _drafted(
+        base,
+        result if kind == settings.holds else result.model_copy(update={"operations": ()}),
+        screen,
+        kind,
+        gone,
+        budget_tokens=budget_tokens,
+        born=probation.PROPOSED if waits else "active",
+        ids=ids,
+        free_from=free_from,
     )
 
 
 def _policy(plan: Plan) -> Probation | None:
     """Return the probation of a batch; a consolidation has no reflections, so no entry waits longer because of it."""
     return None if plan.reason == "consolidate" else plan.settings.probation or probation.OFF
-
-
-def _screen(base: Playbook, update: Update, kind: Holds, gone: Sequence[str]) -> Screen:
-    """Return the rules of a batch; components are never on probation, and all their evidence counts."""
-    return Screen.of(base, update.result.seen, update.plan.settings if kind == "entries" else None, gone)
-
-
-def _batch_drafted(
-    base: Playbook, update: Update, screen: Screen, kind: Holds, gone: Sequence[str], **more: Any
-) -> Draft:
-    policy, result = _policy(update.plan), update.result
-    if kind != update.plan.settings.holds:
-        result = result.model_copy(update={"operations": ()})
-    waits = policy is not None and (screen.proposes or not probation.is_off(policy))
-    return _drafted(base, result, screen, kind, gone, born=probation.PROPOSED if waits else "active", **more)
 
 
 def _drafted(
@@ -134,18 +142,18 @@ def _drafted(
     if kind == "components":
         draft = components.apply_operations(base, usable, seen, budget_tokens=budget_tokens, **given)
     else:
-        person = screen.is_person
         draft = entries.apply_operations(
             base,
             usable,
             seen,
             conflicts=result.conflicts,
             born=born,
-            by_hand=person,
+            by_hand=screen.is_person,
             names=screen.names,
             free_from=free_from,
             **given,
         )
+    draft.screen = screen
     for refusal in refused:
         text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
         draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
@@ -157,12 +165,12 @@ def _finished(base: Playbook, draft: Draft, kind: Holds, budget_tokens: int) -> 
     return draft, *finish
 
 
-def _review(
-    base: Playbook, draft: Draft, names: Mapping[str, str], policy: Probation, screen: Screen
-) -> None:
+def _review(base: Playbook, draft: Draft, names: Mapping[str, str], policy: Probation) -> None:
     """Apply the review of proposed entries to a draft."""
     after = tuple(draft.entries.values())
-    found = probation.review(base.entries, after, draft.landing.by_entry(), names, policy, screen)
+    if all(entry.is_active for entry in after):
+        return
+    found = probation.review(base.entries, after, draft.landing.by_entry(), names, policy, draft.screen)
     for entry in found.entries:
         draft.put(entry)
     for change in found.changes:
@@ -170,3 +178,93 @@ def _review(
         if change.kind == "expire":
             draft.landing.evict(change.entry_id)
             draft.drop(change.entry_id)
+
+
+# ---- which operations count
+
+
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """What a person rejected of candidates, so that no batch brings it back."""
+
+    said: frozenset[str] = frozenset()
+    """Digests of wordings."""
+    witnesses: frozenset[str] = frozenset()
+    """The reflections that taught it."""
+
+    @classmethod
+    def of(cls, playbook: Playbook) -> "Rejections":
+        """Return what a playbook keeps of its rejections."""
+        return _rejections(playbook.rejected)
+
+    def has(self, content: str) -> bool:
+        """Return whether a content says what was rejected."""
+        return bool(content) and said_digest(content) in self.said
+
+    def bars(self, operation: Operation) -> bool:
+        """Return whether an operation says what was rejected, or rests on its witnesses alone."""
+        evidence = operation.evidence
+        return self.has(operation.content) or (bool(evidence) and self.witnesses.issuperset(evidence))
+
+
+@lru_cache(64)
+def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
+    said = frozenset(rejection.said for rejection in rejected)
+    return Rejections(said, frozenset().union(*(rejection.evidence for rejection in rejected)))
+
+
+def said_digest(content: str) -> str:
+    """Return what contents of one wording have in common, as rejections keep it."""
+    return digest("said", *wording(content).words).hex()
+
+
+def admitted(
+    base: Playbook, operations: Sequence[Operation], screen: Screen
+) -> tuple[Sequence[Operation], Sequence[Refused]]:
+    """Return the operations as they count, and those that do not count as they are."""
+    if screen.is_person:
+        return operations, ()
+    rejections = Rejections.of(base)
+    permitted, rejected = list[Operation](), list[Refused]()
+    for operation in operations:
+        if screen.needs_evidence and not operation.evidence:
+            rejected.append(Refused(operation=operation, why="nothing that was reflected says it"))
+        elif rejections.bars(operation):
+            rejected.append(Refused(operation=operation, why="a person rejected it"))
+        else:
+            permitted.append(operation)
+    passed, refused = screen.screened(base, permitted, same_lesson, _is_related)
+    if screen.proposes:
+        passed, renamed = _under_known_headers(base, passed, screen)
+        refused = (*refused, *renamed)
+    return passed, (*rejected, *refused)
+
+
+def _is_related(content: str, other: str) -> bool:
+    """Return whether two contents are about one thing: alike, the same lesson, or at odds.
+
+    It depends on these two alone: a batch that is applied again, to other entries, gets the same answer.
+    """
+    return common(content, other) >= ALIKE or same_lesson(content, other) or at_odds(content, other)
+
+
+def _under_known_headers(
+    base: Playbook, operations: Iterable[Operation], screen: Screen
+) -> tuple[Sequence[Operation], Sequence[Refused]]:
+    """Return operations of which none begins a section that its screen holds back.
+
+    Where one source is not enough, that is any section: reflections do not name sections, so a header has no
+    witnesses. Elsewhere it is one whose name looks like more than a name. What an operation says is judged by itself:
+    so nobody bars an honest lesson by the header that he gives it.
+    """
+    headers = (entry.section for entry in base.entries if entry.is_active)
+    known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))
+    placed, refused = list[Operation](), list[Refused]()
+    for operation in operations:
+        is_new = operation.kind == OperationKind.ADD and same_section(operation.section, known) not in known
+        if is_new and (why := screen.doubt_of_section(operation.section)):
+            why = f"its section {why}, so it stands under {ACE_SECTIONS[-1]}"
+            refused.append(Refused(operation=operation, why=why))
+            operation = operation.model_copy(update={"section": ACE_SECTIONS[-1]})  # noqa: PLW2901
+        placed.append(operation)
+    return placed, refused

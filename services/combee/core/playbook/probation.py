@@ -17,26 +17,18 @@ PROPOSED: EntryState = "proposed"
 OFF = Probation(reflections=1)
 
 
-def is_off(policy: Probation) -> bool:
-    """Return whether one reflection suffices, so that no entry is only proposed."""
-    return policy.reflections == policy.sources == 1
-
-
-def is_active(entry: Entry) -> bool:
-    """Return whether agents are shown an entry."""
-    return entry.state == "active"
-
-
 def shown(playbook: Playbook) -> Playbook:
     """Return a playbook as agents are shown it, without proposed entries."""
-    if all(map(is_active, playbook.entries)):
+    if all(entry.is_active for entry in playbook.entries):
         return playbook
-    return playbook.model_copy(update={"entries": tuple(filter(is_active, playbook.entries))})
+    return playbook.model_copy(
+        update={"entries": tuple(entry for entry in playbook.entries if entry.is_active)}
+    )
 
 
 def shown_tokens(playbook: Playbook) -> dict[str, int]:
     """Return about how many tokens each entry that agents are shown takes of the token budget, by id."""
-    return tokens_by_entry(filter(is_active, playbook.entries), playbook.sections)
+    return tokens_by_entry((entry for entry in playbook.entries if entry.is_active), playbook.sections)
 
 
 class Counts(TypedDict):
@@ -48,7 +40,7 @@ class Counts(TypedDict):
 
 def counts(playbook: Playbook) -> Counts:
     """Return a playbook's numbers of entries, for lists."""
-    active = sum(map(is_active, playbook.entries))
+    active = sum(entry.is_active for entry in playbook.entries)
     return {"entries": active, "proposed": len(playbook.entries) - active}
 
 
@@ -86,7 +78,7 @@ def review(
     Where probation is off, all entries become active except those the ``screen`` doubts.
     """
     pending = [entry for entry in after if entry.state == PROPOSED]
-    if is_off(policy) and not screen.proposes:
+    if policy.is_off and not screen.proposes:
         changes = (Change(kind="promote", entry_id=entry.id, detail="probation is off") for entry in pending)
         return Review(entries=tuple(map(activated, pending)), changes=tuple(changes))
     known = {entry.id for entry in before}
@@ -152,7 +144,7 @@ class _Reviewer:
         return Review(entries=tuple(entries), changes=tuple(changes))
 
     def _suffices(self, candidate: _Candidate) -> bool:
-        if is_off(self.policy):
+        if self.policy.is_off:
             return True
         # All reflections without a source count as one source.
         sources = max(1, len(candidate.sources))

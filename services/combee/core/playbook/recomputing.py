@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from combee.core.names.sources import names_of
-from combee.core.playbook import evidence, probation
+from combee.core.playbook import evidence
 from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after
 from combee.core.playbook.branching import learns
+from combee.core.playbook.budget import budget_of
 from combee.core.playbook.draft import MAX_DETAIL_CHARS, UNGIVEN, Draft
 from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import Place, here, ids_here
@@ -165,7 +166,7 @@ class Recomputation:
         entries = tuple(left[entry_id] for entry_id in order)
         changes = [*_differences(known, left)]
         if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
-            budget = self._settings.playbook_tokens or budget_tokens
+            budget = budget_of(self.recorded, self._settings.playbook_tokens or budget_tokens)
             out = frozenset(evictions(entries, budget, tuple(self._shared.values()), self.recorded.sections))
             changes += [
                 Change(kind="evict", entry_id=entry.id, detail=entry.content[:MAX_DETAIL_CHARS])
@@ -276,7 +277,7 @@ class Recomputation:
         if _is_wholly(update, gone) and not _is_wholly(update, frozenset(known)):
             return self.entries
         holds = holds_after(before, update.plan.settings.holds)
-        budget = update.plan.settings.playbook_tokens or NO_BUDGET
+        budget = budget_of(before, update.plan.settings.playbook_tokens or NO_BUDGET)
         recorded = drafted(before, update, holds, known, budget_tokens=budget)
         prepared = _Prepared(self, before, update, gone, recorded.placed)
         base = before.model_copy(
@@ -514,7 +515,7 @@ def _differences(known: Mapping[str, Entry], left: Mapping[str, Entry]) -> Itera
             yield Change(kind="remove", entry_id=entry_id, detail=ALONE)
         elif now.content != entry.content:
             yield Change(kind="update", entry_id=entry_id, detail=entry.content[:MAX_DETAIL_CHARS])
-        elif probation.is_active(entry) and not probation.is_active(now):
+        elif entry.is_active and not now.is_active:
             yield Change(kind="update", entry_id=entry_id, detail=f"{UNSEEN}: {entry.content[:250]}")
     for entry_id in left:
         if entry_id not in known:

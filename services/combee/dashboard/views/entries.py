@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from combee.core.formats.render import section_order
 from combee.core.playbook.comparison import Comparison
-from combee.core.playbook.probation import is_active
+from combee.core.playbook.sections import section_order
 from combee.core.text.flags import flags
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import Matches, address, matching, title
@@ -81,12 +80,12 @@ def _row(playbook: Playbook, entry: Entry, kind: str, before: str, conflict: str
     about = f"[{entry.id}] helpful {entry.helpful}, harmful {entry.harmful}"
     about += f", from {', '.join(entry.sources)}" if entry.sources else ""
     about += (
-        "" if is_active(entry) else "".join(f", looks like {flag}" for flag in sorted(flags(entry.content)))
+        "" if entry.is_active else "".join(f", looks like {flag}" for flag in sorted(flags(entry.content)))
     )
     about += f", {kind}" if kind else ""
     return _base(playbook, entry.id, entry.section, entry.content, kind) | {
         "before": before,
-        "state": "" if is_active(entry) else entry.state,
+        "state": "" if entry.is_active else entry.state,
         "about": f"{about}, in conflict: {conflict}" if conflict else about,
         "evidence": entry.evidence_count,
     }

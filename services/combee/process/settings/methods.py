@@ -10,7 +10,7 @@ from combee.core.batching.limits import GROUP_BYTES, MAX_LEVELS
 from combee.core.methods import ace, gepa
 from combee.core.methods.method import Method, shaped
 from combee.core.methods.templates import templates_hash
-from combee.core.playbook.probation import OFF, is_off
+from combee.core.playbook.probation import OFF
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.group import SettingsError
 from combee_schemas.plan import BatchOptions, PlanSettings, Probation
@@ -120,7 +120,7 @@ def _probation(settings: BatchSettings) -> Probation | None:
         reflections=settings.probation, sources=settings.probation_sources, batches=PROBATION_BATCHES
     )
     doubts = settings.new_source_batches or settings.propose_flagged
-    return None if is_off(policy) and not doubts else policy
+    return None if policy.is_off and not doubts else policy
 
 
 def as_configured(plan: PlanSettings) -> dict[str, object]:

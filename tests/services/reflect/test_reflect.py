@@ -14,6 +14,7 @@ from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt, Reply
+from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.trace import Trace
@@ -191,6 +192,24 @@ async def test_with_a_full_playbook_a_reflect_prompt_reads_a_sixth_of_what_was_s
     assert tokens["all"] > 16_000
     assert tokens["2,000"] - tokens["none"] <= 2_050
     assert tokens["2,000"] < tokens["all"] / 6
+
+
+async def test_entries_that_the_answer_cites_are_judged_and_counted_as_if_the_agent_had_reported_them() -> (
+    None
+):
+    entries = full_playbook()
+    shown = Shown(version=1, entry_ids=tuple(entry.id for entry in entries[:350]))
+    tags = [{"id": entry.id, "tag": "helpful"} for entry in entries]
+    answer = "68, by [str-00007] and [str-00300]; [str-00355] was not shown, [never-00001] is none."
+    cites = trace(1, answer=answer, shown=shown)
+    deployment = await reflected(lambda _: {**GOOD, "bullet_tags": tags}, cites, cites, entries=entries)
+    (prompt,) = deployment.model.prompts
+    assert given(prompt) == ["str-00007", "str-00300"]
+    (found,) = reflections(deployment)
+    assert [tag.id for tag in found.bullet_tags] == ["str-00007", "str-00300"]
+    assert found.bullet_ids == ("str-00007", "str-00300")
+    (outcome,) = ledger.messages(deployment.log, topics.OUTCOMES, Outcome)
+    assert outcome.bullet_ids == ("str-00007", "str-00300")
 
 
 async def test_a_used_entry_that_was_not_shown_is_not_believed() -> None:
