@@ -321,7 +321,7 @@ async def test_only_vague_lessons_may_be_dropped_by_name() -> None:
     given = reflections("Be careful.", *LESSONS[:4])
     result = await learned(dropping, given)
     assert contents(result) == sorted(LESSONS[:4])
-    assert [seen.reflection_id for seen in result.seen if seen.dropped] == ["r-0"]
+    assert [(seen.reflection_id, seen.text) for seen in result.seen if seen.dropped] == [("r-0", "Be careful.")]
 
 
 async def test_at_most_a_third_of_a_batch_is_dropped() -> None:
