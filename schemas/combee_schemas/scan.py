@@ -42,7 +42,7 @@ call quoted it; carried: code put the lesson there; empty: nothing says it, or n
 class Seen(Sparse):
     """One reflection as seen by a sub-tree: ``ok`` if at least one of its copies got through."""
 
-    UNWRITTEN = ("ok", "said", "covered", "score", "dropped", "tags", "shown_version", "source")
+    UNWRITTEN = ("ok", "said", "covered", "score", "dropped", "text", "tags", "shown_version", "source")
 
     reflection_id: Id
     offset: ReflectionOffset
@@ -54,6 +54,8 @@ class Seen(Sparse):
     """Similarity of the lesson and the statement that says it: 0 … 1."""
     dropped: bool = False
     """Whether the model left it out by name; in the root, whether it was believed."""
+    text: Text = ""
+    """In the root: the lesson, if the model was believed to leave it out."""
     tags: tuple[BulletTag, ...] = ()
     """Tags of a reflection that reports what its agent was shown."""
     shown_version: int | None = None

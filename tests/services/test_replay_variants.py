@@ -25,6 +25,7 @@ from combee.log.inspection.audit import audit
 from combee.log.inspection.tracker import StalledError
 from combee.process.settings.loading import load_settings
 from combee_schemas import topics
+from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group
@@ -33,6 +34,7 @@ from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.failpoints.ports import FaultInjectingLog
 from support.ledger import NAME, outgoing, reflection
+from support.models import ScriptedModel, echo, is_combine
 from support.reading import learned_from, run
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -294,6 +296,27 @@ class TornLog(FaultInjectingLog):
         half = len(outgoing) // 2
         first = await super().produce(*outgoing[:half]) if half else ()
         return [*first, *await super().produce(*outgoing[half:])]
+
+
+def lumping(prompt: Prompt) -> Mapping[str, Any]:
+    """Combine to the first half of the proposals, and name all as its sources."""
+    whole = dict(echo(prompt))
+    operations = whole["operations"]
+    if is_combine(prompt):
+        sources = [n for one in operations for n in one["sources"]]
+        operations = [{**one, "sources": sources} for one in operations[: len(operations) // 2]]
+    return {**whole, "operations": operations}
+
+
+async def test_a_replay_in_the_paper_s_way_shows_what_the_check_keeps(learned: Deployment) -> None:
+    kept = {}
+    for carry in (True, False):
+        target = Deployment(batch_size=100, max_wait_s=1e9, carry=carry, model=ScriptedModel(lumping))
+        done = await replayed(learned.log, target, await planned(learned))
+        assert done.newest is not None
+        assert done.newest.audit is not None
+        kept[carry] = len(done.newest.entries), done.newest.audit.said, done.newest.audit.verified
+    assert kept == {True: (20, 10, 5), False: (10, 10, 0)}
 
 
 def begun_with(learned: Deployment) -> Playbook:

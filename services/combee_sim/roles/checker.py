@@ -12,7 +12,7 @@ from combee_sim.modes import NO_MODES, Modes
 from combee_sim.roles.failing import Failing
 from combee_sim.roles.reading import Reading
 
-MAX_QUOTE_WORDS, MIN_QUOTE_WORDS = 8, 2
+MAX_QUOTE_WORDS, MIN_QUOTE_WORDS = 6, 2
 _WORD = re.compile(r"\w+")
 
 Texts = Sequence[tuple[int, str]]
@@ -74,7 +74,7 @@ def _lost(pairs: Sequence[tuple[int, str, str]], failing: Failing) -> Iterator[d
 
 
 def quote(text: str, start: int = 0, length: int | None = None) -> str:
-    """Return consecutive words of a text: those of a part of it, at least two if it has them and at most eight."""
+    """Return consecutive words of a text: those of a part of it, at least two if it has them and at most six."""
     spans = [match.span() for match in _WORD.finditer(text)]
     end = len(text) if length is None else start + length
     if not spans:

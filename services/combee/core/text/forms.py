@@ -95,6 +95,9 @@ def _folded(text: str, *, cased: bool) -> str:
 
 def _with_few_marks(text: str) -> str:
     """Return a text without the combining characters that follow ``MAX_MARKS`` others."""
+    characters = set(text)
+    if not any(map(unicodedata.combining, characters)) and _MARKS_BY_NORMALISING.isdisjoint(characters):
+        return text
     kept: list[str] = []
     marks = 0
     for char in text:
