@@ -29,7 +29,7 @@ from support.reading import COUNT, learned_from, put, run, run_json
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 QUIET = {
-    "name": NAME, "branch": None, "proposed": 0, "budget": None, "batch_size": 40, "sizing": None, "warnings": {},
+    "name": NAME, "branch": None, "budget": None, "proposed": 0, "batch_size": 40, "sizing": None, "warnings": {},
     "outcomes": None, "gate": None, "canary": None, "paused": None,
     "spend": {"tokens": 0, "cost": 0.0, "cap_tokens": None, "cap_cost": None},
 }  # fmt: skip
