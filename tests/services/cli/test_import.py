@@ -4,12 +4,14 @@ import asyncio
 import json
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import Log
 from combee.assembly.local import publisher
+from combee.cli.playbook import import_export
 from combee.cli.shared.sending import commands_on
 from combee.core import commands
 from combee.core.formats.files import read_playbook, write_playbook
@@ -121,3 +123,14 @@ def test_show_and_status_say_which_budget_an_import_brought(monkeypatch: pytest.
     monkeypatch.setenv("COMBEE_PLAYBOOK_TOKENS", str(MAX_BUDGET_TOKENS))
     assert "budget" not in run("playbook", "show", NAME).stdout
     assert run_json("status")["playbooks"][0]["budget"] is None
+
+
+def test_an_import_says_which_budget_it_brought(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def carried_out(*_: object, **__: object) -> SimpleNamespace:
+        made = given().model_copy(update={"version": 1, "budget_tokens": 37_000})
+        return SimpleNamespace(playbook=made, changed=True)
+
+    monkeypatch.setattr(import_export, "carry_out", carried_out)
+    (tmp_path / "p.txt").write_text(ACE)
+    ended = run("playbook", "import", NAME, str(tmp_path / "p.txt"))
+    assert "budget 37,000 tokens, which an import brought (COMBEE_PLAYBOOK_TOKENS: 16,000)" in ended.stdout
