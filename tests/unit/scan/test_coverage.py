@@ -240,7 +240,7 @@ async def test_a_check_call_is_not_asked_about_statements_that_lack_a_figure_of_
     ]
     for stated, asked in ((said, [said[1:]]), (said[:1], [])):
         operations = [{"type": "ADD", "section": "", "content": one, "sources": [1, 2]} for one in stated]
-        model = ScriptedModel(lambda _, proposed=operations: {"operations": proposed})
+        model = ScriptedModel({"operations": operations})
         await learned(model, lessons, groups=1)
         checks = [items(prompt) for prompt in model.prompts if prompt.reply_name == "check"]
         assert [[item["statement"] for item in one if "statement" in item] for one in checks] == asked
@@ -321,7 +321,9 @@ async def test_only_vague_lessons_may_be_dropped_by_name() -> None:
     given = reflections("Be careful.", *LESSONS[:4])
     result = await learned(dropping, given)
     assert contents(result) == sorted(LESSONS[:4])
-    assert [(seen.reflection_id, seen.text) for seen in result.seen if seen.dropped] == [("r-0", "Be careful.")]
+    assert [(seen.reflection_id, seen.text) for seen in result.seen if seen.dropped] == [
+        ("r-0", "Be careful.")
+    ]
 
 
 async def test_at_most_a_third_of_a_batch_is_dropped() -> None:
