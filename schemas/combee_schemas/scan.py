@@ -78,7 +78,7 @@ class Known(Value):
 
 
 class Conflict(Value):
-    """A rewrite that was not applied, because its entry would have lost a figure, a condition or a negation."""
+    """A rewrite that was not applied, because its entry would be left without a figure, a condition or a negation."""
 
     entry_id: Name
     content: Text = ""
@@ -141,7 +141,7 @@ class NodeResult(Value):
     aside: tuple[Operation, ...] = ()
     """Below the root: proposals of the sub-tree that this result does not repeat, for the root to carry."""
     conflicts: tuple[Conflict, ...] = ()
-    """In the root: rewrites that were not applied, because they would have lost something."""
+    """In the root: rewrites that were not applied, because they would have left something out."""
     left_out: tuple[int, ...] = ()
     """In the root: indices of the children it did not wait for; other groups hold their reflections."""
     usage: Usage = Usage()

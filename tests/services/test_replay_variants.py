@@ -197,6 +197,48 @@ async def test_a_variant_may_ask_for_other_groups_and_its_estimate_knows_them(le
     assert run.estimate.calls == 6 * len(run.batches)
 
 
+async def test_a_variant_that_cannot_make_a_difference_is_told_before_the_cost(learned: Deployment) -> None:
+    texts = {
+        "same": False,
+        "two:copies=2": True,
+        "one:copies=1": False,
+        "small:small_batches=paper": True,  # its batches have ten
+        "ten:batch_size=10": True,
+        "five:batch_size=5": False,
+        "nobody:without=source:nobody": True,
+        "gone:without=id:r-1": False,
+        "own:salt=mine": False,
+        "law:sim.law=lessons_only": False,
+    }
+    job = Job(
+        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(2), without=(), base=None,
+        variants=[parse(text) for text in texts], simulated=True, sim_options=(), questions=(),
+        simulated_answers=None, timeout_s=1, agreed=True,
+    )  # fmt: skip
+    runs = [run async for run in _planned(job, learned.log, await recording(learned.log, NAME, Range()))]
+    assert [run.is_needless for run in runs] == [
+        is_needless for is_needless in texts.values() for _ in job.seeds
+    ]
+
+
+@pytest.mark.usefixtures("learned")
+def test_which_variant_it_is_is_said_before_anything_starts() -> None:
+    told = run(
+        "replay",
+        NAME,
+        "--to",
+        "elsewhere",
+        "--variant",
+        "two:copies=2",
+        "--variant",
+        "one:copies=1",
+        "--simulated",
+    )
+    assert told.exit_code == 1  # nobody agreed to the cost
+    assert "variant two cannot make a difference" in told.stderr
+    assert "variant one" not in told.stderr
+
+
 async def test_a_cap_of_the_environment_holds_no_variant_back(
     learned: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
