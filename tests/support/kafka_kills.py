@@ -268,8 +268,10 @@ async def kill(
         await asyncio.to_thread(project.docker, "start", *ids)
         started = time.monotonic()
     until = began + RECOVERED_S
-    while not (version := _version_after(load, started)) and time.monotonic() < until:
+    version = 0.0
+    while not version and time.monotonic() < until:
         await asyncio.sleep(LOOK_S)
+        version = _version_after(load, started)
     hanging = await probing.hanging()
     readable_s = math.inf if hanging else time.monotonic() - began
     after = (await _log(project)).removeprefix(before)
