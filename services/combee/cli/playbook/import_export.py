@@ -79,7 +79,7 @@ def import_(
     made = change.playbook
     more = {"format": read_as, "budget_tokens": made.budget_tokens}
     print_change(made, more, changed=change.changed, as_json=as_json)
-    configured = deployed_settings(bootstrap_servers=bootstrap_servers).playbook.playbook_tokens
+    configured = load_settings().playbook.playbook_tokens
     if (budget := budget_text(made, configured)) and not as_json:
         output().print(budget, soft_wrap=True)
 
