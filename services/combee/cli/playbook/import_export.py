@@ -30,7 +30,6 @@ from combee.cli.shared.settings import deployed_settings
 from combee.core.formats.files import natural_form
 from combee.core.playbook.budget import budget_text
 from combee.log.commands.playbook import Commands, PreparedCommand
-from combee.process.settings.loading import load_settings
 
 
 def register(app: typer.Typer) -> None:
