@@ -43,9 +43,9 @@ _LISTED = (
         module="shuffling",
     ),
     Listed(
-        name="small",
-        about="batches of 4 to 8: the paper's two groups, one copy, or one call",
-        module="small",
+        name="copies",
+        about="batches of 4 to 40 with 1 to 4 copies: fewer copies than groups, as many, or one call",
+        module="copies",
     ),
     Listed(
         name="scope",

@@ -67,7 +67,7 @@ class BatchOptions(BaseModel):
     )
     carry: bool = Field(
         default=True,
-        description="pass on proposals that a combine neither used nor dropped by name; off: as in the paper",
+        description="check the result against the batch's reflections and carry what it lacks; off: the paper's way",
     )
     fan_in: int = Field(
         32, ge=2, description="children per node above level 0; fewer where a combine has too much to read"

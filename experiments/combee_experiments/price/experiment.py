@@ -42,6 +42,7 @@ from combee_experiments.price.server import CachingServer
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report
 from combee_experiments.running.setup import Setup
+from combee_experiments.running.virtual_time import LoopClock
 from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook
@@ -75,18 +76,6 @@ MODELS: Mapping[str, Circumstances] = {
     REWORDED: Circumstances(law=EXACT, modes=Modes(paraphrase=NOTICED)),
     OVERLOADED: Circumstances(law=parse_law(IN_FORCE)),
 }
-
-
-class LoopClock:
-    """The event loop's time, which is virtual."""
-
-    def now_ms(self) -> int:
-        """Return milliseconds since the loop's start."""
-        return int(1000 * self.monotonic())
-
-    def monotonic(self) -> float:
-        """Return the loop's seconds."""
-        return asyncio.get_running_loop().time()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +136,7 @@ OURS: Mapping[str, Curating] = {
 
 
 def cells(setup: Setup) -> Iterator[Cell]:
-    """Every curator on a playbook with room and on a full one; Combee with and without pauses.
+    """Every curator on a playbook with room and on a full one, then ACE's and Combee on models that make mistakes.
 
     Raises
     ------
@@ -158,11 +147,14 @@ def cells(setup: Setup) -> Iterator[Cell]:
         raise FatalError(
             "price goes through the stand-in's mistakes itself: leave out --model, --law and --mode"
         )
-    for model, start in product(MODELS, STARTS):
-        for pause, arms in ((IN_A_ROW, {**RELEASED, **OURS}), (APART, OURS)):
-            if model == NO_MISTAKES or pause == IN_A_ROW:
-                for arm, seed in product(arms, setup.seeds):
-                    yield Cell.of(arm, seed, model=model, start=start, pause=pause)
+    planned = [
+        *((NO_MISTAKES, start, pause) for start in STARTS for pause in PAUSES),
+        *((model, STARTS[-1], IN_A_ROW) for model in (REWORDED, OVERLOADED)),
+    ]
+    for model, start, pause in planned:
+        shown = RELEASED if model == NO_MISTAKES else [ACE]
+        for arm, seed in product([*(shown if pause == IN_A_ROW else ()), *OURS], setup.seeds):
+            yield Cell.of(arm, seed, model=model, start=start, pause=pause)
 
 
 def measure(setup: Setup, cell: Cell) -> Numbers:

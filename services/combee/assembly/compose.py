@@ -15,6 +15,7 @@ from uuid import uuid4
 import structlog
 
 from combee.adapters.clock import SystemClock
+from combee.adapters.extras import pip_install
 from combee.adapters.kafka import KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.ports import NO_TRACING, Clock, ConfigurationError, LanguageModel, Log
@@ -254,10 +255,10 @@ async def _gateway(worker: Worker) -> None:
     try:
         from combee.gateway import server  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise ConfigurationError(f"the gateway needs {error.name}: pip install 'combee[gateway]'") from error
+        raise ConfigurationError(f"the gateway needs {error.name}: {pip_install('gateway')}") from error
     mounts = []
     if worker.settings.gateway.dashboard and find_spec("nicegui") is None:
-        logger.info("no_dashboard", reason="nicegui is missing: pip install 'combee[dashboard]'")
+        logger.info("no_dashboard", reason=f"nicegui is missing: {pip_install('dashboard')}")
     elif worker.settings.gateway.dashboard:
         from combee.dashboard import mount  # noqa: PLC0415 - also in the gateway's extra
 
@@ -325,7 +326,7 @@ def sending_of(role: str, settings: WorkerSettings) -> "Sending | None":
         from combee.adapters.opentelemetry.sending import Sending  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         # Not an error: the machine's operator may set this variable for all programs.
-        logger.warning("otlp_not_sent", reason=f"{error.name} is missing: pip install 'combee[otel]'")
+        logger.warning("otlp_not_sent", reason=f"{error.name} is missing: {pip_install('otel')}")
         return None
     instance = uuid4().hex if settings.slot is None else str(settings.slot)
     return Sending(

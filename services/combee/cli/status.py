@@ -12,6 +12,7 @@ from combee.adapters.ports import Log
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.core.evaluation.outcomes.report import FiguresReport, figures_text
 from combee.core.gate.canary_verdict import CanaryReport, canary_text
 from combee.core.gate.gate import gates_of
@@ -30,7 +31,7 @@ from combee.log.reports.controller import size_text
 from combee.log.reports.cost import pause_texts, spend_text
 from combee.log.reports.gate import GateReport
 from combee.log.reports.status import status_row
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas import topics
 
 
@@ -40,8 +41,8 @@ def register(app: typer.Typer) -> None:
 
 
 def status(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
-    """Show topics, the backlog of every service, and all playbooks."""
-    state = asyncio.run(_status(load_settings(bootstrap_servers=bootstrap_servers)))
+    """Show topics, the backlog of every service, all playbooks."""
+    state = asyncio.run(_status(deployed_settings(bootstrap_servers=bootstrap_servers)))
     if as_json:
         print_json(state)
     else:

@@ -60,7 +60,10 @@ def worker(
     answers_from: Annotated[str | None, typer.Option(hidden=True)] = None,
     die_with_parent_: Annotated[bool, typer.Option("--die-with-parent", hidden=True)] = False,
 ) -> None:
-    """Run one service until SIGTERM or Ctrl-C; it drains before it exits."""
+    """Run one service until SIGTERM or Ctrl-C.
+
+    It drains before it exits.
+    """
     _require(roles, several=check)
     if check:
         asyncio.run(_check(roles, load_settings()))

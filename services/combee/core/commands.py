@@ -290,8 +290,8 @@ def import_(
     """Replace the content by a text's, or start a playbook; ``form`` is what the text was read as.
 
     A person who imports entries stands behind them, except behind proposed ones. Without ``by_hand`` the text alone
-    says which entries a person stands behind, and the token budget. What a person imports asks for a budget that
-    holds it.
+    says which entries a person stands behind, and the budget is the configured one, as a replay needs it. What a
+    person imports asks for a budget that holds it.
 
     The id names content and base version: the same text sent twice has one effect, while going back to an earlier
     content is a new import. What remains of a deleted playbook says nothing, and is another base.
@@ -325,7 +325,7 @@ def import_(
         sections=given.sections,
         counters=given.counters,
         holds=holds,
-        budget_tokens=budget_for(given, entries) if by_hand else given.budget_tokens,
+        budget_tokens=budget_for(given, entries) if by_hand else 0,
     )
 
 

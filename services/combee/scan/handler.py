@@ -35,6 +35,7 @@ from combee.core.names import identity
 from combee.core.playbook.lines import as_seen_on
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity.thresholds import model_and_thresholds
+from combee.log.history import reflections_at
 from combee.process.settings.methods import method
 from combee.process.worker import manifest_cache
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
@@ -47,10 +48,10 @@ from combee.scan.answered import Answered
 from combee.scan.gathering import Arrivals, Gathering, GatheringKey, GroupCalls, Wave, key_of
 from combee.scan.head_start import HeadStart
 from combee.scan.hedged import HedgedModel
-from combee.scan.members import members_of
 from combee.scan.outcome import shorter
 from combee.scan.templates import Templates
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -218,8 +219,12 @@ class ScanHandler:
     async def _members(self, record: Planned, result: NodeResult) -> list[GroupMember]:
         """Return the reflections of a batch that got through to its root's result."""
         manifest = await self.manifests.find(await self.manifests.place_of(record))
-        through = {seen.offset for seen in result.seen if seen.ok}
-        return await members_of(self._log, manifest, through)
+        if manifest is None:
+            return []
+        through = {seen.offset for seen in result.seen if seen.ok} & manifest.members.keys()
+        name, own_ids = playbook_of(record.plan.playbook), {at: manifest.members[at] for at in through}
+        read = await reflections_at(self._log, name, own_ids)
+        return [GroupMember(offset=at, reflection=reflection) for at, reflection in read.items()]
 
     async def _may_go_on(self, gathering: Gathering, child: Partial, level: int) -> bool:
         """Wait for a parent's other children as long as they may take; return whether it may go on without them."""

@@ -27,10 +27,7 @@ BLOCK = 512
 
 
 def wait_s(unread_tokens: int, own_tokens: int) -> float:
-    """Return the seconds to leave for reading so much of a shared beginning, and as much as is each call's own.
-
-    0: that little is not worth waiting for.
-    """
+    """Return the seconds to leave for reading a shared beginning and what is a call's own; 0: it does not pay."""
     return (
         min(MAX_S, MARGIN * (unread_tokens + own_tokens) / READ_PER_S) if unread_tokens >= MIN_TOKENS else 0.0
     )

@@ -1,4 +1,4 @@
-"""``combee branch`` and ``combee adopt``: a branch is made, seen beside its playbook, adopted."""
+"""``combee branch`` and ``combee branch adopt``: a branch is made, seen beside its playbook, adopted."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -88,7 +88,7 @@ WRONG = [
     (("branch", "--as", "x"), "name the playbook"),
     (("branch", NAME, "--set", "copies=1"), "name it with --as"),
     (("branch", NAME, "--as", "x", "--set", "copies"), "'copies' is no KEY=VALUE"),
-    (("adopt", NAME), f"{NAME} is no branch"),
+    (("branch", "adopt", NAME), f"{NAME} is no branch"),
     (("learn", "x.jsonl", "--playbook", LINE), f"learns from the reflections of {NAME}"),
     (("publish", "x.jsonl", "--playbook", LINE), f"learns from the reflections of {NAME}"),
     (("replay", LINE, "--to", "x"), f"name {NAME} here"),
@@ -177,7 +177,7 @@ def test_status_and_the_list_of_playbooks_show_lines_side_by_side(deployment: De
     assert [row["name"] for row in listed] == [NAME, LINE, f"{NAME}-other"]
     assert [row["branch"] is None for row in listed] == [True, False, True]
     assert f"version 1: batch_size 2 ({SIZE}), copies 1 (2)" in run("playbook", "list").stdout
-    assert [row["name"] for row in run_json("cost")] == [NAME, LINE]
+    assert [row["name"] for row in run_json("playbook", "cost")] == [NAME, LINE]
 
 
 def _snapshot(deployment: Deployment, line: str, name: str, **fields: Any) -> Any:
@@ -248,7 +248,7 @@ def test_two_lines_are_compared_entry_by_entry(deployment: Deployment) -> None:
 
 def test_what_a_branch_says_is_adopted_and_the_branch_ends_by_deleting_it(deployment: Deployment) -> None:
     before = ledger.latest(deployment.log)
-    found = run_json("adopt", LINE)
+    found = run_json("branch", "adopt", LINE)
     adopted = {"line": LINE, "version": 1 + LATER // 2, "renamed": found["adopted"]["renamed"]}
     assert found == {
         "name": NAME,
@@ -259,5 +259,5 @@ def test_what_a_branch_says_is_adopted_and_the_branch_ends_by_deleting_it(deploy
     }
     ended = run("playbook", "delete", LINE, "--yes")
     assert "brings it back, but it learns no more" in ended.stdout
-    gone = run("adopt", LINE)
+    gone = run("branch", "adopt", LINE)
     assert (gone.exit_code, f"no playbook {LINE} any more" in gone.stderr) == (1, True)

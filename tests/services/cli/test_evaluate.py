@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.bisect import Culprit, lines
+from combee.cli.playbook.bisect import Culprit, lines
 from combee.core.evaluation.intervals import share
 from combee.core.evaluation.scoring import Points
 from combee.core.playbook.comparison import compare
@@ -100,11 +100,11 @@ def test_bisect_names_the_version_its_batch_and_its_reflections(
     learned: Deployment, exam: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMBEE_EVAL_FUNCTION", "support.evaluation:shorter_is_better")
-    found = run_json("bisect", NAME, "--questions", str(exam))
+    found = run_json("playbook", "bisect", NAME, "--questions", str(exam))
     assert (found["version"], found["origin"], found["batch"]) == (2, "batch", 2)
     assert found["reflections"] == [f"r-{n}" for n in range(10, 20)]
     assert len(found["diff"]["added"]) == 10
-    told = run("bisect", NAME, "--questions", str(exam))
+    told = run("playbook", "bisect", NAME, "--questions", str(exam))
     assert f"{NAME} fell with version 2 (batch 2)" in told.stdout
     assert len(ledger.records(learned.log, topics.EVALUATIONS)) == 60
 
@@ -126,9 +126,9 @@ def test_bisect_shows_who_gave_a_command_without_what_steers_a_terminal() -> Non
 @pytest.mark.usefixtures("learned")
 def test_bisect_says_where_there_is_nothing_to_find(exam: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMBEE_EVAL_FUNCTION", FUNCTION)
-    told = run("bisect", NAME, "--questions", str(exam))
+    told = run("playbook", "bisect", NAME, "--questions", str(exam))
     assert told.exit_code == 1
     assert "is not worse than version 1" in told.stdout
-    turned = run("bisect", NAME, "--good", "2", "--bad", "1", "--questions", str(exam))
+    turned = run("playbook", "bisect", NAME, "--good", "2", "--bad", "1", "--questions", str(exam))
     assert turned.exit_code == 1
     assert "name an older one" in turned.stderr

@@ -29,8 +29,8 @@ from support.reading import COUNT, learned_from, put, run, run_json
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 QUIET = {
-    "name": NAME, "branch": None, "proposed": 0, "batch_size": 40, "sizing": None, "warnings": {}, "outcomes": None,
-    "gate": None, "canary": None, "paused": None,
+    "name": NAME, "branch": None, "budget": None, "proposed": 0, "batch_size": 40, "sizing": None, "warnings": {},
+    "outcomes": None, "gate": None, "canary": None, "paused": None,
     "spend": {"tokens": 0, "cost": 0.0, "cap_tokens": None, "cap_cost": None},
 }  # fmt: skip
 """A playbook that spent nothing today, may spend what it likes, and of which there is little to say."""

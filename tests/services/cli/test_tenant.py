@@ -55,8 +55,8 @@ def test_a_tenant_without_playbooks_is_no_tenant() -> None:
 
 @pytest.mark.usefixtures("deployment")
 def test_cost_is_summed_up_by_tenant() -> None:
-    each = {row["name"]: row for row in run_json("cost")}
-    tenants = {row["name"]: row for row in run_json("cost", "--by", "tenant")}
+    each = {row["name"]: row for row in run_json("playbook", "cost")}
+    tenants = {row["name"]: row for row in run_json("playbook", "cost", "--by", "tenant")}
     assert list(tenants) == ["sales", "support", "supporters"]
     parts = [each["support/refunds"], each["support/returns"]]
     for figure in ("batches", "reflections", "model_calls"):
@@ -64,7 +64,7 @@ def test_cost_is_summed_up_by_tenant() -> None:
     assert tenants["support"]["tokens"]["in"] == sum(row["tokens"]["in"] for row in parts)
     (day,) = tenants["support"]["days"]
     assert day["tokens"] == sum(row["days"][0]["tokens"] for row in parts)
-    assert "tenant" in run("cost", "--by", "tenant").output
+    assert "tenant" in run("playbook", "cost", "--by", "tenant").output
 
 
 def test_status_says_of_every_playbook_of_a_tenant_why_it_waits(

@@ -332,6 +332,20 @@ def test_an_edit_that_fails_changes_nothing(
     assert len(ledger.versions(learned.log)) == 2
 
 
+@pytest.mark.usefixtures("learned")
+@pytest.mark.parametrize("editor", ["", "vim -n", "/usr/bin/nano"])
+def test_without_a_terminal_an_edit_says_what_to_do(editor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", editor)
+    refused = run("playbook", "edit", NAME)
+
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"{editor or 'vi'} needs a terminal" in refused.stderr
+    assert f"combee playbook edit {NAME} --file FILE" in refused.stderr
+    monkeypatch.setenv("EDITOR", "cat")
+    assert run("playbook", "edit", NAME).exit_code == 0
+
+
 def test_an_editor_that_is_not_there_is_told_with_the_remedy(
     learned: Deployment,  # noqa: ARG001
     monkeypatch: pytest.MonkeyPatch,

@@ -10,7 +10,6 @@ from combee.core.playbook import operations as ops
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee.scan.outcome import shorter
-from combee_schemas import topics
 from combee_schemas.base import Shown, Source, SourceNames
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt
@@ -25,12 +24,9 @@ from combee_schemas.scan import (
     OperationKind,
     Partial,
     Seen,
-    Update,
 )
-from support import ledger
-from support.deployment import Deployment
 from support.flat import flat
-from support.ledger import NAME, batch_of, dead_letters, outgoing, reflection
+from support.ledger import NAME, reflection
 from support.models import Answer, ModelClient, ScriptedModel, echo, items
 from support.playbooks import BASE, entry
 from support.rows import each_row
@@ -340,24 +336,3 @@ def test_ids_that_alone_are_too_many_are_poison() -> None:
     seen = tuple(Seen(reflection_id=one, offset=0) for one in names)
     with pytest.raises(PoisonError, match="smaller batch size"):
         fitting(NodeResult(status="ok", seen=seen))
-
-
-@pytest.mark.usefixtures("quick_polls")
-async def test_lessons_too_large_for_one_record_are_dead_letters_and_never_lost() -> None:
-    count = 140
-    given = [reflection(n, key_insight=f"lesson{n} " + "x" * 7_900) for n in range(count)]
-    deployment = Deployment(batch_size=count, budget_tokens=10**6)
-    async with deployment.running():
-        await deployment.log.produce(*map(outgoing, given))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-        await deployment.until(lambda: not ledger.behind(deployment.log))
-    ledger.check(deployment.log, {NAME: given})
-    version = ledger.latest(deployment.log)
-    kept = {e for entry in version.entries for e in entry.evidence}
-    buried = {letter.record_id for letter in dead_letters(deployment.log)}
-    assert buried
-    assert kept | buried == {f"r-{n}" for n in range(count)}
-    assert kept & buried == set()
-    (update,) = ledger.messages(deployment.log, topics.UPDATES, Update)
-    assert "operations" in update.result.reason
-    assert batch_of(version).degraded

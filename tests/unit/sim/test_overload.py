@@ -21,6 +21,7 @@ from combee_sim.law.law import Law
 from combee_sim.modes import OVERLOAD, WAYS, Modes, parse_modes
 from combee_sim.roles.respond import respond
 from support.rows import each_row
+from support.worded import in_full
 
 LESSONS = lessons()[:24]
 HALF = Law(half_tokens=1.0, steepness=1e-9)
@@ -48,7 +49,8 @@ def prompt(texts: Sequence[str], entries: Sequence[Entry] = (), *, is_to_account
 
 def reply(asked: Prompt, overload: str = "", law: Law = HALF) -> dict[str, Any]:
     modes = parse_modes([overload] if overload else [])
-    return dict(respond(as_request(asked), 0, law=law, modes=modes).reply)
+    request = as_request(asked)
+    return in_full(respond(request, 0, law=law, modes=modes).reply, request)
 
 
 def said(answer: dict[str, Any]) -> set[str]:

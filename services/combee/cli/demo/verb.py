@@ -68,7 +68,10 @@ def demo(
         str, typer.Option(help="latency of the simulated model: seconds, or lognormal:MEDIAN,SIGMA")
     ] = LATENCY,
 ) -> None:
-    """Start a temporary Kafka, all services and simulated agents; show how they learn; prove nothing was lost."""
+    """Run it all once, temporary and simulated.
+
+    A temporary Kafka, all services and simulated agents: how they learn, and that nothing was lost.
+    """
     require_extras("embedded", "sim")
     options = DemoOptions(
         settings=load_settings(

@@ -40,8 +40,7 @@ class _Wanted:
     """Requested k; 0: the paper's."""
     copies: int
     """Requested p."""
-    fewer: bool
-    """Whether there are to be fewer copies than groups."""
+    small_batches: SmallBatches
 
     @property
     def groups(self) -> int:
@@ -49,12 +48,15 @@ class _Wanted:
 
     def copies_in(self, groups: int) -> int:
         """Return the number of copies in so many groups."""
-        return shuffle.effective_copies(self.count, self.copies, groups, fewer=self.fewer)
+        return shuffle.effective_copies(self.count, self.copies, groups, self.small_batches)
 
     def why_copies(self, groups: int) -> str:
-        """Return why there are fewer copies than requested; empty: there are not, or all are too few."""
-        copies = self.copies_in(groups)
-        if copies == self.copies or self.count < shuffle.COPIES_FROM or not self.fewer:
+        """Return why there are fewer copies than requested; empty: there are not, or the groups' reason says it.
+
+        Reasons of the other rules are as they were: they are in the hashes of recorded plans.
+        """
+        copies, is_new = self.copies_in(groups), self.small_batches == "fewer-copies"
+        if copies == self.copies or self.count < shuffle.COPIES_FROM or not is_new:
             return ""
         less = f"fewer than {groups} groups" if groups > 1 else "one group"
         return f"p = {copies} instead of {self.copies}: {less}"
@@ -89,8 +91,7 @@ def plan_shape(
     ``groups``: requested k; 0: the paper's.
     """
     limits = _limits(sizes, group_bytes, aggregate_tokens)
-    fewer = small_batches == "fewer-copies"
-    wanted = _Wanted(count=len(sizes), asked=groups, copies=copies, fewer=fewer)
+    wanted = _Wanted(count=len(sizes), asked=groups, copies=copies, small_batches=small_batches)
     if small_batches == "one-call" and 1 < wanted.groups <= copies and _fits(limits):
         # Each group would hold the whole batch: n < 9 where p = 2, unless k is requested.
         return Shape(copies=1, widths=(1,), reason=wanted.why_one_call)

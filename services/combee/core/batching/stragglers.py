@@ -44,9 +44,8 @@ def lateness_in_s(took_s: Sequence[float], late: float = LATE) -> float:
 
 def is_covered(plan: Plan, level: int) -> bool:
     """Return whether other nodes hold copies of a node's input: then a slow call is left out rather than repeated."""
-    settings = plan.settings
-    fewer = settings.small_batches == "fewer-copies"
-    copies = shuffle.effective_copies(plan.reflections, settings.copies, plan.widths[0], fewer=fewer)
+    wanted, small_batches = plan.settings.copies, plan.settings.small_batches
+    copies = shuffle.effective_copies(plan.reflections, wanted, plan.widths[0], small_batches)
     return level == 0 and copies > 1
 
 

@@ -223,10 +223,10 @@ def _reflected(reflection: Reflection) -> Subject:
 def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
     """Yield a reflection's fields for a curator; another method's reflections have that method's fields.
 
-    Its reasoning is left out where it has conclusions: it is the longest text, and all groups of a copy pay for it.
+    Its reasoning is left out where it came to an approach and an insight: it is long, and all copies pay for it.
     """
     said = {name: text for name in LESSON_FIELDS if (text := getattr(reflection, name))}
-    if len(said) > 1:
+    if said.keys() >= {"correct_approach", "key_insight"}:
         said.pop("reasoning", None)
     if reflection.task_excerpt:
         yield "task", reflection.task_excerpt

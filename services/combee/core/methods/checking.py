@@ -15,6 +15,7 @@ from combee_schemas.model import Prompt
 
 _WORD = re.compile(r"\w+")
 MAX_QUOTE_WORDS = 8
+"""Maximum words of a quote that counts; the prompt asks for six, since quotes are a third of a reply."""
 MIN_QUOTE_WORDS = 2
 """Minimum words of a quote, unless the statement is shorter: a single word stands in many statements."""
 
@@ -22,10 +23,10 @@ CHECK = f"""You check whether statements say what was learned. You get numbered 
 "covered": for each "lesson" the "statement" that says it, by their numbers: an agent who reads that statement alone
 does what the lesson asks for, with the lesson's conditions, exceptions and figures. A statement about the same
 subject that is less specific, that says something else, or that adds advice which no lesson gives, does not say the
-lesson. Leave out the lessons that no statement says. "quote": at most eight consecutive words of the statement,
+lesson. Leave out the lessons that no statement says. "quote": at most six consecutive words of the statement,
 copied, that say it best.
 Rewrites, if there are any, are entries before and after a change. "lost": by its number, each "rewrite" whose "after"
-no longer has a condition, an exception or a negation of "before"; "quote": at most eight words of "before" that say
+no longer has a condition, an exception or a negation of "before"; "quote": at most six words of "before" that say
 it.
 Answer with one JSON object: {{"covered": [{{"lesson": 1, "statement": 2, "quote": "..."}}],
 "lost": [{{"rewrite": 1, "quote": "..."}}]}}

@@ -121,10 +121,7 @@ def _alike(entries: Sequence[Entry], near: Mapping[tuple[str, str], float]) -> I
 
 def _pairs(entries: Sequence[Entry]) -> dict[tuple[str, str], float]:
     """Return pairs that are alike, ids in order. Entries without a rare word in common are not compared."""
-    overlap = Overlap(entries)
-    together = overlap.sharing(max(RARE, len(entries) // 20))
-    candidates = {pair for ids in together for pair in combinations(sorted(ids), 2)}
-    return overlap.alike(sorted(candidates), ALIKE)
+    return Overlap(entries).alike(ALIKE, most=max(RARE, len(entries) // 20))
 
 
 def within(operations: Iterable[Operation], asked: Sequence[Cluster]) -> tuple[Operation, ...]:

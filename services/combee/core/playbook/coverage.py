@@ -473,14 +473,15 @@ class Coverage:
         """Yield the batch's reflections, with what became of each."""
         places = {lesson.reflection.reflection_id: n for n, lesson in enumerate(self.lessons)}
         own = len(self.result.operations)
-        dropped = {self.lessons[n].reflection.reflection_id for n in self.dropped}
+        dropped = set(self.dropped)
         claimed = claimed_by(self.result)
         for seen in self.result.seen:
             n = places.get(seen.reflection_id)
             place = None if n is None else self.covering.get(n)
             update: dict[str, object] = {
                 "said": n is not None and (seen.reflection_id in claimed or seen.dropped),
-                "dropped": seen.reflection_id in dropped,
+                "dropped": n in dropped,
+                "text": self.lessons[n].text[:MAX_CONTENT_CHARS] if n is not None and n in dropped else "",
             }
             if n is not None and place is not None:
                 operation, match = self.statements[place].operation, self.matches[n][place]

@@ -24,8 +24,6 @@ from support.reading import publish_with, run, use_log
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
-STAMPS = {"issued_at_ms", "issued_by"}
-"""In what the commands of two faces may differ: when they were given, and by whom."""
 EVIDENCE = Entry(id="misc-00001", section="OTHERS", content="ask", evidence=("r-1",), evidence_count=1)
 FIRST = version(NAME, 1, entries=(EVIDENCE,))
 SECOND = version(NAME, 2, "ask", "look twice", commands=("done",))

@@ -18,11 +18,12 @@ from combee.adapters.ports import ConfigurationError
 from combee.assembly.local import log as local_log
 from combee.assembly.local.deployment import Deployment, beside, deployment
 from combee.assembly.local.extras import EXTRAS
-from combee.assembly.local.stack_file import UP, sole_stack, stack_file
+from combee.assembly.local.stack_file import sole_stack, stack_file
 from combee.cli.doctor.examine import settings_checks
 from combee.cli.learn.run import SERVICES
 from combee.cli.shared.console import remark
 from combee.core.log.diagnosis.flow import waited_for
+from combee.process.running import UP
 from combee.process.settings.group import NAMED_BY
 from combee.process.settings.loading import Settings, load_settings
 from support.reading import run

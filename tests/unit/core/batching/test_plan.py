@@ -76,7 +76,7 @@ def test_there_are_as_many_groups_as_the_paper_says(count: int, groups: int) -> 
 
 @each_row(("count", "copies"), [(1, 1), (3, 1), (4, 2), (40, 2)])
 def test_fewer_than_four_reflections_are_not_copied(count: int, copies: int) -> None:
-    assert shuffle.effective_copies(count, 2, shuffle.group_count(count), fewer=False) == copies
+    assert shuffle.effective_copies(count, 2, shuffle.group_count(count), "paper") == copies
 
 
 @given(st.integers(1, 200), st.integers(1, 8), st.integers(1, 40))
@@ -355,7 +355,7 @@ def test_without_a_token_bound_the_shape_is_the_papers(count: int, copies: int, 
     batch = planned([200] * count, bounded(None, copies=copies, fan_in=fan_in))
     groups = shuffle.group_count(count)
     assert batch.plan.widths == tree.plan_widths(groups, fan_in, 4)
-    assert batch.copies == shuffle.effective_copies(count, copies, groups, fewer=False)
+    assert batch.copies == shuffle.effective_copies(count, copies, groups, "paper")
 
 
 @given(sizes_of)

@@ -215,6 +215,8 @@ def left(
 ) -> set[str]:
     """Return the contents that a batch leaves in a playbook; the guard of figures needs no checker."""
     operations = guarded(base, [operation], texts, lost=lost).operations
+    if not operations:
+        return {entry.content for entry in base.entries}
     draft = apply_operations(base, operations, [seen(name) for name in texts])
     return {entry.content for entry in draft.entries.values()}
 

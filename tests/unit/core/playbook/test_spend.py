@@ -176,6 +176,16 @@ def test_prices_come_from_the_table() -> None:
     assert spending.policy("m") == SpendPolicy(price_in=1.0, price_cached_in=0.1, price_out=4.0, daily_cost=3)
 
 
+@pytest.mark.parametrize(
+    ("cached_in", "cheaper"), [({"cached_in": 0.1}, True), ({"cached_in": 1.0}, False), ({}, False)]
+)
+def test_a_cache_is_cheaper_if_its_price_says_so(cached_in: dict[str, float], *, cheaper: bool) -> None:
+    spending = load_settings(prices={"m": {"in": 1.0, "out": 4.0, **cached_in}}).spend
+    assert spending.has_cheaper_cache("m") is cheaper
+    assert not spending.has_cheaper_cache("another")
+    assert not spending.has_cheaper_cache(None)
+
+
 def test_cached_tokens_cost_what_they_cost_and_without_a_price_as_much_as_others() -> None:
     used = Usage(tokens_in=1_000_000, cached_tokens=400_000)
     assert SpendPolicy(price_in=2.0, price_cached_in=0.5).cost(used) == pytest.approx(1.4)

@@ -6,14 +6,17 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from typer.core import TyperGroup
 
 from combee.adapters.ports import Log
+from combee.cli.branch import adopt
 from combee.cli.playbook.lookup import missing_playbook
 from combee.cli.playbook.view import print_version
 from combee.cli.shared.console import output, print_json, print_whole, remark
 from combee.cli.shared.log import lines_now, open_log
-from combee.cli.shared.options import AsJson, CommandId, MaybePlaybook, Servers, Timeout
+from combee.cli.shared.options import AsJson, CommandId, Servers, Timeout, checked_name, playbook_names
 from combee.cli.shared.sending import carry_out
+from combee.cli.shared.settings import deployed_settings
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
@@ -22,19 +25,47 @@ from combee.log.history import History
 from combee.log.inspection.branches import Line, LinesToday, SideBySide
 from combee.log.reports.cost import pause_texts, spend_text, today_row
 from combee.log.reports.status import line_row
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.plan import BranchSettings
 
+SUMMARY = "Fork a playbook to learn with other settings; adopt it."
+FORK = "fork"
 SETTING_NAMES = ", ".join(BranchSettings.model_fields)
 
 
+class WithDefault(TyperGroup):
+    """``branch`` itself forks or lists, unless the name of a further verb follows."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the default verb in front."""
+        further = args[0] if args else ""
+        return super().parse_args(ctx, args if further in self.commands else [FORK, *args])
+
+
 def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command(epilog="Example: combee branch support/refunds --as small --set batch_size=10")(branch)
+    """Add the verbs."""
+    branches = typer.Typer(cls=WithDefault, help=SUMMARY)
+    branches.command(FORK, epilog="Example: combee branch support/refunds --as small --set batch_size=10")(
+        fork
+    )
+    adopt.register(branches)
+    app.add_typer(branches, name="branch")
 
 
-def branch(
-    name: MaybePlaybook = None,
+def _offered(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return playbooks, and the further verb."""
+    return [*(["adopt"] if "adopt".startswith(incomplete) else []), *playbook_names(ctx, incomplete)]
+
+
+def fork(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="only this playbook",
+            callback=lambda value: value and checked_name(value),
+            autocompletion=_offered,
+        ),
+    ] = None,
     *,
     as_: Annotated[
         str | None, typer.Option("--as", help="make a branch of this name; without it branches are listed")
@@ -48,11 +79,15 @@ def branch(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fork NAME@BRANCH, which learns from NAME's reflections with its own settings; without --as list branches."""
+    """Fork a playbook to learn with other settings; adopt it.
+
+    NAME@BRANCH learns from NAME's reflections with its own settings. Without --as branches are listed;
+    'combee branch adopt NAME@BRANCH' publishes a branch's entries as the playbook's next version.
+    """
     if as_ is None:
         if own or command_id:
             raise typer.BadParameter("--set and --id are for a new branch: name it with --as")
-        _list(load_settings(bootstrap_servers=bootstrap_servers), name, as_json=as_json)
+        _list(deployed_settings(bootstrap_servers=bootstrap_servers), name, as_json=as_json)
         return
     if name is None:
         raise typer.BadParameter("name the playbook that the branch is made of")

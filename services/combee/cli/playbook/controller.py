@@ -1,4 +1,4 @@
-"""``combee controller NAME``: the current batch size, its reason, and the delays behind it."""
+"""``combee playbook controller NAME``: the current batch size, its reason, and the delays behind it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,10 +13,11 @@ from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers
 from combee.cli.shared.plotting import library, new_figure, save_figure
+from combee.cli.shared.settings import deployed_settings
 from combee.core.batching.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
 from combee.log.history import newest_playbooks, whole
 from combee.log.reports.controller import size_text
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas import topics
 from combee_schemas.control import BatchSize
 
@@ -27,7 +28,7 @@ TITLE = "seconds per {:,} reflections, by batch size"
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog="Example: combee controller support/refunds --png delays.png")(controller)
+    app.command(epilog="Example: combee playbook controller support/refunds --png delays.png")(controller)
 
 
 def controller(
@@ -40,7 +41,7 @@ def controller(
     as_json: AsJson = False,
 ) -> None:
     """Show the batch size that the controller chose for a playbook, and the delays behind it."""
-    stands = asyncio.run(_standing(load_settings(bootstrap_servers=bootstrap_servers), name))
+    stands = asyncio.run(_standing(deployed_settings(bootstrap_servers=bootstrap_servers), name))
     law = fitted(stands)
     if png is not None:
         drawn(stands, law, png)

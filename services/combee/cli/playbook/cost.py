@@ -1,4 +1,4 @@
-"""``combee cost``: model calls, tokens and money spent on playbooks, in total and today."""
+"""``combee playbook cost``: model calls, tokens and money spent on playbooks, in total and today."""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,11 +11,12 @@ from combee.adapters.ports import FatalError, Log, TopicPartition
 from combee.cli.shared.console import output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.core.names.tenants import tenant_of
 from combee.core.playbook.side_by_side import in_order
 from combee.log.history import partition_of
 from combee.log.reports.cost import amount, day_text
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook, Spend
@@ -26,7 +27,7 @@ TOLD_EVERY = 100
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog="Example: combee cost support/refunds --json")(cost)
+    app.command(epilog="Example: combee playbook cost support/refunds --json")(cost)
 
 
 def cost(
@@ -41,7 +42,7 @@ def cost(
     """Sum up the model calls behind every version; money is counted at the prices of the time of each call."""
     if by == "tenant" and name is not None:
         raise typer.BadParameter("--by tenant covers all playbooks: give no name")
-    histories = asyncio.run(_cost(load_settings(bootstrap_servers=bootstrap_servers), name))
+    histories = asyncio.run(_cost(deployed_settings(bootstrap_servers=bootstrap_servers), name))
     grouped: dict[str, list[list[Playbook]]] = {}
     for line in in_order(histories):
         grouped.setdefault(tenant_of(line) if by == "tenant" else line, []).append(histories[line])

@@ -1,4 +1,4 @@
-"""``combee adopt``: publish a branch's entries as its playbook's next version."""
+"""``combee branch adopt``: publish a branch's entries as its playbook's next version."""
 
 import asyncio
 from typing import Annotated
@@ -24,7 +24,7 @@ from combee_schemas.base import playbook_of
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog="Example: combee adopt support/refunds@small")(adopt)
+    app.command(epilog="Example: combee branch adopt support/refunds@small")(adopt)
 
 
 def _checked_branch(value: str) -> str:

@@ -1,4 +1,4 @@
-"""``combee bisect``: after which version, batch and reflections a playbook got worse."""
+"""``combee playbook bisect``: after which version, batch and reflections a playbook got worse."""
 
 import asyncio
 from collections.abc import Iterator
@@ -28,7 +28,8 @@ MAX_NAMED = 10
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command(
-        "bisect", epilog="Example: combee bisect support/refunds --good production --questions dev.jsonl"
+        "bisect",
+        epilog="Example: combee playbook bisect support/refunds --good production --questions dev.jsonl",
     )(with_job(bisect_))
 
 

@@ -43,7 +43,7 @@ def within_three(done: Sequence[Turn], rate: float) -> BatchSize:
     return [one for one in done if one.closed_s >= 300 / rate][2].after
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.floats(0.25, 0.6), st.floats(0.5, 1.0), st.integers(0, 1))
 def test_once_profiled_a_tenfold_jump_is_answered_within_three_batches_and_taken_back(
     rate: float, alpha: float, late: int
@@ -65,7 +65,7 @@ def test_a_jump_of_poisson_arrivals_and_noisy_delays_is_too(seed: int) -> None:
     assert done[-1].after.batch_size <= 10
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(st.floats(0.2, 4.0), st.integers(0, 10**6))
 def test_under_steady_arrivals_the_size_comes_to_rest_and_nothing_piles_up(rate: float, seed: int) -> None:
     arrivals = list(poisson([(rate, 1500.0)], seed))
@@ -81,7 +81,7 @@ phases = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(phases, st.integers(0, 10**6), st.sampled_from([0.0, 0.4]))
 def test_whatever_arrives_it_goes_down_only_after_a_calm_while(
     load: list[tuple[float, float]], seed: int, noise: float
@@ -96,7 +96,7 @@ def test_whatever_arrives_it_goes_down_only_after_a_calm_while(
         assert KEEP_UP.smallest <= now.after.batch_size <= KEEP_UP.most
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.floats(30, 200), st.floats(0.5, 6))
 def test_bursts_keep_the_size_within_its_bounds_and_leave_no_backlog(
     seed: int, lasts_s: float, rate: float
