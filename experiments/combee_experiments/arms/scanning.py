@@ -72,12 +72,10 @@ class Scan:
         comparing: Comparing = BY_WORDS,
     ) -> None:
         self._method = _Noting(shaped(cast("Method", ace), batch.plan.settings))
-        settings = batch.plan.settings
         self._aggregator = _Unchecked(
             model,
             cast("Method", self._method),
             carry=arm.carry,
-            apart=settings.propose_flagged,
             vectors=comparing.vectors,
             thresholds=comparing.thresholds,
         )

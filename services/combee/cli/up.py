@@ -130,7 +130,7 @@ async def _admin_key(settings: Settings, log: Log) -> AdminKey | None:
     gateway = settings.gateway
     if gateway.gateway_keys is not None or gateway.gateway_keys_file is not None:
         return None
-    if not settings.gate.policy().all_judges and not gates_of(await all_labels(log)):
+    if not settings.gates.all_judges and not gates_of(await all_labels(log)):
         return None
     try:
         return await asyncio.to_thread(admin_key, settings)

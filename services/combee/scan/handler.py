@@ -273,7 +273,6 @@ class ScanHandler:
             model,
             shaped(named, settings),
             carry=settings.carry,
-            apart=settings.propose_flagged,
             note=note,
             vectors=self._vectors,
             thresholds=model_and_thresholds(settings.embeddings)[1],

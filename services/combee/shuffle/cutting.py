@@ -78,7 +78,7 @@ class Cutter:
             state.manifests.sequences.get(line, 0) + 1,
             [plan.with_run(item.member, bodies[item.member.offset]) for item in taken],
             [item.size - needless_bytes(bodies[item.member.offset], line) for item in taken],
-            settings=self.rules.settings_of(state.branches.get(line)),
+            settings=self.rules.settings_of(line, state.branches.get(line)),
             base=base_of(self.playbooks.latest(line)),
             reason=close.reason,
             batch_size=self.rules.batch_size(state, line),

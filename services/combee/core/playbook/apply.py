@@ -3,15 +3,17 @@
 Pure, so that history replayed gives the same snapshots.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from combee.core.names.sources import counted_name, names_of
+from combee.core.names.sources import is_from, names_of
 from combee.core.playbook import components, entries, probation
 from combee.core.playbook.draft import NO_IDS, Draft
 from combee.core.playbook.operations import union
 from combee.core.playbook.rejections import admitted
 from combee.core.playbook.screening import OPEN, Screen, barred_sources, with_sources
+from combee.core.playbook.trust import names_counted, parts
 from combee_schemas.base import Holds
 from combee_schemas.plan import Plan, Probation
 from combee_schemas.playbook import Entry, EntryState, Playbook
@@ -19,6 +21,7 @@ from combee_schemas.scan import NodeResult, Operation, Update
 
 Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 """The draft with its changes, and the sections and entries of the next version."""
+Evictions = Callable[..., tuple[str, ...]]
 NO_BUDGET = 10**9
 """A budget that no playbook reaches: evicted entries are removed by the version's recorded changes instead."""
 
@@ -46,7 +49,7 @@ def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
     later = (
         seen.reflection_id
         for seen in update.result.seen
-        if counted_name(seen.source, update.plan.settings.sources) in sources
+        if any(is_from(seen.source, name, names_counted(update.plan.settings)) for name in sources)
     )
     return union(playbook.revoked, later) if sources else playbook.revoked
 
@@ -64,15 +67,17 @@ def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
     kind, gone = holds_after(base, settings.holds), barred(base, update)
     screen = _screen(base, update, kind, gone)
     draft = _batch_drafted(base, update, screen, kind, gone, budget_tokens=budget_tokens)
-    names = names_of(update.result.seen, settings.sources)
+    names = names_of(update.result.seen, names_counted(settings))
+    bounds = parts(base) if screen.rules.weighs else entries.UNBOUNDED
     if kind == "entries" and policy is not None:
-        _review(base, draft, names, policy, screen)
+        evictions = partial(entries.evictions, budget_tokens=budget_tokens, parts=bounds)
+        _review(base, draft, names, policy, screen, evictions)
     for entry in with_sources(draft.entries.values(), names, draft.landing.by_entry()):
         draft.put(entry)
     for operation in update.result.operations if kind != settings.holds else ():
         text = f"{operation.kind}: made for {settings.holds}, and the playbook holds {kind}"
         draft.note("dropped", "", text)
-    return _finished(base, draft, kind, budget_tokens)
+    return _finished(base, draft, kind, budget_tokens, bounds)
 
 
 def drafted(
@@ -103,7 +108,8 @@ def _policy(plan: Plan) -> Probation | None:
 
 def _screen(base: Playbook, update: Update, kind: Holds, gone: Sequence[str]) -> Screen:
     """Return the rules of a batch; components are never on probation, and all their evidence counts."""
-    return Screen.of(base, update.result.seen, update.plan.settings if kind == "entries" else None, gone)
+    settings = update.plan.settings if kind == "entries" else None
+    return Screen.of(base, update.result.seen, settings, gone, update.result.conflicts)
 
 
 def _batch_drafted(
@@ -112,7 +118,7 @@ def _batch_drafted(
     policy, result = _policy(update.plan), update.result
     if kind != update.plan.settings.holds:
         result = result.model_copy(update={"operations": ()})
-    waits = policy is not None and (screen.proposes or not probation.is_off(policy))
+    waits = policy is not None and (screen.rules.weighs or not probation.is_off(policy))
     return _drafted(base, result, screen, kind, gone, born=probation.PROPOSED if waits else "active", **more)
 
 
@@ -128,7 +134,8 @@ def _drafted(
     ids: Mapping[str, str] = NO_IDS,
     free_from: int = 0,
 ) -> Draft:
-    usable, refused = admitted(base, result.operations, screen)
+    screened = admitted(base, result.operations, screen)
+    usable = screened.passed
     given: dict[str, Any] = {"revoked": gone, "echoes": result.echoes, "known": result.known, "ids": ids}
     seen = screen.heard(result.seen)
     if kind == "components":
@@ -141,32 +148,47 @@ def _drafted(
             seen,
             conflicts=result.conflicts,
             born=born,
+            links=screened.links,
             by_hand=person,
             names=screen.names,
             free_from=free_from,
             **given,
         )
-    for refusal in refused:
+    for refusal in screened.refused:
         text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
         draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
     return draft
 
 
-def _finished(base: Playbook, draft: Draft, kind: Holds, budget_tokens: int) -> Changed:
-    finish = components.finish(draft) if kind == "components" else entries.finish(base, draft, budget_tokens)
-    return draft, *finish
+def _finished(
+    base: Playbook, draft: Draft, kind: Holds, budget_tokens: int, bounds: entries.Parts = entries.UNBOUNDED
+) -> Changed:
+    if kind == "components":
+        return draft, *components.finish(draft)
+    return draft, *entries.finish(base, draft, budget_tokens, bounds)
 
 
 def _review(
-    base: Playbook, draft: Draft, names: Mapping[str, str], policy: Probation, screen: Screen
+    base: Playbook,
+    draft: Draft,
+    names: Mapping[str, str],
+    policy: Probation,
+    screen: Screen,
+    evictions: Evictions,
 ) -> None:
     """Apply the review of proposed entries to a draft."""
-    after = tuple(draft.entries.values())
-    found = probation.review(base.entries, after, draft.landing.by_entry(), names, policy, screen)
+    after, supported = tuple(draft.entries.values()), draft.landing.by_entry()
+    full: frozenset[str] = frozenset()
+    found = probation.review(base.entries, after, supported, names, policy, screen)
+    if screen.rules.weighs:
+        # What is shown for the first time never displaces what is shown: it waits for room.
+        full = frozenset(evictions(found.applied_to(after), before=base.entries, sections=base.sections))
+    if full:
+        found = probation.review(base.entries, after, supported, names, policy, screen, full)
     for entry in found.entries:
         draft.put(entry)
     for change in found.changes:
         draft.note(change.kind, change.entry_id, change.detail)
-        if change.kind == "expire":
+        if change.kind in {"expire", "remove"}:
             draft.landing.evict(change.entry_id)
             draft.drop(change.entry_id)

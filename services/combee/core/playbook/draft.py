@@ -11,10 +11,10 @@ from types import MappingProxyType
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.conflicts import NO_NAMES, contest
-from combee.core.playbook.operations import TARGETS, union
+from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
-from combee.core.playbook.screening import last_sources
+from combee.core.playbook.screening import NO_LINKS, Links, last_sources
 from combee.core.playbook.sections import number_of, same_section, slug
 from combee.core.text.similarity.lessons import Index, index_of
 from combee_schemas.playbook import (
@@ -27,7 +27,6 @@ from combee_schemas.playbook import (
 )
 from combee_schemas.scan import Conflict, Echo, Known, Operation, Seen
 
-MAX_DETAIL_CHARS = 300
 NO_IDS: Mapping[str, str] = MappingProxyType({})
 UNGIVEN = "\0"
 """Begins the ids that a recomputation gives anew, until a version has them.
@@ -57,6 +56,8 @@ class Draft:
     """Pairs of entries whose conflict is recorded."""
     born: EntryState = "active"
     """The state of entries that are added."""
+    links: Links = NO_LINKS
+    """Entries that additions are about, by their content."""
     by_hand: bool = False
     """Whether a person applies the operations."""
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -202,6 +203,7 @@ def drafted(
     known: Iterable[Known] = (),
     conflicts: Iterable[Conflict] = (),
     born: EntryState = "active",
+    links: Links = NO_LINKS,
     ids: Mapping[str, str] = NO_IDS,
     by_hand: bool = False,
     names: Mapping[str, str] = NO_NAMES,
@@ -216,6 +218,7 @@ def drafted(
     """
     draft = Draft.of(base)
     draft.born = born
+    draft.links = links
     draft.ids = ids
     draft.prefix = UNGIVEN if free_from else ""
     draft.by_hand = by_hand

@@ -1,12 +1,13 @@
 """Which operations of a batch count: what rests on reflections, no person rejected, no rule holds back; pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from combee.core.playbook.clusters import ALIKE
+from combee.core.playbook.guards import unites
 from combee.core.playbook.probation import is_active
-from combee.core.playbook.screening import Refused, Screen
+from combee.core.playbook.screening import Refused, Relations, Screen, Screened
 from combee.core.playbook.sections import same_section
 from combee.core.text.similarity.lessons import at_odds, same_lesson
 from combee.core.text.similarity.overlap import common
@@ -51,12 +52,10 @@ def said_digest(content: str) -> str:
     return digest("said", *wording(content).words).hex()
 
 
-def admitted(
-    base: Playbook, operations: Sequence[Operation], screen: Screen
-) -> tuple[Sequence[Operation], Sequence[Refused]]:
-    """Return the operations as they count, and those that do not count as they are."""
+def admitted(base: Playbook, operations: Sequence[Operation], screen: Screen) -> Screened:
+    """Return the operations as they count, and what becomes of the others."""
     if screen.is_person:
-        return operations, ()
+        return Screened(passed=operations)
     rejections = Rejections.of(base)
     permitted, rejected = list[Operation](), list[Refused]()
     for operation in operations:
@@ -66,11 +65,12 @@ def admitted(
             rejected.append(Refused(operation=operation, why="a person rejected it"))
         else:
             permitted.append(operation)
-    passed, refused = screen.screened(base, permitted, same_lesson, _is_related)
-    if screen.proposes:
+    screened = screen.screened(base, permitted, _RELATIONS)
+    passed: Sequence[Operation] = screened.passed
+    renamed: Sequence[Refused] = ()
+    if screen.rules.weighs:
         passed, renamed = _under_known_headers(base, passed, screen)
-        refused = (*refused, *renamed)
-    return passed, (*rejected, *refused)
+    return replace(screened, passed=passed, refused=(*rejected, *screened.refused, *renamed))
 
 
 def _is_related(content: str, other: str) -> bool:
@@ -81,14 +81,17 @@ def _is_related(content: str, other: str) -> bool:
     return common(content, other) >= ALIKE or same_lesson(content, other) or at_odds(content, other)
 
 
+_RELATIONS = Relations(same=same_lesson, related=_is_related, unites=unites)
+
+
 def _under_known_headers(
     base: Playbook, operations: Iterable[Operation], screen: Screen
 ) -> tuple[Sequence[Operation], Sequence[Refused]]:
     """Return operations of which none begins a section that its screen holds back.
 
-    Where one source is not enough, that is any section: reflections do not name sections, so a header has no
-    witnesses. Elsewhere it is one whose name looks like more than a name. What an operation says is judged by itself:
-    so nobody bars an honest lesson by the header that he gives it.
+    Where only proven sources count, that is any section: reflections do not name sections, so a header has no
+    witnesses. Elsewhere it is one whose name is more than a name. What an operation says is judged by itself: so
+    nobody bars an honest lesson by the header that he gives it.
     """
     headers = (entry.section for entry in base.entries if is_active(entry))
     known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))

@@ -10,6 +10,7 @@ from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.probation import is_active
 from combee.core.playbook.screening import barred_sources, by_source, taught
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
+from combee.core.playbook.trust import names_counted
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import (
@@ -139,7 +140,7 @@ def after_update(
     draft, sections, entries = applied(current, update, budget_tokens=budget)
     holds = holds_after(current, plan.settings.holds)
     audit = retention.audit(result, draft.landed())
-    names = names_of(result.seen, plan.settings.sources)
+    names = names_of(result.seen, names_counted(plan.settings))
     batch = AppliedBatch(
         plan=plan,
         degraded=result.status in {"failed", "merged"} or not all(s.ok for s in result.seen),
@@ -155,6 +156,7 @@ def after_update(
             "next_id": draft.next_id,
             "changes": tuple(draft.changes),
             "method": plan.settings.method,
+            "trust": plan.settings.trust,
             "holds": holds,
             "counters": current.counters and holds == "entries",
             **retention.recent_shares(current, audit),
