@@ -174,6 +174,8 @@ def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield further details of a playbook or branch: fork, batch size, runs, gate, canary."""
+    if row["trust"]:
+        yield row["trust"]
     if row["branch"]:
         yield f"forked from {branch_text(row['branch'])}"
     if row["sizing"] and _policy_text(row) not in {"configured", "branch"}:

@@ -83,6 +83,10 @@ VERBS = {
         "combee.cli.cost",
         "Sum up the model calls behind every version; money is counted at the prices of the time of each call.",
     ),
+    "key": Verb(
+        "combee.cli.key",
+        "Make a gateway key, or a source's secret, and print the two lines that an agent needs.",
+    ),
     "tenant": Verb(
         "combee.cli.tenant",
         "Tenants (name spaces of playbooks): delete one.",

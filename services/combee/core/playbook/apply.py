@@ -68,12 +68,12 @@ def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
     screen = _screen(base, update, kind, gone)
     draft = _batch_drafted(base, update, screen, kind, gone, budget_tokens=budget_tokens)
     names = names_of(update.result.seen, names_counted(settings))
+    for entry in with_sources(draft.entries.values(), names, draft.landing.by_entry()):
+        draft.put(entry)
     bounds = parts(base) if screen.rules.weighs else entries.UNBOUNDED
     if kind == "entries" and policy is not None:
         evictions = partial(entries.evictions, budget_tokens=budget_tokens, parts=bounds)
         _review(base, draft, names, policy, screen, evictions)
-    for entry in with_sources(draft.entries.values(), names, draft.landing.by_entry()):
-        draft.put(entry)
     for operation in update.result.operations if kind != settings.holds else ():
         text = f"{operation.kind}: made for {settings.holds}, and the playbook holds {kind}"
         draft.note("dropped", "", text)

@@ -28,7 +28,7 @@ PROPOSED_SHARE = 4
 
 
 Parts = Mapping[str, Fraction]
-"""By source, its part of the playbook's reflections."""
+"""By source, its part of the playbook's reflections; of one source it bounds nothing."""
 UNBOUNDED: Parts = MappingProxyType({})
 
 
@@ -119,7 +119,8 @@ def _excess(
     debts = {owner: min(tokens, room[owner] - tokens) for owner, tokens in brought.items() if tokens}
     left, out = deque(order), dict[str, None]()
     while excess > 0:
-        over = {source: room[source] - parts.get(source, 0) * budget_tokens for source in parts and room}
+        bounded = room if len(parts) > 1 else ()
+        over = {source: room[source] - parts.get(source, 0) * budget_tokens for source in bounded}
         payer = _largest(over) or _largest(debts)
         if not payer:
             owner, payer = owners[_next(left, out).id], _largest({source: room[source] for source in debts})

@@ -119,9 +119,11 @@ class Screen:
         taught_by = tuple(source for source in base.taught_by if source.name not in barred)
         several = len({*names.values(), *(source.name for source in taught_by)}) > 1
         # Who comes first to what a person wrote or imported need not be the only one to come.
-        if any(entry.by_hand for entry in base.entries):
-            several = several or sum(source.batches for source in taught_by) < TO_BE_ALONE
-        rules, rivals = rules_of(settings, several=several), dict[str, tuple[str, ...]]()
+        is_new = sum(source.batches for source in taught_by) < TO_BE_ALONE
+        rules, rivals = (
+            rules_of(settings, several=several, may_be_several=is_new),
+            dict[str, tuple[str, ...]](),
+        )
         for conflict in conflicts if rules.weighs else ():
             rivals[conflict.content] = union(rivals.get(conflict.content, ()), [conflict.entry_id])
         return cls(

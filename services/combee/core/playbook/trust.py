@@ -56,7 +56,9 @@ class Rules:
     quorum: int = 0
     """Proven sources that a lesson needs before agents see it, and any change; 0: additions need none."""
     several: bool = False
-    """Whether the playbook has, or may have, several sources; else reflections alone are asked for."""
+    """Whether the playbook has several sources; else reflections alone are asked for."""
+    may_be_several: bool = False
+    """Whether its only source has taught too few batches to be known as the only one."""
 
     def counted(self, names: Collection[str], entry: Entry | None = None) -> frozenset[str]:
         """Return the sources that count for or against an entry; next to proven ones unproven ones do not."""
@@ -69,7 +71,7 @@ class Rules:
         """Return the support that changing, merging or removing an entry needs: as much as stands behind it."""
         if entry.by_hand:
             most = max(PERSON, self.quorum)
-            return Support(most if self.several else 1, most)
+            return Support(most if self.several or self.may_be_several else 1, most)
         if not self.weighs:
             return ENOUGH
         if self.quorum:
@@ -103,13 +105,13 @@ class Rules:
 OPEN = Rules()
 
 
-def rules_of(settings: PlanSettings, *, several: bool = False) -> Rules:
-    """Return the rules of a manifest; ``several``: whether the playbook has several sources."""
+def rules_of(settings: PlanSettings, *, several: bool = False, may_be_several: bool = False) -> Rules:
+    """Return the rules of a manifest for a playbook with these sources."""
     match settings.trust:
         case "lab":
-            return Rules(several=several)
+            return Rules(several=several, may_be_several=may_be_several)
         case "team":
-            return Rules(names="proven", weighs=True, several=several)
+            return Rules(names="proven", weighs=True, several=several, may_be_several=may_be_several)
         case "public":
             return Rules(names="proven", weighs=True, several=True, quorum=settings.colluders + 1)
 
@@ -126,10 +128,10 @@ def supporters(entry: Entry) -> tuple[str, ...]:
 
 @once_per_version
 def parts(playbook: Playbook) -> Mapping[str, Fraction]:
-    """Return each source's part of a playbook's reflections; nothing for a playbook with one source."""
+    """Return each source's part of a playbook's reflections."""
     counts = {source.name: source.reflections for source in playbook.taught_by if source.reflections}
     total = sum(counts.values())
-    return {name: Fraction(count, total) for name, count in counts.items()} if len(counts) > 1 else {}
+    return {name: Fraction(count, total) for name, count in counts.items()}
 
 
 def proven_sources(playbook: Playbook) -> int:
