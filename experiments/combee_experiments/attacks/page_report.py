@@ -22,8 +22,8 @@ RESULTS = Path("docs/results")
 CELLS = Path("results/attacks/cells.jsonl")
 TEXT = """# Attacks
 
-**Simulated**: no real model was asked, and no real attacker tried. Seven honest producers send 14 reflections a round;
-the attackers send six, 30 % of all, from the fifth of 24 rounds on. Seeds: {seeds}. `python -m
+**Simulated**: no real model was asked, and no real attacker tried. Seven honest producers send 14 reflections a
+round; the attackers send six, 30 % of all, from the fifth of 24 rounds on. Seeds: {seeds}. `python -m
 combee_experiments.attacks.page_report {seeds}` measures and writes this page, `make test-attacks` runs a small part.
 
 ## The worst of each posture
@@ -48,8 +48,8 @@ rows](tables/attacks.csv).
 
 {price}
 
-In five wordings each wording is a lesson of its own to code: in `public` it waits for four sources of its own. That is
-the price of checking evidence word for word, and it misses the bar of 2 %.
+In five wordings each wording is a lesson of its own to code: in `public` it waits for four sources of its own. That
+is the price of checking evidence word for word, and it misses the bar of 2 %.
 
 ## Why what is missed is missed
 
@@ -64,11 +64,11 @@ the price of checking evidence word for word, and it misses the bar of 2 %.
 ## Who attacks
 
 Fourteen attacks know nothing of the protections: floods, contradictions, orders to the reflector, to the curator and
-to agents, harmful tags, forged scores, many names, a rider on honest lessons. Six know the code: *newborn* names the ids
-that the next batch gives; *rewording* and *removal* go for the entries behind which the least stands, with tags and an
-order to the curator; *eviction* fills the room and praises its own; *reputation* teaches true lessons for ten rounds
-first; *combination* does one after the other. *One who searches* climbs over attacks, their order, when they begin and
-how often they come, with whole runs on the same honest records, and shows the worst of {tried}.
+to agents, harmful tags, forged scores, many names, a rider on honest lessons. Six know the code: *newborn* names the
+ids that the next batch gives; *rewording* and *removal* go for the entries behind which the least stands, with tags
+and an order to the curator; *eviction* fills the room and praises its own; *reputation* teaches true lessons for ten
+rounds first; *combination* does one after the other. *One who searches* climbs over attacks, their order, when they
+begin and how often they come, with whole runs on the same honest records, and shows the worst of {tried}.
 
 - Attackers read the playbook that agents read.
 - **A model that reads an order or a polite request to its role obeys always**, whatever fence it stands in: the worst

@@ -5,12 +5,14 @@ A reflection is a witness only of a text that it says as a whole, so who says a 
 
 import logging
 import sys
+from collections.abc import Sequence
 from statistics import mean
 
 import structlog
 
 from combee_experiments.attacks.protections import LAB, PUBLIC, TEAM
 from combee_experiments.attacks.run import unattacked
+from combee_experiments.running.cells import Numbers
 from combee_experiments.running.report import Table, markdown
 from combee_experiments.running.setup import parse_seeds
 from combee_experiments.running.virtual_time import run_virtual
@@ -40,7 +42,7 @@ def table(seeds: tuple[int, ...]) -> Table:
     return Table(title="", columns=COLUMNS, rows=tuple(rows))
 
 
-def _figures(runs: list[dict[str, float]]) -> tuple[str, ...]:
+def _figures(runs: Sequence[Numbers]) -> tuple[str, ...]:
     counted, lessons, shown, waiting = (
         mean(run[name] for run in runs) for name in ("counted", "lessons", "shown", "waiting")
     )

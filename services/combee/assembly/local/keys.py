@@ -123,7 +123,7 @@ def _hash(key: str) -> str:
 
 def _check_new(name: str, known: Iterable[str], path: Path) -> None:
     try:
-        DeclaredSource(name=name, secret="x" * KEY_BYTES)  # type: ignore[arg-type] # one rule for both names
+        DeclaredSource(name=name, secret="x" * KEY_BYTES)
     except ValueError as error:
         raise SettingsError(f"{name!r} is no name of a source: 1 to 80 characters, none reserved") from error
     if not name.isprintable() or " " in name:

@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from combee.core.playbook.operations import union
 from combee.core.playbook.screening import OPEN, Screen
+from combee.core.playbook.trust import Support
 from combee.core.text.prompt import tokens_by_entry
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, EntryState, Playbook
@@ -109,7 +110,8 @@ def review(
             outcome, change = candidate.waiting(policy, why, is_new=entry.id not in known)
         else:
             outcome, change = candidate.promoted(is_new=entry.id not in known)
-            lost = [one for one in entry.replaces if one in there and one not in replaced]
+            outdated = [one.id for one in about if candidate.supersedes(one, screen)]
+            lost = [one for one in (*entry.replaces, *outdated) if one in there and one not in replaced]
             replaced.update(lost)
             changes += [
                 Change(kind="remove", entry_id=one, detail=f"{REPLACED} {entry.id}: {there[one].content}")
@@ -145,6 +147,16 @@ class Candidate:
         if len(self.support) < policy.reflections:
             return f"{len(self.support)} of {policy.reflections} reflections support it"
         return screen.waits_for(self.entry, self.sources, len(self.support), about)
+
+    def supersedes(self, rival: Entry, screen: Screen) -> bool:
+        """Return whether it takes the place of an entry that it contradicts: nobody has said that one since.
+
+        It takes as much as can be asked for, since a model may have taken another lesson for a new policy.
+        """
+        is_silent = rival.updated_version <= self.entry.created_version
+        support = Support(len(screen.rules.counted(self.sources, rival)), len(self.support))
+        is_rival = rival.id in self.entry.rivals
+        return is_rival and is_silent and support.suffices(screen.rules.to_change_unknown)
 
     def waiting(self, policy: Probation, why: str, *, is_new: bool) -> tuple[Entry, Change | None]:
         """Return the entry, proposed, and its removal if nobody supports it any more."""

@@ -337,13 +337,13 @@ class Recomputation:
                 entries[entry_id] = entry
         left = [reflection for reflection in update.result.seen if reflection.reflection_id not in gone]
         names = names_of(left, names_counted(update.plan.settings))
-        self._take_back(entries, known, recorded, draft, names, update, left)
+        self._take_back(entries, after, recorded, draft, names, update, left)
         return {entry.id: entry for entry in with_sources(entries.values(), names, draft.landing.by_entry())}
 
     def _take_back(
         self,
         entries: dict[str, Entry],
-        known: Mapping[str, Entry],
+        after: Playbook,
         recorded: Mapping[str, Entry],
         draft: Draft,
         names: Mapping[str, str],
@@ -354,21 +354,22 @@ class Recomputation:
         base = self.recorded.model_copy(update={"entries": tuple(draft.entries.values())})
         screen = Screen.of(base, left, update.plan.settings)
         policy, supported = update.plan.settings.probation or probation.OFF, draft.landing.by_entry()
+        known, out = {entry.id: entry for entry in after.entries}, _evicted(after)
         for entry_id, was in recorded.items():
-            lost = [one for one in was.replaces if one in recorded and one not in known]
+            about = (*was.replaces, *was.rivals)
+            lost = [one for one in about if one in recorded and one not in known and one not in out]
             if not lost or entry_id not in known or not probation.is_active(known[entry_id]):
                 continue
-            own, about = (
-                draft.entries.get(entry_id),
-                [draft.entries[one] for one in lost if one in draft.entries],
-            )
+            own = draft.entries.get(entry_id)
+            back = [draft.entries[one] for one in lost if one in draft.entries]
             if own is not None:
                 candidate = probation.Candidate.of(own, supported.get(entry_id, ()), names)
-                why = candidate.waits_for(policy, screen, about)
-                if not why:
-                    continue
-                entries[entry_id], _ = candidate.waiting(policy, why, is_new=True)
-            entries.update((entry.id, entry) for entry in about)
+                if why := candidate.waits_for(policy, screen, back):
+                    entries[entry_id], _ = candidate.waiting(policy, why, is_new=True)
+                else:
+                    stays = (one for one in back if one.id in own.rivals)
+                    back = [one for one in stays if not candidate.supersedes(one, screen)]
+            entries.update((entry.id, entry) for entry in back)
 
 
 @dataclass(slots=True)

@@ -155,9 +155,10 @@ def test_a_change_needs_as_many_sources_and_reflections_as_stand_behind_it_at_mo
     base = taught(PLAIN, *behind)
     extra = op(ADD, OTHER, evidence=("r-90",))
     base = learned(base, [extra], [seen(90, "w"), seen(91, "v")], **TEAM)
-    ids = (ID, saying(base, OTHER).id) if kind == MERGE else (ID,)
+    other = saying(base, OTHER).id
+    ids = (ID, other) if kind == MERGE else (ID,)
     # Of a merge, the second entry needs one reflection of one source that speaks of it.
-    tags = [(ids[1], "harmful")] if kind == MERGE else []
+    tags = [(other, "harmful")] if kind == MERGE else []
     reflections = [seen(10 + n, source, *tags) for n, source in enumerate(against)]
     content = "" if kind == REMOVE else CHANGED
     operation = op(kind, content, *ids, evidence=tuple(one.reflection_id for one in reflections))
@@ -248,6 +249,23 @@ def test_a_rewrite_that_would_lose_a_figure_waits_until_as_much_stands_behind_it
     held = after(base, 10, "x")
     assert states(held) == {PLAIN: "active", CHANGED: "proposed"}
     assert states(after(held, 11, "y")) == {PLAIN: "active", CHANGED: "active"}
+
+
+def test_a_new_policy_that_three_sources_say_takes_the_place_of_one_that_nobody_says_any_more() -> None:
+    """Nobody calls the old one wrong; so it stays where somebody has said it since."""
+    conflict = Conflict(entry_id=ID, content=CHANGED, evidence=("r-10",), why="UPDATE would lose 15 %")
+    base = taught(PLAIN, "a", "b", "c")
+    for again, left in ((False, {CHANGED: "active"}), (True, {PLAIN: "active", CHANGED: "active"})):
+        current = base
+        for number, source in enumerate("xyz", 10):
+            operation, reflections = said(number, CHANGED, source)
+            made = update_of(current, [operation], reflections, **TEAM)
+            result = made.result.model_copy(update={"conflicts": (conflict,)})
+            made = made.model_copy(update={"result": result})
+            current = versions.after_update(current, made, budget_tokens=PLENTY, now_ms=0)
+            if again and number == 10:
+                current = taught(PLAIN, "a", first=50, base=current)
+        assert states(current) == left
 
 
 def test_a_revocation_takes_back_what_took_an_entrys_place() -> None:
