@@ -320,16 +320,6 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Disputed
-         * @description An entry in conflict with another one, or with a rewrite that would have lost a part of it; all are kept.
-         */
-        Disputed: {
-            /** Id */
-            id: string;
-            /** Why */
-            why: string;
-        };
-        /**
          * Edit
          * @description Change entries; refused if another change to the same entry was made meanwhile.
          */
@@ -902,6 +892,16 @@ export interface components {
             harmful: number;
             /** Evidence */
             evidence: number;
+        };
+        /**
+         * Disputed
+         * @description An entry in conflict with another one, or with a rewrite that would have lost a part of it; all are kept.
+         */
+        Disputed: {
+            /** Id */
+            id: string;
+            /** Why */
+            why: string;
         };
         /**
          * Edit
@@ -2229,6 +2229,16 @@ export interface components {
              */
             support?: string[];
             /**
+             * Replaces
+             * @default []
+             */
+            replaces?: string[];
+            /**
+             * Rivals
+             * @default []
+             */
+            rivals?: string[];
+            /**
              * Unsupported Batches
              * @default 0
              */
@@ -2410,6 +2420,11 @@ export interface components {
              */
             taught_by?: components["schemas"]["TaughtBy"][];
             /**
+             * Trust
+             * @default null
+             */
+            trust?: ("lab" | "team" | "public") | null;
+            /**
              * Gated
              * @default false
              */
@@ -2516,6 +2531,11 @@ export interface components {
             name: string;
             /** Batches */
             batches: number;
+            /**
+             * Reflections
+             * @default 0
+             */
+            reflections?: number;
         };
         Usage: {
             [key: string]: unknown;

@@ -29,7 +29,8 @@ from support.reading import COUNT, learned_from, put, run, run_json
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 QUIET = {
-    "name": NAME, "branch": None, "proposed": 0, "batch_size": 40, "sizing": None, "warnings": {}, "outcomes": None,
+    "name": NAME, "branch": None, "proposed": 0, "batch_size": 40, "sizing": None,
+    "trust": "team: nobody proves who they are", "warnings": {}, "outcomes": None,
     "gate": None, "canary": None, "paused": None,
     "spend": {"tokens": 0, "cost": 0.0, "cap_tokens": None, "cap_cost": None},
 }  # fmt: skip
@@ -170,7 +171,7 @@ async def test_batches_without_a_version_are_in_flight() -> None:
     assert await newest_batches(deployment.log) == {NAME: 1}
     (row,) = plain((await log_status(deployment.log, 40))["playbooks"])
     made = {"version": 0, "made_by": "empty", "entries": 0, "in_flight": 1}
-    assert row == {**QUIET, **made, "retention": None, "omitted": None, "audit": None}
+    assert row == {**QUIET, "trust": "", **made, "retention": None, "omitted": None, "audit": None}
 
 
 async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> None:

@@ -152,7 +152,8 @@ class Draft:
 
 def _said_by(evidence: Sequence[str], names: Mapping[str, str], sources: Sequence[str] = ()) -> str:
     """Return the sources of evidence, or else the reflections, in words; nothing for no evidence."""
-    named = sources or union(name for one in evidence if (name := names.get(one, UNPROVEN)) != UNPROVEN)
+    proven = sources if any(name != UNPROVEN for name in sources) else ()
+    named = proven or union(name for one in evidence if (name := names.get(one, UNPROVEN)) != UNPROVEN)
     by = named or tuple(evidence)
     more = f" and {len(by) - NAMED} more" if len(by) > NAMED else ""
     return f"(said by {', '.join(by[:NAMED])}{more})" if by else ""

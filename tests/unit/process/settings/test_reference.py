@@ -61,15 +61,15 @@ def test_a_batch_option_is_written_once_and_settings_manifests_and_variants_have
 def test_a_setting_that_a_posture_replaced_is_refused_with_that_posture(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    variable = f"COMBEE_{name.upper()}"
-    monkeypatch.setenv(name.upper(), "somebody else's")
-    load_settings()
-    monkeypatch.setenv(variable, "1")
-    with pytest.raises(SettingsError, match=rf"{variable} is no setting any more: COMBEE_TRUST=\w+"):
-        load_settings()
-    monkeypatch.delenv(variable)
-    file = tmp_path / "combee.toml"
+    variable, file = f"COMBEE_{name.upper()}", tmp_path / "combee.toml"
     file.write_text(f"{name} = 1\n")
-    monkeypatch.setenv("COMBEE_CONFIG", str(file))
-    with pytest.raises(SettingsError, match=f"{name} is no setting any more"):
+    with monkeypatch.context() as patched:
+        patched.setenv(name.upper(), "somebody else's")
         load_settings()
+        patched.setenv(variable, "1")
+        with pytest.raises(SettingsError, match=rf"{variable} is no setting any more: COMBEE_TRUST=\w+"):
+            load_settings()
+    with monkeypatch.context() as patched:
+        patched.setenv("COMBEE_CONFIG", str(file))
+        with pytest.raises(SettingsError, match=f"{name} is no setting any more"):
+            load_settings()
