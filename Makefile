@@ -11,7 +11,7 @@ HASHED := --require-hashes --only-binary :all:
 CODE := services schemas experiments tests benchmarks docs examples deploy hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-faults test-attacks test-deploy test-integrations test-typescript soak check format bench bench-compare docs lock wheel sbom audit clean
+.PHONY: help setup demo test test-unit test-faults test-attacks test-deploy test-integrations test-typescript test-extras soak check format bench bench-compare docs lock wheel sbom audit clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -53,9 +53,10 @@ test-attacks: $(READY) ## Malicious producers, simulated; all attacks and protec
 soak: setup ## Half load and random faults for SOAK_MINUTES
 	$(BIN)/pytest tests/faults/test_soak.py --faults --soak-minutes $(or $(SOAK_MINUTES),20) --seed $(or $(SEED),1) $(PYTEST_ARGS)
 
-test-deploy: setup ## The image and Compose on a container engine; COMBEE_TEST_ENGINE=start starts one (Debian, root)
+test-deploy: setup ## The image and Compose on a container engine; COMBEE_TEST_ENGINE=start starts one (Debian, root); KILLS=5: only Kafka killed so often
 	@# func_only: the start of a container, which has a limit of its own, is no part of the first test that needs it.
-	PYTHONPATH=tests $(BIN)/python -m support.engine sh -c '$(BIN)/pytest tests/deploy $(PYTEST_ARGS) \
+	PYTHONPATH=tests $(BIN)/python -m support.engine sh -c '$(if $(KILLS),$(BIN)/pytest tests/deploy/test_kills.py -s --kills $(KILLS) $(PYTEST_ARGS); exit $$?;) \
+	$(BIN)/pytest tests/deploy $(PYTEST_ARGS) \
 	  && if docker version > /dev/null 2>&1; \
 	     then $(BIN)/pytest tests/kafka --broker=testcontainers -o timeout_func_only=true -n 2 --dist worksteal $(PYTEST_ARGS); fi'
 
@@ -92,8 +93,11 @@ lock: $(READY) ## Pin every package with its hashes; newest versions: make lock 
 	$(LOCK) --extra cli --extra dashboard --extra otel --extra signatures --extra sim --constraint requirements.lock -o deploy/requirements.lock
 	echo hatchling | $(LOCK:pyproject.toml=-) --constraint requirements.lock -o deploy/build.lock
 
-wheel: $(READY) ## The wheel, in dist/; PROJECT_URL=https://… gives the README and the index absolute links
-	$(BIN)/hatchling build -t wheel
+wheel: $(READY) ## The wheel and the sdist, in dist/; PROJECT_URL=https://… gives the README and the index absolute links
+	$(BIN)/hatchling build -t wheel -t sdist
+
+test-extras: $(READY) ## Each extra by itself, from the wheel into a fresh environment (network); some: PYTEST_ARGS="-k http"
+	$(BIN)/pytest tests/extras --extras -n 0 $(PYTEST_ARGS)
 
 sbom: $(READY) ## What the image installs: dist/sbom.json (CycloneDX) and dist/licences.md
 	@$(PYTHON) -m venv --clear --without-pip dist/image

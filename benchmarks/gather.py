@@ -42,7 +42,8 @@ async def in_process(model: LanguageModel, reflections: Sequence[Reflection]) ->
         chosen = [reflections[member.offset] for member in group]
         reply = await model.ask(ace.aggregate_prompt(base, chosen))
         sources = [(reflection.reflection_id,) for reflection in chosen]
-        return list(operations.read_operations(reply.body, sources).operations)
+        body = operations.in_words(reply.body, [reflection.key_insight for reflection in chosen])
+        return list(operations.read_operations(body, sources).operations)
 
     proposals = await asyncio.gather(*(propose(group) for group in plan.deal_batch(batch)))
     await model.ask(ace.combine_prompt(base, [operation for proposal in proposals for operation in proposal]))

@@ -9,7 +9,7 @@ from combee.core.batching.shuffle import deal, effective_copies, group_count
 from combee.core.methods.ace import aggregate_prompt, combine_prompt
 from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.entries import apply_operations
-from combee.core.playbook.operations import read_operations
+from combee.core.playbook.operations import in_words, read_operations
 from combee.core.playbook.versions import empty
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
@@ -19,7 +19,7 @@ from combee_sim.inprocess import as_request
 from combee_sim.law.law import LAW, Law
 from combee_sim.law.samples import PLAYBOOK, entries_stated
 from combee_sim.roles.aggregator import aggregate, load
-from combee_sim.roles.reading import read
+from combee_sim.roles.reading import Reading, read
 
 WANTED: Mapping[int, float] = {1: 0.53, 5: 1.99, 10: 2.4, 20: 3.9, 50: 4.7, 100: 4.2}
 """Batch size → entries per update of naive ACE on 500 Formula samples (method.md section 1)."""
@@ -137,8 +137,7 @@ def run_naive(
     for start in range(0, len(reflections), batch_size):
         batch = reflections[start : start + batch_size]
         reading = read(as_request(aggregate_prompt(playbook, batch)))
-        reply = aggregate(reading, seed, law)
-        answer = read_operations(reply, [(reflection.reflection_id,) for reflection in batch])
+        answer = _answer(reading, [(reflection.reflection_id,) for reflection in batch], seed, law)
         read_this = load(reading, law)
         entries = entries_stated(answer.operations, answer.known.values())
         calls.append(Call(distinct=len(read_this.distinct), tokens=read_this.tokens, entries=entries))
@@ -193,4 +192,10 @@ def _update(
 
 
 def _call(prompt: Prompt, sources: Sources, seed: int, law: Law) -> Answer:
-    return read_operations(aggregate(read(as_request(prompt)), seed, law), sources)
+    return _answer(read(as_request(prompt)), sources, seed, law)
+
+
+def _answer(reading: Reading, sources: Sources, seed: int, law: Law) -> Answer:
+    words = {item.n: item.lesson for item in reading.items()}
+    reply = in_words(aggregate(reading, seed, law), [words.get(n, "") for n in range(1, len(sources) + 1)])
+    return read_operations(reply, sources)

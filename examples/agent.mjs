@@ -2,7 +2,8 @@
 import { Combee, wrapOpenAI } from "@combee/client";
 import OpenAI from "openai";
 
-const [address = "http://127.0.0.1:8750", model = "http://127.0.0.1:8700/v1"] = process.argv.slice(2);
+const [address = process.env.COMBEE_GATEWAY_URL, model = "http://127.0.0.1:8700/v1"] = process.argv.slice(2);
+if (!address) throw new Error("set COMBEE_GATEWAY_URL to the address that combee up prints, or give it as an argument");
 const combee = new Combee(address);
 
 const playbook = await combee.playbook("support/refunds", { fallback: "Be kind and exact." });

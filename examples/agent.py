@@ -1,6 +1,6 @@
 """An agent that learns: it publishes its lesson, and receives the lessons of all agents.
 
-Usage: python examples/agent.py [ADDRESS]    a gateway's address, or Kafka's (HOST:PORT)
+Usage: python examples/agent.py [ADDRESS]    a gateway's address, or Kafka's (HOST:PORT); else what runs here
 """
 
 import sys
@@ -16,7 +16,7 @@ LESSONS = (
 )
 PATIENCE_S = 90
 
-ADDRESS = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8750"
+ADDRESS = sys.argv[1] if len(sys.argv) > 1 else None
 
 with Client(ADDRESS) as combee:
     before = combee.playbook(PLAYBOOK, fallback="Be kind and exact.").version
@@ -32,7 +32,7 @@ with Client(ADDRESS) as combee:
         combee.publish(playbook=PLAYBOOK, key_insight=lesson)
     counts = combee.flush(timeout_s=10)
     if not counts.delivered:
-        sys.exit(f"no deployment at {ADDRESS}: is `combee up` running?")
+        sys.exit(f"no deployment answers at {combee.address}: is `combee up` running?")
     print(f"{counts.delivered} reflections acknowledged; the next version comes when their window closes")
     if not arrived.wait(PATIENCE_S):
         sys.exit(f"no new version within {PATIENCE_S} s: is `combee up` running? `combee doctor` says more")

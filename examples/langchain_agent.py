@@ -8,7 +8,7 @@ from langchain_openai import ChatOpenAI
 from combee import Client, Run
 from combee.integrations.langchain import CombeeMiddleware
 
-ADDRESS, MODEL = sys.argv[1:] or ("http://127.0.0.1:8750", "http://127.0.0.1:8700/v1")
+ADDRESS, MODEL = sys.argv[1:] or (None, "http://127.0.0.1:8700/v1")
 
 
 def paid(order: int) -> str:

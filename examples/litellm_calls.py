@@ -8,7 +8,7 @@ from combee import Client, Run
 from combee.integrations.litellm import CombeeLogger
 from combee.sdk import learning
 
-ADDRESS, MODEL = sys.argv[1:] or ("http://127.0.0.1:8750", "http://127.0.0.1:8700/v1")
+ADDRESS, MODEL = sys.argv[1:] or (None, "http://127.0.0.1:8700/v1")
 MODEL_OPTIONS = {"model": "openai/simulated", "api_base": MODEL, "api_key": "none"}
 
 

@@ -4,18 +4,19 @@ Usage: python examples/mcp_assistant.py [GATEWAY]    needs combee[mcp]
 """
 
 import asyncio
+import os
 import sys
 
 from mcp import Client, StdioServerParameters
 
-GATEWAY = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8750"
+GATEWAY = ["--gateway", sys.argv[1]] if len(sys.argv) > 1 else []  # else what runs on this machine
 PLAYBOOK = "support/refunds"
 URI = f"combee://playbooks/{PLAYBOOK}"
 LESSON = {"playbook": PLAYBOOK, "key_insight": "Refunds above 100 need a manager's approval."}
 
 
 async def main() -> None:
-    server = StdioServerParameters(command="combee", args=["mcp", "--gateway", GATEWAY])
+    server = StdioServerParameters(command="combee", args=["mcp", *GATEWAY], env=dict(os.environ))
     async with Client(server) as assistant, assistant.listen(resource_subscriptions=[URI]) as news:
         answer = await assistant.call_tool("publish_reflection", LESSON)
         print(answer.content[0].text)

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from combee import Client
 
-ADDRESS = sys.argv[1] if sys.argv[1:] else "http://127.0.0.1:8750"
+ADDRESS = sys.argv[1] if sys.argv[1:] else None
 tracer = TracerProvider().get_tracer("shop")  # yours, with the exporter that you have
 
 with Client(ADDRESS) as client:

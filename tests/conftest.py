@@ -2,8 +2,10 @@
 
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +35,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--screenshots", action="store_true", help="take the pictures of docs/images anew")
     group.addoption("--faults", action="store_true", help="run the long fault suite too")
     group.addoption("--attacks", action="store_true", help="run the attack suite too")
+    group.addoption("--extras", action="store_true", help="install each extra into a fresh environment too")
+    group.addoption(
+        "--kills", type=int, default=0, help="kills per topology of Kafka (tests/deploy/test_kills.py)"
+    )
     group.addoption("--deploy", action="store_true", help="run the deployment on a container engine too")
 
 
@@ -43,9 +49,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[ENVIRONMENT] = dict(environ)
     for name in [name for name in environ if name.startswith(SCRUBBED)]:
         del environ[name]
+    # Agents and verbs look there for what runs: neither another process of the tests nor the machine's own counts.
+    environ["XDG_DATA_HOME"] = str(Path(tempfile.gettempdir()) / f"combee-tests-{os.getpid()}")
     # Hundreds of processes start here, and each would compile all of the code again.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(Path(tempfile.gettempdir()) / f"combee-tests-{os.getpid()}", ignore_errors=True)
 
 
 def pytest_sessionstart() -> None:

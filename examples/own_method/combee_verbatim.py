@@ -6,6 +6,7 @@ from typing import Any
 
 from combee.core.methods import ace
 from combee.core.methods.ace import HOLDS, REBASES, answer_prompt, merge, read
+from combee.core.methods.method import NO_NAMES
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
@@ -38,9 +39,11 @@ def aggregate_prompt(base: Playbook, reflections: Sequence[Reflection]) -> Promp
     return _with_rules(ace.aggregate_prompt(base, reflections))
 
 
-def combine_prompt(base: Playbook, proposals: Sequence[Operation]) -> Prompt:
+def combine_prompt(
+    base: Playbook, proposals: Sequence[Operation], names: Mapping[str, str] = NO_NAMES
+) -> Prompt:
     """Ask as ACE does, with our rules first."""
-    return _with_rules(ace.combine_prompt(base, proposals))
+    return _with_rules(ace.combine_prompt(base, proposals, names))
 
 
 def _with_rules(prompt: Prompt) -> Prompt:

@@ -43,14 +43,19 @@ _LISTED = (
         module="shuffling",
     ),
     Listed(
-        name="small",
-        about="batches of 4 to 8: the paper's two groups, one copy, or one call",
-        module="small",
+        name="copies",
+        about="batches of 4 to 40 with 1 to 4 copies: fewer copies than groups, as many, or one call",
+        module="copies",
     ),
     Listed(
         name="scope",
         about="a large playbook of which curators read all, or the entries nearest to their items: cost, lessons",
         module="scope",
+    ),
+    Listed(
+        name="price",
+        about="what curators' calls cost for each lesson kept, next to ACE's and GEPA's releases",
+        module="price",
     ),
     Listed(
         name="scale",

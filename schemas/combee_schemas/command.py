@@ -7,7 +7,7 @@ from combee_schemas.batch import Cluster
 from combee_schemas.gate import Reason, RejectedNames
 from combee_schemas.marks import FromReflections, Name, Text, ThroughReflections
 from combee_schemas.plan import BranchSettings
-from combee_schemas.playbook import Entry
+from combee_schemas.playbook import BudgetTokens, Entry
 from combee_schemas.scan import Operation
 
 CommandKind = Literal[
@@ -30,15 +30,16 @@ class Command(Message):
     """Idempotent by id; key: playbook.
 
     flush: close windows until everything at or below ``through_offset`` of ``reflections`` is in a batch. import:
-    ``entries``, ``sections``, ``counters``, ``holds`` replace the content. edit: ``operations`` are applied, unless
-    an entry they name has changed since ``base_version``. promote: ``label`` moves to ``version``. rollback: a new
-    version equal to ``version``. approve, reject: a person's verdict, with ``reason``, on ``version``, the candidate
-    of a gated playbook, compared with ``base_version``, the production version. If ``entry_ids`` or ``sources`` are
-    given, only the candidate's changes to these entries, or learned from these sources, are rejected. adopt: a new
-    version with the content of ``version`` of the branch ``PLAYBOOK@branch``. revoke: ``reflection_ids`` no longer
-    count, now or later, on the playbook and its branches; ``rules`` chose them. delete: the playbook is gone; its
-    history stays. branch: ``PLAYBOOK@branch`` is forked, and learns under ``settings``. consolidate: a batch without
-    reflections asks the model to merge similar entries and to judge harmful ones.
+    ``entries``, ``sections``, ``counters``, ``holds``, ``budget_tokens`` replace the content. edit:
+    ``operations`` are applied, unless an entry they name has changed since ``base_version``. promote: ``label``
+    moves to ``version``. rollback: a new version equal to ``version``. approve, reject: a person's verdict, with
+    ``reason``, on ``version``, the candidate of a gated playbook, compared with ``base_version``, the production
+    version. If ``entry_ids`` or ``sources`` are given, only the candidate's changes to these entries, or learned
+    from these sources, are rejected. adopt: a new version with the content of ``version`` of the branch
+    ``PLAYBOOK@branch``. revoke: ``reflection_ids`` no longer count, now or later, on the playbook and its
+    branches; ``rules`` chose them. delete: the playbook is gone; its history stays. branch: ``PLAYBOOK@branch``
+    is forked, and learns under ``settings``. consolidate: a batch without reflections asks the model to merge
+    similar entries and to judge harmful ones.
     """
 
     type: ClassVar[str] = "command"
@@ -55,6 +56,8 @@ class Command(Message):
     sections: tuple[Text, ...] = ()
     counters: bool = True
     holds: Holds = "entries"
+    budget_tokens: BudgetTokens = 0
+    """In an import: the playbook's token budget, if the configured one does not hold the entries; 0: none."""
     operations: tuple[Operation, ...] = ()
     version: int = 0
     label: Name = ""

@@ -17,8 +17,9 @@ from combee_schemas.base import (
 )
 from combee_schemas.marks import Name, ThroughReflections, Word
 
-SmallBatches = Literal["paper", "one-call"]
-"""Tree for a batch so small that each group would hold all of it: the paper's tree, or one call."""
+SmallBatches = Literal["paper", "one-call", "fewer-copies"]
+"""What becomes of a batch so small that each group would hold all of it: the paper's tree, one call, or fewer copies
+than groups."""
 CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate", "branch", "revoke"]
 """consolidate, branch, revoke: no window closed. A consolidation or a branch was requested, or reflections are asked
 about again because an operation had also rested on revoked ones."""
@@ -33,6 +34,11 @@ class Probation(Value):
     """Number of reflections that must support the entry, near-duplicates counted together."""
     batches: int = Field(20, ge=1)
     """Consecutive batches without support after which the entry is removed."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether one reflection suffices, so that no entry is only proposed."""
+        return self.reflections == 1
 
 
 LARGEST_BATCH = 2000
@@ -62,7 +68,7 @@ class BatchOptions(BaseModel):
     )
     carry: bool = Field(
         default=True,
-        description="pass on proposals that a combine neither used nor dropped by name; off: as in the paper",
+        description="check the result against the batch's reflections and carry what it lacks; off: the paper's way",
     )
     fan_in: int = Field(
         32, ge=2, description="children per node above level 0; fewer where a combine has too much to read"
@@ -76,8 +82,9 @@ class BatchOptions(BaseModel):
         description="combine without late groups and repeat slow combine calls",
     )
     small_batches: SmallBatches = Field(
-        "one-call",
-        description="batches of 4 to 8 reflections: `one-call`, or the `paper`'s two groups and their combine",
+        "fewer-copies",
+        description="batches with as many copies as groups (4 to 8 reflections): `fewer-copies`, `one-call` for a"
+        " third of the calls, or the `paper`'s two groups that hold the same",
     )
     salt: Word = Field(
         "",

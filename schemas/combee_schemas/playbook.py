@@ -1,7 +1,7 @@
 """Playbook: the learned context, one immutable version at a time; and labels that point at versions."""
 
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -73,6 +73,11 @@ class Entry(Value):
     created_version: int = 0
     updated_version: int = 0
 
+    @property
+    def is_active(self) -> bool:
+        """Whether agents are shown the entry."""
+        return self.state == "active"
+
 
 ChangeKind = Literal[
     "add",
@@ -104,6 +109,10 @@ class Change(Value):
     entry_id: Name = ""
     detail: Text = ""
 
+
+MAX_BUDGET_TOKENS = 80_000
+"""Maximum token budget: with longer entries than a sentence, what a record has room for."""
+BudgetTokens = Annotated[int, Field(ge=0, le=MAX_BUDGET_TOKENS)]
 
 RETIRED_KEPT = 50
 
@@ -266,6 +275,8 @@ class Playbook(Message):
     method: Word = "ace"
     """Method of the last batch."""
     holds: Holds = "entries"
+    budget_tokens: BudgetTokens = 0
+    """Token budget that a large import brought; the configured one counts where it is larger. 0: none."""
     batch: AppliedBatch | None = None
     """The batch that made this version; None: it was not made by a batch."""
     batch_sequence: int = 0

@@ -42,7 +42,7 @@ call quoted it; carried: code put the lesson there; empty: nothing says it, or n
 class Seen(Sparse):
     """One reflection as seen by a sub-tree: ``ok`` if at least one of its copies got through."""
 
-    UNWRITTEN = ("ok", "said", "covered", "score", "dropped", "tags", "shown_version", "source")
+    UNWRITTEN = ("ok", "said", "covered", "score", "dropped", "text", "tags", "shown_version", "source")
 
     reflection_id: Id
     offset: ReflectionOffset
@@ -54,6 +54,8 @@ class Seen(Sparse):
     """Similarity of the lesson and the statement that says it: 0 … 1."""
     dropped: bool = False
     """Whether the model left it out by name; in the root, whether it was believed."""
+    text: Text = ""
+    """In the root: the lesson, if the model was believed to leave it out."""
     tags: tuple[BulletTag, ...] = ()
     """Tags of a reflection that reports what its agent was shown."""
     shown_version: int | None = None
@@ -76,7 +78,7 @@ class Known(Value):
 
 
 class Conflict(Value):
-    """A rewrite that was not applied, because its entry would have lost a figure, a condition or a negation."""
+    """A rewrite that was not applied, because its entry would be left without a figure, a condition or a negation."""
 
     entry_id: Name
     content: Text = ""
@@ -139,7 +141,7 @@ class NodeResult(Value):
     aside: tuple[Operation, ...] = ()
     """Below the root: proposals of the sub-tree that this result does not repeat, for the root to carry."""
     conflicts: tuple[Conflict, ...] = ()
-    """In the root: rewrites that were not applied, because they would have lost something."""
+    """In the root: rewrites that were not applied, because they would have left something out."""
     left_out: tuple[int, ...] = ()
     """In the root: indices of the children it did not wait for; other groups hold their reflections."""
     usage: Usage = Usage()

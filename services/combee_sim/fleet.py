@@ -15,6 +15,7 @@ from combee_schemas.base import Shown
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
 from combee_schemas.trace import Trace
+from combee_sim.family.desk import Ticket
 from combee_sim.family.family import Question, right
 
 AGENTS = 20
@@ -50,7 +51,7 @@ CurrentPlaybook = Callable[[], Playbook | None]
 
 async def run_fleet(
     model: LanguageModel,
-    questions: Iterable[Question],
+    questions: Iterable[Question | Ticket],
     *,
     name: str,
     playbook: CurrentPlaybook,
@@ -88,7 +89,7 @@ async def run_fleet(
 async def measure(
     model: LanguageModel,
     playbook: Playbook | None,
-    questions: Sequence[Question],
+    questions: Sequence[Question | Ticket],
     *,
     agents: int = AGENTS,
     method: Method = ace,
@@ -108,7 +109,9 @@ async def measure(
     return Accuracy(right=sum(results), asked=len(results))
 
 
-async def _run(model: LanguageModel, question: Question, playbook: Playbook | None, method: Method) -> Trace:
+async def _run(
+    model: LanguageModel, question: Question | Ticket, playbook: Playbook | None, method: Method
+) -> Trace:
     prompt = method.answer_prompt(playbook or empty("simulated"), question.text)
     answer, trajectory = await _answer(model, prompt)
     verdict = "right" if right(answer, question.target) else f"wrong, {question.target} was wanted"

@@ -15,7 +15,8 @@ USUAL: Mapping[str, float] = {
     "invented": 2.0,
     "correlated": 0.1,
     "contradictions": 0.2,
-    "misjudged": 0.1,
+    "false_yes": 0.1,
+    "false_no": 0.1,
 }
 """A mode's default rate."""
 MAX_INVENTED = 100.0
@@ -38,8 +39,12 @@ class Modes:
     """Share of reflections that state one of a few invented lessons, the same ones repeatedly."""
     contradictions: float = 0.0
     """Share of reflections that state the opposite of the run's lesson."""
-    misjudged: float = 0.0
-    """Probability that a check call judges one lesson, or one rewrite, wrongly."""
+    false_yes: float = 0.0
+    """Probability that a check call says that all is well with a lesson that no statement says, or with a rewrite
+    that lost something."""
+    false_no: float = 0.0
+    """Probability that a check call leaves out a lesson that a statement says, or reports a rewrite that lost
+    nothing."""
     overload: Overload | None = None
     """What an aggregator does with lessons that it overlooks. ``silent``: it does not mention them; ``named``: their
     items are in ``dropped``; ``lumped``: in the sources of another operation; ``claimed``: in ``known``, with some

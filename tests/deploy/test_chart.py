@@ -160,6 +160,47 @@ def test_services_that_verify_sources_get_the_secret_with_their_file_and_no_othe
     assert not any("COMBEE_SOURCES_FILE" in environment(workload) for workload in without.values())
 
 
+def test_a_service_gets_the_settings_and_secrets_that_it_reads_and_what_combee_does_not_know() -> None:
+    workloads = of_kind(
+        rendered(
+            values("scaled"),
+            "settings.COMBEE_PLAYBOOK_TOKENS=8000",
+            "settings.HTTPS_PROXY=http://proxy:3128",
+            "secretSettings.AWS_SESSION_TOKEN.secret=aws",
+            "secretSettings.AWS_SESSION_TOKEN.key=token",
+            "secretSettings.AWS_SESSION_TOKEN.roles={reflect}",
+        ),
+        *WORKLOADS,
+        "Job",
+    )
+    having = {
+        name: {role for role, workload in workloads.items() if name in environment(workload)}
+        for name in (
+            "OPENAI_API_KEY",
+            "AWS_SESSION_TOKEN",
+            "COMBEE_PLAYBOOK_TOKENS",
+            "HTTPS_PROXY",
+            "COMBEE_MODEL",
+        )
+    }
+
+    assert having == {
+        "OPENAI_API_KEY": {"reflect", "scan", "evaluate"},
+        "AWS_SESSION_TOKEN": {"reflect"},
+        "COMBEE_PLAYBOOK_TOKENS": {"reflect", "shuffle", "publish", "control", "gateway"},
+        "HTTPS_PROXY": set(workloads),
+        "COMBEE_MODEL": set(workloads),
+    }
+
+
+def test_an_image_is_named_by_its_digest_where_one_is_given() -> None:
+    digest = f"sha256:{'a' * 64}"
+    for container in containers(rendered(values("strimzi"), f"image.digest={digest}")):
+        assert container["image"] == f"registry.example.org/combee@{digest}"
+    for container in containers(rendered(values("strimzi"))):
+        assert container["image"] == "registry.example.org/combee:0.1.0"
+
+
 def test_with_strimzi_each_service_is_a_user_of_its_own() -> None:
     documents = rendered(values("strimzi"))
     jobs = of_kind(documents, "Job")
@@ -203,6 +244,10 @@ def test_only_services_that_ask_the_model_reach_beyond_kafka() -> None:
         ((), "kafka.bootstrapServers or kafka.strimzi.cluster is needed"),
         ((*ADDRESS, "kafka.securityProtocol=SASL_SSL"), "kafka.sasl.username is needed with SASL"),
         ((*ADDRESS, "roles.scan.autoscale.enabled=true"), "keda.prometheus is needed"),
+        (
+            (*ADDRESS, "secretSettings.OTHER_KEY.secret=other", "secretSettings.OTHER_KEY.key=key"),
+            "secretSettings.OTHER_KEY: Combee reads no such setting; name the services",
+        ),
     ],
 )
 def test_what_is_missing_is_said(given: tuple[str, ...], said: str) -> None:

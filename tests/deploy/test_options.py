@@ -11,7 +11,7 @@ from http import HTTPStatus
 import pytest
 
 from combee.assembly.compose import JUDGING
-from support.compose import GATEWAY, KEY, Deployment, deployment
+from support.compose import GATEWAY, SIMULATED, Deployment, deployment
 from support.shown import ROOT
 from support.waiting import wait_until
 
@@ -38,7 +38,7 @@ def running(built: Deployment) -> Iterator[Deployment]:
     own = ("--user", "0", "-v", f"{built.folder}:/given", "--entrypoint", "chown", built.env["COMBEE_IMAGE"])
     built.docker("run", "--rm", *own, "10001", "/given/sources.toml")
     with deployment(
-        built.folder, built.env, "deploy/simulated.yml", settings=SETTINGS, profiles=tuple(JUDGING)
+        built.folder, built.env, SIMULATED, settings=SETTINGS, profiles=tuple(JUDGING)
     ) as project:
         yield project
 
@@ -47,7 +47,7 @@ def test_spans_of_an_agent_are_learned_from_and_the_judge_lets_agents_read_it(ru
     address = f"/v1/playbooks/{PLAYBOOK}"
     subprocess.run(
         [sys.executable, str(ROOT / "examples" / "otel_agent.py"), GATEWAY],
-        env={"OTEL_EXPORTER_OTLP_HEADERS": f"Authorization=Bearer%20{KEY}"},
+        env={"OTEL_EXPORTER_OTLP_HEADERS": f"Authorization=Bearer%20{running.key}"},
         check=True,
         timeout=120,
     )
@@ -63,7 +63,7 @@ def test_spans_of_an_agent_are_learned_from_and_the_judge_lets_agents_read_it(ru
 def test_what_came_by_the_gateways_key_is_proven(running: Deployment) -> None:
     entries = running.ask("GET", f"/v1/playbooks/{PLAYBOOK}").json()["entries"]
 
-    assert {name for entry in entries for name in entry["sources"]} == {"key:test"}
+    assert {name for entry in entries for name in entry["sources"]} == {"key:me"}
 
 
 def test_only_services_that_verify_sources_have_the_file(running: Deployment) -> None:

@@ -1,5 +1,6 @@
 """docker-compose.yml on a real engine, with the README's commands and a model on this machine."""
 
+import shutil
 import socket
 import socketserver
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.compose import Deployment, deployment
+from support.compose import KEY, ROLES, Deployment, configure, deployment
 from support.shown import ROOT
 from support.waiting import wait_until
 
@@ -75,18 +76,50 @@ def running(built: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iter
         settings = {
             "COMBEE_MODEL": "simulated",
             "COMBEE_BASE_URL": f"http://host.docker.internal:{port}/v1",
-            "COMBEE_API_KEY": "simulated",
         }
-        with deployment(built.folder, built.env, settings=settings) as project:
+        with deployment(built.folder, built.env, settings=settings, model_key="simulated") as project:
             yield project
 
 
-def test_nothing_starts_without_a_key_for_the_gateway(built: Deployment) -> None:
-    (built.folder / ".env").write_text((ROOT / "deploy" / ".env.example").read_text("utf-8"))
-    said = built.compose("up", "-d", "--no-build", check=False)
+@pytest.mark.parametrize(
+    ("env", "model_key", "said"),
+    [
+        ("COMBEE_MODEL=openai/gpt-4.1-mini", "", "OpenAI needs a key"),
+        (
+            "COMBEE_MODEL=openai/gpt-4.1-mini\nOPENAI_API_KEY=in-env",
+            "",
+            "OPENAI_API_KEY: no secret is taken from .env",
+        ),
+        ("COMBEE_BASE_URL=http://127.0.0.1:1/v1\nCOMBEE_MODEL=away", "any", "no answer from 127.0.0.1:1"),
+        ("", "", "no model is configured"),
+    ],
+)
+def test_what_is_missing_is_said_at_once_and_nothing_starts(
+    built: Deployment, env: str, model_key: str, said: str
+) -> None:
+    configure(built.folder, {}, model_key)
+    with (built.folder / ".env").open("a") as file:
+        file.write(env)
+    try:
+        with pytest.raises(AssertionError, match=r'service "check" didn\'t complete successfully: exit 1'):
+            built.compose("up", "-d", "--no-build")
 
-    assert "make a key for the gateway and put it into .env" in said
-    assert built.docker("ps", "-q") == ""
+        assert said in built.compose("logs", "check")
+        assert [one.service for one in built.containers() if one.state == "running"] == []
+    finally:
+        built.compose("down", "-v")
+
+
+def test_a_file_of_secrets_that_is_missing_is_named(built: Deployment) -> None:
+    (built.folder / ".env").write_text((ROOT / "deploy" / ".env.example").read_text("utf-8"))
+    shutil.rmtree(built.folder / "secrets", ignore_errors=True)
+    try:
+        said = built.compose("up", "-d", "--no-build", check=False)
+
+        assert "secrets/model-key" in said or "secrets/gateway-keys.toml" in said
+        assert built.docker("ps", "-q") == ""
+    finally:
+        built.compose("down", "-v")
 
 
 def test_the_commands_of_the_readme_learn_and_prove_it(running: Deployment) -> None:
@@ -100,13 +133,30 @@ def test_the_commands_of_the_readme_learn_and_prove_it(running: Deployment) -> N
     assert running.ledger()["applied"] == len(RUNS.splitlines())
 
 
-def test_containers_write_nowhere_and_have_no_privilege(running: Deployment) -> None:
+def test_containers_have_no_privilege_and_ours_write_nowhere(running: Deployment) -> None:
+    limits = "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}}"
     for one in running.containers():
-        if one.service != "kafka":
-            shown = running.docker(
-                "inspect", "-f", "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}}", one.id
-            )
-            assert shown == "true [ALL]"
+        shown = running.docker("inspect", "-f", limits, one.id)
+        is_kafkas = one.service in {"kafka", "controller", "volume"}
+        assert shown == f"{str(not is_kafkas).lower()} [ALL] [no-new-privileges:true]"
+        if one.service in {"kafka", "controller"}:
+            assert int(running.docker("inspect", "-f", "{{.HostConfig.Memory}}", one.id)) > 0
+            java = running.docker("exec", one.id, "sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline")
+            assert ("-Xmx256m" if one.service == "controller" else "-Xmx512m") in java
+
+
+def test_no_secret_is_shown_by_the_engine_and_each_is_only_where_it_is_needed(running: Deployment) -> None:
+    has = set()
+    for one in running.containers():
+        shown = running.docker("inspect", one.id)
+        assert KEY not in shown
+        assert '"COMBEE_API_KEY=' not in shown
+        if one.service in ROLES:
+            look = "cat /run/secrets/model-key 2> /dev/null || true"
+            if running.compose("exec", "-T", one.service, "sh", "-c", look):
+                has.add(one.service)
+
+    assert has == {"reflect", "scan"}
 
 
 def test_what_is_published_is_published_on_loopback(running: Deployment) -> None:

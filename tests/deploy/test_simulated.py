@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.compose import ROLES, Deployment, build, deployment
+from support.compose import ROLES, SIMULATED, Deployment, build, deployment
 from support.shown import ROOT
 from support.waiting import wait_until
 
@@ -30,8 +30,7 @@ NEW_IMAGE = "combee:test-new"
 
 @pytest.fixture(scope="module")
 def running(built: Deployment) -> Iterator[Deployment]:
-    files = ("deploy/simulated.yml",)
-    with deployment(built.folder, built.env, *files, settings={"COMBEE_LOG_JSON": "true"}) as project:
+    with deployment(built.folder, built.env, SIMULATED, settings={"COMBEE_LOG_JSON": "true"}) as project:
         yield project
 
 
@@ -73,12 +72,12 @@ def test_the_example_runs_are_learned_through_the_gateway(running: Deployment, l
 
 
 def test_one_image_serves_every_service(running: Deployment) -> None:
-    ours = [one for one in running.containers() if one.service != "kafka"]
+    ours = [one for one in running.containers() if one.service not in {"kafka", "controller", "volume"}]
 
     assert {running.docker("inspect", "-f", "{{.Image}}", one.id) for one in ours} == {
         running.docker("image", "inspect", "-f", "{{.Id}}", running.env["COMBEE_IMAGE"])
     }
-    assert {one.service for one in ours} == {*ROLES, "topics", "sim"}
+    assert {one.service for one in ours} == {*ROLES, "check", "topics", "sim", "key"}
 
 
 def test_four_scans_share_the_work(running: Deployment, learned: Learned) -> None:

@@ -311,7 +311,7 @@ def test_reflections_are_made_by_mode_and_seed() -> None:
 def test_an_update_is_measured_by_rule_and_modes() -> None:
     usual = measure_updates(SETUP, DATA, ADAPTIVE, 40, 0)
     assert (usual["wordings_per_lesson"], usual["invented"], usual["contradicted"]) == (1.0, 0, 0)
-    modes = parse_modes(["paraphrase", "invented", "contradictions=0.4"])
+    modes = parse_modes(["paraphrase", "invented", "contradictions=0.4", "false_no"])
     failing = measure_updates(replace(SETUP, modes=modes), DATA, ADAPTIVE, 40, 0)
     believed = measure_updates(replace(SETUP, modes=modes), DATA, replace(ADAPTIVE, carry=False), 40, 0)
     assert failing["wordings_per_lesson"] > 1.0

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from benchmarks.scale_out import costs, tables
 
+from combee_experiments.copies import experiment as copies
 from combee_experiments.data.samples import load
-from combee_experiments.running.cells import Cell, Measured
+from combee_experiments.running.cells import Measured
 from combee_experiments.running.setup import Setup
-from combee_experiments.small import experiment as small
 
 TABLES = Path(__file__).parents[2] / "docs" / "results" / "experiments" / "tables"
-SEEDS = tuple(range(20))
+SEEDS = tuple(range(5))
 MOST_PER_S = 10_000
 """Runs of the scale model that take less than a second."""
 
@@ -24,17 +24,11 @@ def published(name: str, *first: str) -> list[list[str]]:
 
 
 @pytest.mark.shared
-def test_small_one_call_for_eight(shared: Path) -> None:
+def test_copies_of_a_batch_of_twelve(shared: Path) -> None:
     data = load(shared / "data" / "formula_train.jsonl")
     setup = Setup(data=(data,), seeds=SEEDS)
-    cells = {
-        cell: small.measure(setup, cell)
-        for cell in (Cell.of(small.ONE_CALL.name, seed, data=data.name, batch_size=8) for seed in SEEDS)
-    }
-    row = small._row(8, Measured(cells), Measured(cells))
-    assert [found[:-1] for found in published("small-sizes.csv", "8", small.ONE_CALL.name)] == [
-        list(row[:-1])
-    ]
+    cells = {cell: copies.measure(setup, cell) for cell in copies.cells(setup) if cell.number("n") == 12}
+    assert published("copies.csv", "12") == list(map(list, copies._rows(Measured(cells))))
 
 
 def test_scale_out_follows_from_the_tables_of_the_benchmarks() -> None:

@@ -18,8 +18,10 @@ from combee_experiments.canary import experiment as canary
 from combee_experiments.catalogue import CATALOGUE
 from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
+from combee_experiments.copies import experiment as copies
 from combee_experiments.data.samples import family
 from combee_experiments.overload import experiment as overload
+from combee_experiments.price import experiment as price
 from combee_experiments.robustness import experiment as robustness
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Verdict
@@ -30,7 +32,6 @@ from combee_experiments.running.store import Store
 from combee_experiments.scale import experiment as scale
 from combee_experiments.scope import experiment as scope
 from combee_experiments.shuffling import experiment as shuffling
-from combee_experiments.small import experiment as small
 from combee_experiments.stragglers import choice
 from combee_experiments.stragglers import experiment as stragglers
 from combee_sim.law.rules import RULES
@@ -55,9 +56,10 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "SIZES", (20, 40))
     monkeypatch.setattr(robustness, "SIZES", (20,))
     monkeypatch.setattr(scope, "ITERATIONS", 1)
-    monkeypatch.setattr(scope, "START_TOKENS", 1_500)
+    monkeypatch.setattr(scope, "START_TOKENS", (1_500,))
+    monkeypatch.setattr(price, "STARTS", (1_500,))
     monkeypatch.setattr(arrivals, "RATES", {10_000: 80})
-    monkeypatch.setattr(small, "SIZES", (4,))
+    monkeypatch.setattr(copies, "SIZES", (4,))
     monkeypatch.setattr(stragglers, "BATCHES", 4)
     monkeypatch.setattr(choice, "BATCHES", 100)
     few = {name: replace(setting, decisions=1) for name, setting in canary.SETTINGS.items()}
@@ -122,7 +124,7 @@ def test_where_nothing_fails_and_adaptive_is_ahead_all_criteria_are_met() -> Non
 def test_behind_plain_under_one_rule_and_mode_is_missed_and_says_where() -> None:
     judged = robust({**MORE, (ADAPTIVE.name, "lessons_only", "invented"): {"lessons": 38}})["plain"]
     assert not judged.met
-    assert judged.told == "behind in 1 of 24; worst -2.0 (lessons_only, mode invented, batch size 20)"
+    assert judged.told == "behind in 1 of 28; worst -2.0 (lessons_only, mode invented, batch size 20)"
 
 
 def test_behind_naive_is_missed_but_for_lessons_only() -> None:

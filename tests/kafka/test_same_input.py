@@ -7,7 +7,7 @@ import pytest
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import Outgoing
 from combee.cli.learn.learning import Learning
-from combee.core.batching.canonical import canonical
+from combee.core.batching.plan import canonical
 from combee.log.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection

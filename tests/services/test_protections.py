@@ -12,10 +12,9 @@ from combee.adapters.memory.transactor import MemoryTransaction, MemoryTransacto
 from combee.adapters.ports import FencedError, Outgoing, Record, TopicPartition
 from combee.core.log.watermark import Watermark
 from combee.log.inspection import audit
+from combee.publish.basis import Basis, PublishDecision
 from combee.publish.decide import record as decide_record
-from combee.publish.decide.basis import Basis
-from combee.publish.decide.decision import PublishDecision
-from combee.publish.decide.update import next_version
+from combee.publish.decide.record import next_version
 from combee.scan.answered import Answered
 from combee.shuffle.attempts import Attempts
 from combee.shuffle.manifests import Manifests

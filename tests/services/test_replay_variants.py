@@ -25,6 +25,7 @@ from combee.log.inspection.audit import audit
 from combee.log.inspection.tracker import StalledError
 from combee.process.settings.loading import load_settings
 from combee_schemas import topics
+from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group
@@ -33,6 +34,7 @@ from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.failpoints.ports import FaultInjectingLog
 from support.ledger import NAME, outgoing, reflection
+from support.models import ScriptedModel, echo, is_combine
 from support.reading import learned_from, run
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -195,6 +197,48 @@ async def test_a_variant_may_ask_for_other_groups_and_its_estimate_knows_them(le
     assert run.estimate.calls == 6 * len(run.batches)
 
 
+async def test_a_variant_that_cannot_make_a_difference_is_told_before_the_cost(learned: Deployment) -> None:
+    texts = {
+        "same": False,
+        "two:copies=2": True,
+        "one:copies=1": False,
+        "small:small_batches=paper": True,  # its batches have ten
+        "ten:batch_size=10": True,
+        "five:batch_size=5": False,
+        "nobody:without=source:nobody": True,
+        "gone:without=id:r-1": False,
+        "own:salt=mine": False,
+        "law:sim.law=lessons_only": False,
+    }
+    job = Job(
+        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(2), without=(), base=None,
+        variants=[parse(text) for text in texts], simulated=True, sim_options=(), questions=(),
+        simulated_answers=None, timeout_s=1, agreed=True,
+    )  # fmt: skip
+    runs = [run async for run in _planned(job, learned.log, await recording(learned.log, NAME, Range()))]
+    assert [run.is_needless for run in runs] == [
+        is_needless for is_needless in texts.values() for _ in job.seeds
+    ]
+
+
+@pytest.mark.usefixtures("learned")
+def test_which_variant_it_is_is_said_before_anything_starts() -> None:
+    told = run(
+        "replay",
+        NAME,
+        "--to",
+        "elsewhere",
+        "--variant",
+        "two:copies=2",
+        "--variant",
+        "one:copies=1",
+        "--simulated",
+    )
+    assert told.exit_code == 1  # nobody agreed to the cost
+    assert "variant two cannot make a difference" in told.stderr
+    assert "variant one" not in told.stderr
+
+
 async def test_a_cap_of_the_environment_holds_no_variant_back(
     learned: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +296,27 @@ class TornLog(FaultInjectingLog):
         half = len(outgoing) // 2
         first = await super().produce(*outgoing[:half]) if half else ()
         return [*first, *await super().produce(*outgoing[half:])]
+
+
+def lumping(prompt: Prompt) -> Mapping[str, Any]:
+    """Combine to the first half of the proposals, and name all as its sources."""
+    whole = dict(echo(prompt))
+    operations = whole["operations"]
+    if is_combine(prompt):
+        sources = [n for one in operations for n in one["sources"]]
+        operations = [{**one, "sources": sources} for one in operations[: len(operations) // 2]]
+    return {**whole, "operations": operations}
+
+
+async def test_a_replay_in_the_paper_s_way_shows_what_the_check_keeps(learned: Deployment) -> None:
+    kept = {}
+    for carry in (True, False):
+        target = Deployment(batch_size=100, max_wait_s=1e9, carry=carry, model=ScriptedModel(lumping))
+        done = await replayed(learned.log, target, await planned(learned))
+        assert done.newest is not None
+        assert done.newest.audit is not None
+        kept[carry] = len(done.newest.entries), done.newest.audit.said, done.newest.audit.verified
+    assert kept == {True: (20, 10, 5), False: (10, 10, 0)}
 
 
 def begun_with(learned: Deployment) -> Playbook:

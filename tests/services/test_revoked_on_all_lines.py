@@ -10,8 +10,8 @@ from combee.core.commands import RefusedError
 from combee.core.playbook import versions
 from combee.log.evidence import with_revoked
 from combee.log.inspection.audit import audit
+from combee.publish.basis import WaitsFor
 from combee.publish.decide import record as decide_record
-from combee.publish.decide.decision import WaitsFor
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command

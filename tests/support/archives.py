@@ -12,7 +12,7 @@ from typing import Any
 from combee.adapters.memory import MemoryLog
 from combee.adapters.memory.store import Partition
 from combee.adapters.ports import Log, TopicPartition
-from combee.core.batching.canonical import canonical
+from combee.core.batching.plan import canonical
 from combee.core.log.archive.cut import read
 from combee.core.log.layout import wanted
 from combee.log.archive.restoring import Contents, restore

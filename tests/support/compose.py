@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,11 +22,18 @@ FILES = (
 COMMAND_S, HEALTHY_S, LEARNED_S = 900.0, 600.0, 600.0
 ROLES = ("reflect", "shuffle", "scan", "publish", "control", "gateway")
 KEY = "a-key-that-only-this-test-knows"
+KEYS = f"""\
+[[keys]]
+name = "test"
+key = "{KEY}"
+scopes = ["reflections:write", "playbooks:read", "playbooks:admin"]
+"""
 GATEWAY = "http://127.0.0.1:8750"
+SIMULATED = "deploy/simulated.yml"
 # With an engine of the tests' own: packages come from the folder of wheels that was fetched before.
 OFFLINE = """\
 services:
-  topics:
+  check:
     build:
       network: host
       args: [PIP_NO_INDEX, PIP_FIND_LINKS]
@@ -52,6 +60,8 @@ class Deployment:
     files: tuple[str, ...]
     profiles: tuple[str, ...] = ()
     """Each has the name of the one service that it adds."""
+    key: str = KEY
+    """Of the gateway."""
 
     def compose(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
         """Run ``docker compose``; return what it printed."""
@@ -128,8 +138,8 @@ class Deployment:
         return ledger
 
     def ask(self, method: str, path: str, **content: Any) -> httpx.Response:
-        """Ask the gateway, with the test's key."""
-        headers = {"Authorization": f"Bearer {KEY}"}
+        """Ask the gateway, with its key."""
+        headers = {"Authorization": f"Bearer {self.key}"}
         return httpx.request(method, GATEWAY + path, headers=headers, **{"timeout": 20.0, **content})
 
 
@@ -139,8 +149,7 @@ def build(project: Deployment) -> None:
     if "PIP_NO_INDEX" in project.env:
         (project.folder / "offline.yml").write_text(OFFLINE)
         files = ["-f", "offline.yml"]
-    # Compose wants a key even to build.
-    replace(project, env={"COMBEE_GATEWAY_KEYS": "unused", **project.env}).compose(*files, "build")
+    project.compose(*files, "build")
 
 
 def context(folder: Path) -> None:
@@ -154,6 +163,21 @@ def context(folder: Path) -> None:
             shutil.copy(ROOT / name, folder / name)
 
 
+def configure(folder: Path, settings: Mapping[str, str], model_key: str = "") -> None:
+    """Write ``.env`` and the files that it names."""
+    secrets = {"COMBEE_GATEWAY_KEYS_FILE": KEYS, "COMBEE_API_KEY_FILE": model_key}
+    lines = {"COMBEE_MAX_WAIT_S": "3", **settings}
+    (folder / "secrets").mkdir(mode=0o700, exist_ok=True)
+    for name, text in secrets.items():
+        if text:
+            file = folder / "secrets" / name
+            file.unlink(missing_ok=True)
+            file.write_text(text)
+            file.chmod(0o444)
+            lines[name] = f"./secrets/{name}"
+    (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+
 @contextmanager
 def deployment(
     folder: Path,
@@ -161,17 +185,17 @@ def deployment(
     *files: str,
     settings: Mapping[str, str],
     profiles: tuple[str, ...] = (),
+    model_key: str = "",
 ) -> Iterator[Deployment]:
     """Yield a deployment that is up and healthy; take all of it down at the end."""
-    keys = [
-        {"name": "test", "key": KEY, "scopes": ["reflections:write", "playbooks:read", "playbooks:admin"]}
-    ]
-    lines = {"COMBEE_GATEWAY_KEYS": json.dumps(keys), "COMBEE_MAX_WAIT_S": "3", **settings}
-    (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    configure(folder, settings, model_key)
     project = Deployment(folder=folder, env=env, files=("docker-compose.yml", *files), profiles=profiles)
     try:
         project.compose("up", "-d", "--no-build")
         project.wait_healthy()
+        if SIMULATED in files:  # there one is made in a container
+            made = project.compose("exec", "-T", "gateway", "cat", "/keys/gateway-keys.toml")
+            project = replace(project, key=tomllib.loads(made)["keys"][0]["key"])
         yield project
     finally:
         project.compose("down", "-v", "-t", "5", "--remove-orphans", check=False)

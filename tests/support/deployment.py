@@ -23,6 +23,7 @@ from combee.process.worker.vectors import Vectors
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
+from combee.scan.head_start import HeadStart
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
@@ -61,6 +62,7 @@ class Deployment:
         provenance: Provenance | None = None,
         gates: GatePolicy = NO_GATE,
         tracing: Tracing = NO_TRACING,
+        head_start: HeadStart | None = None,
         **batch: Any,
     ) -> None:
         self.clock = ManualClock()
@@ -77,6 +79,7 @@ class Deployment:
         self.provenance = provenance
         self.gates = gates
         self.tracing = tracing
+        self.head_start = head_start
         self.partitions = partitions
         self.shuffler: Shuffler | None = None
         self.accesses = {role: Accesses(role) for role in ROLES}
@@ -164,7 +167,7 @@ class Deployment:
                 delivery = wiring.delivery_without_faust(log, self.shuffler, partitions)
                 await wiring.run_shuffle(self.shuffler, delivery)
             case "scan":
-                scan = ScanHandler(log, self._model(role), self.clock)
+                scan = ScanHandler(log, self._model(role), self.clock, head_start=self.head_start)
                 await wiring.run_handler(
                     log, scan, self.clock, stop, max_open=16, drain_s=1.0, tracing=self.tracing
                 )

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -79,14 +79,14 @@ def built(folder: Path) -> Path:
     return wheel
 
 
-def environment(folder: Path, wheel: Path, name: str) -> Path:
+def environment(folder: Path, wheel: Path, name: str, tools: Sequence[str] = TEST_TOOLS) -> Path:
     """Make a virtual environment; return its Python. With the pip that made the checkout's, and its settings."""
     python = folder / "bin" / "python"
     subprocess.run((sys.executable, "-m", "venv", "--without-pip", str(folder)), check=True)
     install = (sys.executable, "-m", "pip", "--python", str(python), "install", "-q")
     # Only wheels: nothing that is downloaded gets to run while it is installed.
     subprocess.run(
-        (*install, "--only-binary", ":all:", f"combee[{name}] @ {wheel.as_uri()}", *TEST_TOOLS), check=True
+        (*install, "--only-binary", ":all:", f"combee[{name}] @ {wheel.as_uri()}", *tools), check=True
     )
     return python
 

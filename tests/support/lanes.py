@@ -5,8 +5,8 @@ from functools import cache
 from itertools import groupby, islice
 from pathlib import Path
 
-MARKED = frozenset({"kafka", "e2e", "faults", "deploy", "attacks"})
-ASKED_FOR = ("faults", "deploy", "attacks")
+MARKED = frozenset({"kafka", "e2e", "faults", "deploy", "attacks", "extras"})
+ASKED_FOR = ("faults", "deploy", "attacks", "extras")
 """Lanes that run only where they are named."""
 WAITING = frozenset({"kafka", "e2e", "faults"})
 """Lanes whose tests wait for processes most of their time."""

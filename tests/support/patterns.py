@@ -15,6 +15,7 @@ from typing import Any
 
 ANCHORED = frozenset({"match", "fullmatch"})
 CALLS = frozenset({"compile", "search", "sub", "subn", "split", "findall", "finditer"}) | ANCHORED
+HAS_CALL = re.compile(rf"\bre\.(?:{'|'.join(sorted(CALLS))})\(")
 ALPHABET = "a A0_-., \n:=/@#*`<>[](){}|\"'+é\t"
 """One character of each kind that a class may hold."""
 VARIANTS = 4
@@ -61,7 +62,7 @@ def uses(roots: Iterable[Path], examples: Mapping[str, tuple[str, Sequence[str]]
     modes: defaultdict[re.Pattern[str], set[str]] = defaultdict(set)
     places: dict[re.Pattern[str], str] = {}
     held: list[tuple[str, object, re.Pattern[str]]] = []
-    for name in (name for name, text in texts.items() if "re." in text):
+    for name in (name for name, text in texts.items() if HAS_CALL.search(text)):
         calls = [node for node in _nodes(texts[name]) if isinstance(node, ast.Call) and _is_call(node)]
         if not calls:
             continue

@@ -109,8 +109,8 @@ def our_commands(text: str) -> list[list[str]]:
 def _ours(words: list[str]) -> list[str]:
     if words[:3] != ["docker", "compose", "run"]:
         return words
-    _service, *arguments = itertools.dropwhile(lambda word: word.startswith("-"), words[3:])
-    return ["combee", *arguments]
+    service, *arguments = itertools.dropwhile(lambda word: word.startswith("-"), words[3:])
+    return words if service == "carry-over" else ["combee", *arguments]  # that one is Kafka's
 
 
 def _words(line: str) -> list[str]:

@@ -705,7 +705,7 @@ export interface components {
             /** Aggregate Tokens */
             aggregate_tokens?: number | null;
             /** Small Batches */
-            small_batches?: ("paper" | "one-call") | null;
+            small_batches?: ("paper" | "one-call" | "fewer-copies") | null;
             /** Stragglers */
             stragglers?: boolean | null;
             /** Prompts */

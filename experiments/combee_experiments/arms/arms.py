@@ -48,7 +48,8 @@ class Arm:
         if self.policy is None:
             return _shaped(batch, 1, (1,), "naive: one call")
         if self.groups is not None:
-            copies = shuffle.effective_copies(len(members), self.policy.copies, self.groups)
+            wanted, small_batches = self.policy.copies, self.policy.small_batches
+            copies = shuffle.effective_copies(len(members), wanted, self.groups, small_batches)
             widths = (self.groups, 1) if self.groups > 1 else (1,)
             return _shaped(batch, copies, widths, "experiment")
         return batch

@@ -13,6 +13,7 @@ from combee.core.playbook.retention import total
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import estimate_tokens
 from combee.process.settings.playbook import PlaybookSettings
+from combee.scan.head_start import HeadStart
 from combee_experiments.arms.arms import Arm
 from combee_experiments.arms.scanning import BY_WORDS, Comparing, Scan
 from combee_experiments.data.samples import PLAYBOOK
@@ -108,6 +109,7 @@ async def iterate(
     budget_tokens: int = BUDGET_TOKENS,
     begin: Playbook | None = None,
     comparing: Comparing = BY_WORDS,
+    head_start: HeadStart | None = None,
 ) -> Learnt:
     """Run the paper's iterations: agents on a frozen playbook, one tree, one version; until ``count`` are done.
 
@@ -120,7 +122,7 @@ async def iterate(
         batch = await reflecting(book, start, min(start + batch_size, count))
         if not batch:
             continue
-        scan = Scan(model, arm, book, _planned(arm, book, batch, start), batch, comparing)
+        scan = Scan(model, arm, book, _planned(arm, book, batch, start), batch, comparing, head_start)
         update = await scan.update()
         updates.append(update)
         roots.append(scan.root)

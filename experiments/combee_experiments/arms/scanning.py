@@ -7,9 +7,11 @@ from typing import Any, cast
 from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import Answer, Method, Sources, shaped
+from combee.core.playbook.trust import names_counted
 from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan.aggregate import Aggregator
+from combee.scan.head_start import HeadStart
 from combee.scan.in_memory import InMemoryScan
 from combee_experiments.arms.arms import Arm
 from combee_schemas.batch import Batch
@@ -70,14 +72,17 @@ class Scan:
         batch: Batch,
         bodies: Sequence[Reflection],
         comparing: Comparing = BY_WORDS,
+        head_start: HeadStart | None = None,
     ) -> None:
         self._method = _Noting(shaped(cast("Method", ace), batch.plan.settings))
         self._aggregator = _Unchecked(
             model,
             cast("Method", self._method),
             carry=arm.carry,
+            sources=names_counted(batch.plan.settings),
             vectors=comparing.vectors,
             thresholds=comparing.thresholds,
+            head_start=head_start,
         )
         first = batch.members[0].offset
         groups = [

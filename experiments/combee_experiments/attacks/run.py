@@ -14,7 +14,7 @@ from combee.core.batching.planned import evidence_of
 from combee.core.evaluation.questions import Question
 from combee.core.gate.gate import Gate, gates_of
 from combee.core.gate.policy import NO_GATE, GatePolicy
-from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.probation import shown
 from combee.core.playbook.spend import UNCAPPED
 from combee.core.playbook.trust import supporters
 from combee.core.playbook.versions import empty
@@ -216,7 +216,7 @@ class Attacked:
             "lessons": len({true_lesson(entry.content) for entry in entries} - {None}),
             "destroyed": len(lost),
             "destroyed_supported": sum(len(supporters(entry)) > 1 for entry in lost),
-            "waiting": sum(not is_active(entry) for entry in self._services.latest.entries),
+            "waiting": sum(not entry.is_active for entry in self._services.latest.entries),
             "batches": sum(version.batch is not None for version in versions),
             "decisions": sum(each.decided in {"accepted", "rejected"} for each in decisions),
             "wrongly_accepted": wrong["accepted"],

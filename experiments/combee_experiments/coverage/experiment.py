@@ -2,7 +2,8 @@
 
 Not the whole product of what can fail is run. The paper's arms have no check, so only the ways of overload and the
 wordings vary there; Combee without its check is run for its cost, in one way. By what lessons are recognised can
-matter in several wordings alone, and is compared where all ways of overload are mixed.
+matter in several wordings alone, and is compared where all ways of overload are mixed; so is a checker that also
+denies what statements say.
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,16 +69,22 @@ def cells(setup: Setup) -> Iterator[Cell]:
         for overload, words in product(OVERLOAD, (VERBATIM, PARAPHRASED)):
             for arm in (NAIVE.name, PLAIN.name, *([UNCHECKED] if overload == OVERLOAD[0] else [])):
                 yield from _cells(setup, data, arm, overload, words)
-            for misjudged in ERRS:
-                yield from _cells(setup, data, ADAPTIVE.name, overload, words, misjudged=misjudged)
-        for by in COMPARED:
-            for misjudged in ERRS if COMPARED[by].checks else ERRS[:1]:
-                if by != WORDS_AND_CHECK:
-                    yield from _cells(
-                        setup, data, ADAPTIVE.name, OVERLOAD[-1], PARAPHRASED, misjudged=misjudged, by=by
-                    )
+            for rate in ERRS:
+                yield from _cells(setup, data, ADAPTIVE.name, overload, words, false_yes=rate)
+        yield from _mixed(setup, data)
         for by in COMPARED:
             yield from _cells(setup, data, ADAPTIVE.name, OVERLOAD[0], FREE, by=by, law=NOTHING_LOST)
+
+
+def _mixed(setup: Setup, data: Data) -> Iterator[Cell]:
+    """Yield what is compared where all ways of overload are mixed."""
+    mixed, ours = OVERLOAD[-1], ADAPTIVE.name
+    for words, rate in product((VERBATIM, PARAPHRASED), ERRS[1:]):
+        yield from _cells(setup, data, ours, mixed, words, false_yes=rate, false_no=rate)
+    for by in COMPARED:
+        for rate in ERRS if COMPARED[by].checks else ERRS[:1]:
+            if by != WORDS_AND_CHECK:
+                yield from _cells(setup, data, ours, mixed, PARAPHRASED, false_yes=rate, by=by)
 
 
 def _cells(
@@ -87,14 +94,14 @@ def _cells(
     overload: str,
     words: str,
     *,
-    misjudged: float = 0.0,
+    false_yes: float = 0.0,
+    false_no: float = 0.0,
     by: str = WORDS_AND_CHECK,
     law: str = IN_FORCE,
 ) -> Iterator[Cell]:
+    errs = {"false_yes": false_yes, "false_no": false_no}
     for seed in setup.seeds:
-        yield Cell.of(
-            arm, seed, data=data.name, overload=overload, wording=words, misjudged=misjudged, by=by, law=law
-        )
+        yield Cell.of(arm, seed, data=data.name, overload=overload, wording=words, by=by, law=law, **errs)
 
 
 def measure(setup: Setup, cell: Cell) -> Numbers:
@@ -105,7 +112,8 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
         law=cell.text("law"),
         modes=Modes(
             overload=next(name for name in OVERLOAD if name == cell.text("overload")),
-            misjudged=float(cell.text("misjudged")),
+            false_yes=float(cell.text("false_yes")),
+            false_no=float(cell.text("false_no")),
             paraphrase=WORDINGS[cell.text("wording")],
         ),
         checks=by.checks,

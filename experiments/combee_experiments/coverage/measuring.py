@@ -100,7 +100,7 @@ def thresholds() -> Thresholds:
 def measure(setup: Setup, data: Data, arm: Arm, seed: int, failing: Circumstances) -> Numbers:
     """Learn from all samples."""
     # A reflector neither overlooks nor checks: cells share what it said.
-    reflecting = replace(failing.modes, overload=None, misjudged=0.0)
+    reflecting = replace(failing.modes, overload=None, false_yes=0.0, false_no=0.0)
     made = reflections(replace(setup, modes=reflecting), data, seed)
     return setup.run(_learnt(setup, data, arm, seed, failing, made))
 

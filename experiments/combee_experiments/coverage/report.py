@@ -12,9 +12,9 @@ LESSONS: Mapping[float, Mapping[Kind, float]] = {
     0.1: {"formula": 49, "finer": 100},
     0.3: {"formula": 48, "finer": 90},
 }
-"""Rate at which the checker errs → minimum lessons kept, in every way of overload, verbatim and paraphrased."""
+"""Rate of false yes → minimum lessons kept, in every way of overload, verbatim and paraphrased."""
 VERIFIED: Mapping[float, float] = {0.0: 0.03, 0.1: 0.03, 0.3: 0.10}
-"""Rate at which the checker errs → maximum distance of the verified share from the truth."""
+"""Rate of false yes → maximum distance of the verified share from the truth."""
 ENTRIES = 1.2
 """Maximum entries a lesson where the merger makes no mistake, in free wordings, with embeddings or the check call."""
 ENTRIES_OVERLOADED = 1.6
@@ -32,6 +32,10 @@ TRUTH = (
     "what the model claims, verified what Combee witnessed or had checked, carried what code put in. Off is the mean "
     "distance of verified from true in a batch."
 )
+ERRING = (
+    "A checker that errs says yes, with the nearest statement, to that share of the lessons that no statement says; "
+    "one that errs both ways also denies that share of those that one says."
+)
 COST = (
     "Calls in a row are virtual seconds of a batch at one second a call. Shares are of all the tokens, read and "
     "written, that the updates take; embeddings are not counted in them."
@@ -41,7 +45,7 @@ COST = (
 def report_on(data: Data, measured: Measured) -> Report:
     """Return what was found on one set of data."""
     lossy = measured.where(law=IN_FORCE)
-    usual = lossy.where(by=WORDS_AND_CHECK)
+    usual = lossy.where(by=WORDS_AND_CHECK, false_no=0.0)
     ways = [
         ((overload, wording), usual.where(overload=overload, wording=wording))
         for overload in usual.values("overload")
@@ -53,10 +57,11 @@ def report_on(data: Data, measured: Measured) -> Report:
             _audits(data, ways),
             _costs(data, ways),
             _compared(data, measured),
+            _both_ways(data, lossy),
         ),
         verdicts=tuple(_verdicts(data, measured)),
         panels=(_panel(data, usual),),
-        remarks=(COUNTED, TRUTH, COST),
+        remarks=(COUNTED, TRUTH, ERRING, COST),
     )
 
 
@@ -64,9 +69,9 @@ Ways = list[tuple[tuple[Value, str], Measured]]
 
 
 def _checked(measured: Measured) -> dict[float, Measured]:
-    """Return what was measured of Combee, by the rate at which the checker errs."""
-    ours = measured.where(ADAPTIVE.name)
-    return {float(rate): ours.where(misjudged=rate) for rate in ours.values("misjudged")}
+    """Return what was measured of Combee with a checker that denies nothing, by its rate of false yes."""
+    ours = measured.where(ADAPTIVE.name, false_no=0.0)
+    return {float(rate): ours.where(false_yes=rate) for rate in ours.values("false_yes")}
 
 
 def _lessons(data: Data, ways: Ways) -> Table:
@@ -120,7 +125,7 @@ def _costs(data: Data, ways: Ways) -> Table:
     rows = []
     for way, found in ways:
         for arm in (PLAIN.name, UNCHECKED, ADAPTIVE.name):
-            ours = found.where(arm, misjudged=0.0)
+            ours = found.where(arm, false_yes=0.0)
             if not ours:
                 continue
             updates = ours.spread("updates").mean
@@ -180,24 +185,53 @@ def _compared(data: Data, measured: Measured) -> Table:
     )
 
 
+def _both_ways(data: Data, lossy: Measured) -> Table:
+    rows = []
+    ours = lossy.where(ADAPTIVE.name, by=WORDS_AND_CHECK)
+    for wording in (VERBATIM, PARAPHRASED):
+        for rate in (rate for rate in ours.values("false_no") if rate):
+            found = ours.where(wording=wording, false_no=rate)
+            rows.append(
+                (
+                    wording,
+                    f"{float(rate):.0%}",
+                    found.spread("lessons").told(),
+                    found.spread("entries_per_lesson").told(2),
+                    *(_mean(found, name) for name in ("verified", "true", "off")),
+                    *(f"{found.spread(name).mean:.1%}" for name in ("check_share", "checked_share")),
+                )
+            )
+    return Table(
+        title=f"{data.name}: a checker that errs both ways, overload mixed",
+        columns=(
+            *("wording", "checker errs", "lessons", "entries a lesson", "verified", "true", "off"),
+            *("check, share of tokens", "with what is asked again"),
+        ),
+        rows=tuple(rows),
+    )
+
+
 def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
     ours = measured.where(ADAPTIVE.name)
-    usual = ours.where(law=IN_FORCE, by=WORDS_AND_CHECK)
+    checked = ours.where(law=IN_FORCE, by=WORDS_AND_CHECK)
+    usual = checked.where(false_no=0.0)
     for rate, least in LESSONS.items():
-        found = usual.where(misjudged=rate)
-        if data.kind in least:
-            worst, where = min((one.spread("lessons").mean, name) for name, one in _ways(found))
+        for denied in dict.fromkeys((0.0, rate)):
+            found = checked.where(false_yes=rate, false_no=denied)
+            errs = f"{data.name}, checker errs {rate:.0%}{' both ways' if denied else ''}"
+            if data.kind in least:
+                worst, where = min((one.spread("lessons").mean, name) for name, one in _ways(found))
+                yield Verdict(
+                    criterion=f"{errs}: at least {least[data.kind]:.0f} lessons",
+                    met=worst >= least[data.kind],
+                    told=f"worst {worst:.1f} ({where})",
+                )
+            off, where = max((one.spread("off").mean, name) for name, one in _ways(found))
             yield Verdict(
-                criterion=f"{data.name}, checker errs {rate:.0%}: at least {least[data.kind]:.0f} lessons",
-                met=worst >= least[data.kind],
-                told=f"worst {worst:.1f} ({where})",
+                criterion=f"{errs}: verified within {VERIFIED[rate]:.2f} of the truth",
+                met=off <= VERIFIED[rate],
+                told=f"worst {off:.3f} ({where})",
             )
-        off, where = max((one.spread("off").mean, name) for name, one in _ways(found))
-        yield Verdict(
-            criterion=f"{data.name}, checker errs {rate:.0%}: verified within {VERIFIED[rate]:.2f} of the truth",
-            met=off <= VERIFIED[rate],
-            told=f"worst {off:.3f} ({where})",
-        )
     whole = ours.where(law=NOTHING_LOST)
     for by in whole.values("by"):
         found = whole.where(by=by)
@@ -211,7 +245,7 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
         )
     for by in measured.where(law=IN_FORCE).values("by"):
         if by != WORDS_ALONE:
-            found = ours.where(law=IN_FORCE, by=by, wording=PARAPHRASED, misjudged=0.0)
+            found = ours.where(law=IN_FORCE, by=by, wording=PARAPHRASED, false_yes=0.0)
             entries, where = max((one.spread("entries_per_lesson").mean, name) for name, one in _ways(found))
             yield Verdict(
                 criterion=f"{data.name}, overloaded, {by}: at most {ENTRIES_OVERLOADED} entries a lesson",
@@ -235,8 +269,8 @@ def _ways(measured: Measured) -> Iterator[tuple[str, Measured]]:
     for overload in measured.values("overload"):
         for wording in measured.where(overload=overload).values("wording"):
             found = measured.where(overload=overload, wording=wording)
-            for rate in found.values("misjudged"):
-                yield f"{overload}, {wording}, checker errs {float(rate):.0%}", found.where(misjudged=rate)
+            for rate in found.values("false_yes"):
+                yield f"{overload}, {wording}, checker errs {float(rate):.0%}", found.where(false_yes=rate)
 
 
 def _lost(measured: Measured) -> float:
@@ -249,10 +283,10 @@ def _panel(data: Data, usual: Measured) -> Panel:
         Series(
             name=f"Combee, {overload}",
             points=tuple(
-                (100 * float(rate), ours.where(overload=overload, misjudged=rate).spread("lessons"))
-                for rate in ours.values("misjudged")
+                (100 * float(rate), ours.where(overload=overload, false_yes=rate).spread("lessons"))
+                for rate in ours.values("false_yes")
             ),
         )
         for overload in ours.values("overload")
     )
-    return Panel(title=f"{data.name}, paraphrased", x="checker errs, %", y="lessons kept", series=series)
+    return Panel(title=f"{data.name}, paraphrased", x="false yes, %", y="lessons kept", series=series)

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from combee.core.batching.limits import PRODUCT
-from combee.core.playbook.probation import is_active
 from combee_experiments.arms.arms import ADAPTIVE, Arm
 from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import reflections
@@ -124,8 +123,8 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
         }
     return {
         **numbers,
-        "shown": sum(map(is_active, last.entries)),
-        "proposed": sum(not is_active(entry) for entry in last.entries),
+        "shown": sum(entry.is_active for entry in last.entries),
+        "proposed": sum(not entry.is_active for entry in last.entries),
         "invented_shown": _invented(last, is_shown=True),
         "invented_proposed": _invented(last, is_shown=False),
         "promoted": changes["promote"],
@@ -135,11 +134,11 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
 
 
 def _held(lessons: Lessons, playbook: Playbook, *, only_shown: bool) -> frozenset[str]:
-    return lessons.kept(entry.content for entry in playbook.entries if is_active(entry) or not only_shown)
+    return lessons.kept(entry.content for entry in playbook.entries if entry.is_active or not only_shown)
 
 
 def _invented(playbook: Playbook, *, is_shown: bool) -> int:
-    return sum(is_invented(entry.content) for entry in playbook.entries if is_active(entry) == is_shown)
+    return sum(is_invented(entry.content) for entry in playbook.entries if entry.is_active == is_shown)
 
 
 def _through(lessons: Lessons, learnt: Learnt) -> Mapping[int, frozenset[str]]:

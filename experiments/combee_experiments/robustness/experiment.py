@@ -15,9 +15,11 @@ from combee_sim.law.rules import IN_FORCE, RULES
 from combee_sim.modes import NO_MODES, USUAL, Modes, parse_modes
 
 SIZES = (20, 100)
+CHECKER = ("false_yes", "false_no")
 MODES: Mapping[str, Modes] = {
     NONE: NO_MODES,
-    **{name: parse_modes([name]) for name in USUAL},
+    **{name: parse_modes([name]) for name in USUAL if name not in CHECKER},
+    "checker errs": parse_modes(CHECKER),
     ALL: parse_modes(USUAL),
 }
 

@@ -1,6 +1,7 @@
 """``scope``: whole iterations on a large playbook of which curators read all, or the entries nearest to their items.
 
-The playbook at the start has about 14,000 tokens: half of the data's lessons, among conventions of other quantities.
+The playbook at the start has about 14,000 or 70,000 tokens: half of the data's lessons, among conventions of other
+quantities.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,9 +32,9 @@ from combee_sim.modes import NO_MODES, Modes, parse_modes
 
 BATCH_SIZE = 40
 ITERATIONS = 4
-START_TOKENS = 14_000
-BUDGET_TOKENS = 24_000
-"""Above whatever comes: nothing is evicted."""
+START_TOKENS = (14_000, 70_000)
+BUDGET_TOKENS = 80_000
+"""The largest budget. A version has no room for more than some 1,500 entries as short as these."""
 AGENT_TOKENS = 2_000
 PRICES = SpendPolicy(price_in=1.0, price_cached_in=0.1, price_out=4.0)
 MODES: Mapping[str, Modes] = {NONE: NO_MODES, PARAPHRASE: parse_modes([PARAPHRASE])}
@@ -74,28 +75,29 @@ def cells(setup: Setup) -> Iterator[Cell]:
     """
     if (setup.law, setup.modes) != (IN_FORCE, NO_MODES):
         raise FatalError("scope goes through every counting rule by itself: leave out --law and --mode")
-    for data, law, mode, reading in product(setup.data, RULES, MODES, READINGS):
+    for tokens, data, law, mode, reading in product(START_TOKENS, setup.data, RULES, MODES, READINGS):
         # The rules are compared where wordings differ; what agents read hardly touches the update.
         if law == IN_FORCE or (mode == PARAPHRASE and reading != AGENTS):
             for seed in setup.seeds:
-                yield Cell.of(reading, seed, data=data.name, law=law, mode=mode)
+                yield Cell.of(reading, seed, data=data.name, law=law, mode=mode, tokens=tokens)
 
 
 def measure(setup: Setup, cell: Cell) -> Numbers:
     """Run some iterations on a large playbook."""
     failing = replace(setup, law=cell.text("law"), modes=MODES[cell.text("mode")])
     data = setup.named(cell.text("data"))
-    begin = large_playbook(data, reflections(failing, data, cell.seed), cell.seed)
+    known = reflections(failing, data, cell.seed)
+    begin = large_playbook(data, known, cell.seed, cell.number("tokens"))
     return setup.run(_measure(failing, data, begin, READINGS[cell.arm], cell.seed))
 
 
-def large_playbook(data: Data, known: Sequence[Reflection], seed: int) -> Playbook:
-    """Return a playbook of about 14,000 tokens that holds half of the data's lessons, as reflections said them."""
+def large_playbook(data: Data, known: Sequence[Reflection], seed: int, tokens: int) -> Playbook:
+    """Return a playbook of about so many tokens that holds half of the data's lessons, as reflections said them."""
     drawing = Random(seed)  # noqa: S311 - reproducible, not secret
     lessons = lessons_of(data)
     said = {name: one.key_insight for one in known for name in lessons.kept([one.key_insight])}
     contents = [said[name] for name in drawing.sample(sorted(said), len(said) // 2)]
-    return filled(contents, START_TOKENS, drawing)
+    return filled(contents, tokens, drawing)
 
 
 class _Metered:
@@ -155,4 +157,7 @@ async def _measure(setup: Setup, data: Data, begin: Playbook, reading: Reading, 
 
 def report(setup: Setup, measured: Measured) -> Report:
     """Show cost, lessons and wordings, and decide the criteria."""
-    return joined(report_on(data, measured.where(data=data.name)) for data in setup.data)
+    return joined(
+        report_on(f"{data.name}, {tokens:,} tokens", measured.where(data=data.name, tokens=tokens))
+        for data, tokens in product(setup.data, START_TOKENS)
+    )

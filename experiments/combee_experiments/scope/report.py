@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from statistics import fmean
 
-from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Measured
 from combee_experiments.running.paired import difference
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
@@ -12,7 +11,10 @@ WHOLE, AGENTS = "whole playbook", "20 entries, agents 2,000 tokens"
 NONE, PARAPHRASE = "none", "paraphrase"
 MOST_COST = 0.5
 MOST_WORDINGS = 1.1
-"""Times those of today: the criteria, written down before the first run."""
+"""Times those of today: the criteria, written down before the first run.
+
+With 70,000 tokens at the start they decide whether the setting stays: 20 or 40 entries must meet all three.
+"""
 WHO = (("reflect", "reflector"), ("update", "curators"), ("agents", "agents"))
 ITERATION = (
     "An iteration is 40 reflector's calls and the update; agents' own calls are shown apart, not in its cost. "
@@ -21,8 +23,9 @@ ITERATION = (
     "nothing is shared by calls that run at once)."
 )
 START = (
-    "Each run begins with a playbook of about 14,000 tokens: half of the data's lessons among conventions of other "
-    "quantities. Nothing is evicted. The reflector reads what the product gives it: the entries that the agent used, "
+    "Each run begins with a playbook of about 14,000 or 70,000 tokens: half of the data's lessons among "
+    "conventions of other quantities. At 14,000 nothing is evicted; of 70,000 in short entries a version has no room "
+    "for all. The reflector reads what the product gives it: the entries that the agent used, "
     "else those nearest to the task, 2,000 tokens at most."
 )
 RULES = (
@@ -31,17 +34,17 @@ RULES = (
 )
 
 
-def report_on(data: Data, measured: Measured) -> Report:
-    """Return what was found on one set of data."""
+def report_on(name: str, measured: Measured) -> Report:
+    """Return what was found on one set of data, with one size of the playbook at the start."""
     return Report(
-        tables=(_cost(data, measured), _kept(data, measured)),
-        verdicts=tuple(_verdicts(data, measured)),
-        panels=(_panel(data, measured),),
+        tables=(_cost(name, measured), _kept(name, measured)),
+        verdicts=tuple(_verdicts(name, measured)),
+        panels=(_panel(name, measured),),
         remarks=(ITERATION, START, RULES),
     )
 
 
-def _cost(data: Data, everything: Measured) -> Table:
+def _cost(name: str, everything: Measured) -> Table:
     law, mode, measured = _places(everything)[0]
     columns = (
         "arm",
@@ -61,7 +64,7 @@ def _cost(data: Data, everything: Measured) -> Table:
         for arm in measured.arms()
     )
     return Table(
-        title=f"{data.name}: tokens and cost of one iteration, {law}, mode {mode}",
+        title=f"{name}: tokens and cost of one iteration, {law}, mode {mode}",
         columns=columns,
         rows=rows,
         note=ITERATION,
@@ -82,7 +85,7 @@ def _ratio(measured: Measured, arm: str, *, agents: bool = False) -> float:
     return ours / today
 
 
-def _kept(data: Data, measured: Measured) -> Table:
+def _kept(name: str, measured: Measured) -> Table:
     there = max(numbers["lessons_there"] for _, numbers in measured)
     before = fmean(numbers["lessons_before"] for _, numbers in measured)
     rows = tuple(
@@ -99,7 +102,7 @@ def _kept(data: Data, measured: Measured) -> Table:
         for arm in found.arms()
     )
     return Table(
-        title=f"{data.name}: lessons kept of {there:.0f} ({before:.0f} of them from the start)",
+        title=f"{name}: lessons kept of {there:.0f} ({before:.0f} of them from the start)",
         columns=("rule", "mode", "arm", "lessons", "against the whole", "wordings per lesson", "entries"),
         rows=rows,
         note="Against the whole: the mean difference, paired by seed, and its 95 % interval.",
@@ -116,10 +119,10 @@ def _gain(found: Measured, arm: str) -> str:
     return difference(found.where(arm).by_seed("lessons"), found.where(WHOLE).by_seed("lessons")).told()
 
 
-def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
+def _verdicts(name: str, measured: Measured) -> Iterator[Verdict]:
     for arm in measured.arms():
         if arm not in (WHOLE, AGENTS):
-            yield from _decided(f"{data.name}, {arm}", arm, _places(measured))
+            yield from _decided(f"{name}, {arm}", arm, _places(measured))
 
 
 def _decided(name: str, arm: str, places: list[tuple[str, str, Measured]]) -> Iterator[Verdict]:
@@ -156,7 +159,7 @@ def _decided(name: str, arm: str, places: list[tuple[str, str, Measured]]) -> It
     )
 
 
-def _panel(data: Data, measured: Measured) -> Panel:
+def _panel(name: str, measured: Measured) -> Panel:
     series = tuple(
         Series(
             name=arm,
@@ -169,4 +172,4 @@ def _panel(data: Data, measured: Measured) -> Panel:
         )
         for arm in measured.arms()
     )
-    return Panel(title=data.name, x="cost of an iteration, thousands", y="lessons kept", series=series)
+    return Panel(title=name, x="cost of an iteration, thousands", y="lessons kept", series=series)

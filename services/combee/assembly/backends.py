@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 from pydantic import SecretStr
 
+from combee.adapters.extras import pip_install
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.openai.names import Azure, Server, resolve_embedding, resolve_model
@@ -153,7 +154,7 @@ def _check(source: DeclaredSource) -> tuple[ProvenBy, Check]:
         from combee.adapters.ed25519 import with_public_key  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"the public key of {source.name} needs cryptography: pip install 'combee[signatures]'"
+            f"the public key of {source.name} needs cryptography: {pip_install('signatures')}"
         ) from error
     return "key", with_public_key(b64decode(source.public_key or ""))
 

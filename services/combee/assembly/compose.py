@@ -15,6 +15,7 @@ from uuid import uuid4
 import structlog
 
 from combee.adapters.clock import SystemClock
+from combee.adapters.extras import pip_install
 from combee.adapters.kafka import KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.ports import NO_TRACING, Clock, ConfigurationError, LanguageModel, Log
@@ -39,6 +40,7 @@ from combee.process.worker.views import View
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
+from combee.scan.head_start import HeadStart
 from combee.scan.recorded import HashOf, RecordedAnswers, RecordedModel
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.shuffler import Shuffler
@@ -91,12 +93,21 @@ async def _scan(worker: Worker) -> None:
     async with _recorded_answers(worker) as known, _vectors(worker) as vectors:
 
         def build(log: Log, model: LanguageModel, clock: Clock, limiter: DeadLetterLimiter) -> ScanHandler:
-            return ScanHandler(log, model, clock, limiter=limiter, vectors=vectors)
+            return ScanHandler(
+                log, model, clock, limiter=limiter, vectors=vectors, head_start=_head_start(worker, clock)
+            )
 
         def record(model: LanguageModel, hash_of: HashOf) -> LanguageModel:
             return RecordedModel(model, hash_of, worker.log, worker.clock, known=known)
 
         await _ask(worker, build, record)
+
+
+def _head_start(worker: Worker, clock: Clock) -> HeadStart | None:
+    """Return the head start of first groups; recorded answers and a cache at the full price are not worth a wait."""
+    settings = worker.settings
+    pays = worker.answers_from is None and settings.spend.has_cheaper_cache(settings.model.model)
+    return HeadStart(clock) if pays else None
 
 
 @asynccontextmanager
@@ -244,15 +255,29 @@ async def _gateway(worker: Worker) -> None:
     try:
         from combee.gateway import server  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise ConfigurationError(f"the gateway needs {error.name}: pip install 'combee[gateway]'") from error
+        raise ConfigurationError(f"the gateway needs {error.name}: {pip_install('gateway')}") from error
     mounts = []
     if worker.settings.gateway.dashboard and find_spec("nicegui") is None:
-        logger.info("no_dashboard", reason="nicegui is missing: pip install 'combee[dashboard]'")
+        logger.info("no_dashboard", reason=f"nicegui is missing: {pip_install('dashboard')}")
     elif worker.settings.gateway.dashboard:
         from combee.dashboard import mount  # noqa: PLC0415 - also in the gateway's extra
 
         mounts.append(mount)
     await server.run(worker.log, worker.settings, worker.stop, worker.telemetry, mounts)
+
+
+def check_gateway(settings: Settings) -> None:
+    """Refuse settings with which the gateway would not start.
+
+    Raises
+    ------
+    CombeeError
+        If its keys cannot be read, or it has none and others could reach it.
+    """
+    from combee.gateway.access.keys import keyring  # noqa: PLC0415 - an extra
+    from combee.gateway.server import check_bind  # noqa: PLC0415 - the same
+
+    check_bind(settings.gateway, keyring(settings.gateway))
 
 
 ROLES: Mapping[str, Role] = dict(zip(SERVICES, (_control, _publish, _scan, _shuffle, _reflect), strict=True))
@@ -301,7 +326,7 @@ def sending_of(role: str, settings: WorkerSettings) -> "Sending | None":
         from combee.adapters.opentelemetry.sending import Sending  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         # Not an error: the machine's operator may set this variable for all programs.
-        logger.warning("otlp_not_sent", reason=f"{error.name} is missing: pip install 'combee[otel]'")
+        logger.warning("otlp_not_sent", reason=f"{error.name} is missing: {pip_install('otel')}")
         return None
     instance = uuid4().hex if settings.slot is None else str(settings.slot)
     return Sending(

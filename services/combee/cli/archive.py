@@ -13,8 +13,9 @@ from combee.assembly.backends import connection
 from combee.cli.shared.console import output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybePlaybook, Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.log.archive.writing import Archived, write_archive
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.topics import TOPICS
 
 
@@ -31,10 +32,13 @@ def archive(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a playbook, or all of a prefix, to one file for 'combee restore'; services may keep running."""
+    """Write a playbook, or all of a prefix, to one file.
+
+    'combee restore' reads it; services may keep running.
+    """
     if (name is None) != prefix:
         raise typer.BadParameter("name a playbook, or say --prefix for all of them")
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     archived = asyncio.run(_archive(settings, name or "", to))
     if as_json:
         print_json(

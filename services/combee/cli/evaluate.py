@@ -22,11 +22,12 @@ from combee.cli.playbook.lookup import resolve_version_or_branch
 from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, BaseUrl, Name, Ref, Servers, Simulated, places
+from combee.cli.shared.settings import deployed_settings
 from combee.core.evaluation.intervals import Interval, paired
 from combee.core.evaluation.questions import Question
 from combee.core.evaluation.scoring import SCORERS
 from combee.log.evaluation.evaluator import Evaluated, Evaluator
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.playbook import LATEST
 
 MAX_TROUBLES = 3
@@ -50,7 +51,10 @@ def evaluate(
     as_json: AsJson = False,
     job: "Job",
 ) -> None:
-    """Answer held-out questions with a version and score the answers; stored answers are not paid for again."""
+    """Score a version on held-out questions.
+
+    Stored answers are not paid for again.
+    """
     results = asyncio.run(_evaluate(job, name, [ref for ref in (version, against) if ref is not None]))
     verdict = paired(results[0].points, results[1].points) if against else None
     if as_json:
@@ -95,7 +99,7 @@ def job_of(
 ) -> Job:
     """Return the job of a verb's options; wrong options are refused before a broker is looked up."""
     settings = _where(
-        load_settings(
+        deployed_settings(
             eval_questions=questions,
             eval_scorer=scorer,
             eval_model=model_flag(simulated=simulated, model=model, base_url=base_url),

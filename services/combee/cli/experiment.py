@@ -81,7 +81,10 @@ def experiment(
     plot: Annotated[bool, typer.Option(help="draw plot.png (needs matplotlib)")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Re-run one of the paper's experiments; finished measurements are not repeated."""
+    """Re-run one of the paper's experiments.
+
+    Finished measurements are not repeated.
+    """
     _require_experiments()
     if name == LIST:
         _list(as_json=as_json)

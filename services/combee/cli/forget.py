@@ -22,12 +22,13 @@ from combee.cli.shared.console import confirmed, output, print_json, print_whole
 from combee.cli.shared.log import open_broker
 from combee.cli.shared.options import AsJson, Servers, checked_name, checked_prefix, playbook_names
 from combee.cli.shared.sending import issuer
+from combee.cli.shared.settings import deployed_settings
 from combee.core.log.erasure.selector import Marker, Selector, Subjects
 from combee.core.log.replaying.selection import FORMS, Selection
 from combee.log.archive import forgetting
 from combee.log.archive.erasing import Wish, is_empty
 from combee.log.archive.forgetting import Place
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.erasure import Erasure, SelectorKind
 from combee_schemas.topics import TOPICS
 
@@ -88,12 +89,15 @@ def forget(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a person's data, or runs and what only they taught; the remaining records move to a new prefix."""
+    """Erase a person's data, or runs and what only they taught.
+
+    The remaining records move to a new prefix.
+    """
     selector = _selector(subject_file, subject or (), trace, rule or (), playbook or "")
     archives = tuple(archive or ())
     if not (to or archives or dry_run):
         raise typer.BadParameter("name the new prefix (--to), or archives (--archive), or say --dry-run")
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     wish = Wish(
         selector=selector,
         marker=Marker(secrets.token_bytes(16)),
@@ -170,7 +174,7 @@ async def _forget(
         if dry_run:
             return await forgetting.survey(old, folder, wish, archives, SystemClock())
         assert to is not None  # noqa: S101 - else it would be archives alone
-        async with _place(load_settings(bootstrap_servers=servers, topic_prefix=to), servers) as new:
+        async with _place(deployed_settings(bootstrap_servers=servers, topic_prefix=to), servers) as new:
             if await forgetting.is_moved(old, new):
                 remark(
                     f"the remaining records of {old.prefix} are in {to} already; {old.prefix} is deleted now"

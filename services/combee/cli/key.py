@@ -30,7 +30,10 @@ def key(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a gateway key, or a source's secret, and print the two lines that an agent needs."""
+    """Make a key or a secret that proves who somebody is.
+
+    It prints the two lines that an agent needs.
+    """
     settings = load_settings()
     if kafka and admin:
         raise FatalError("--admin is for gateway keys: leave --kafka out, or --admin")

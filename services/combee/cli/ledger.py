@@ -13,14 +13,16 @@ from rich.console import Console
 from rich.table import Table
 
 from combee.adapters.clock import SystemClock, moment
+from combee.adapters.ports import ConfigurationError
 from combee.assembly.local.stack_file import data_dir, of_brokers
 from combee.cli.shared.console import FAILED, clean, output, print_json, reading, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.core.log.ledger import Checkpoint, CheckpointError, LedgerReport, sealed, unsealed
 from combee.log.inspection.audit import account
-from combee.process.settings.group import SettingsError, read_trusted
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
+from combee.process.trusted_files import read_trusted
 
 FATES = ("applied", "pending", "dead_lettered", "lost")
 
@@ -50,8 +52,11 @@ def ledger(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Account for all reflections and retained traces; exit 1 if one is lost or counted twice or a rule fails."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    """Account for every reflection and retained trace.
+
+    Exit 1 if one is lost or counted twice, or a rule fails.
+    """
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     with _uncollected():
         report = asyncio.run(_account(settings, checkpoint or _default_file(settings), full=full))
     if as_json:
@@ -100,7 +105,7 @@ def _read(file: Path) -> Checkpoint | None:
         return unsealed(read_trusted(file))
     except FileNotFoundError:
         return None
-    except (CheckpointError, SettingsError, OSError, UnicodeDecodeError) as error:
+    except (CheckpointError, ConfigurationError, OSError, UnicodeDecodeError) as error:
         remark(f"read from the beginning, because {file} is unusable: {error}")
         return None
 

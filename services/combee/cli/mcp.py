@@ -15,10 +15,10 @@ from combee.cli.shared.client import Gateway, gateway_address
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.cli.why import lines
 from combee.log.history import newest_playbook, newest_playbooks
 from combee.log.inspection.lineage import lineage
-from combee.process.settings.loading import load_settings
 from combee.process.telemetry.logs import configure_logs
 from combee.sdk import AsyncClient, PlaybookView
 from combee.sdk.address import resolved_address
@@ -55,7 +55,10 @@ def mcp(
     gateway: Gateway = None,
     bootstrap_servers: Servers = None,
 ) -> None:
-    """Serve playbooks to coding assistants over the Model Context Protocol, on stdio or HTTP."""
+    """Serve playbooks to coding assistants over MCP.
+
+    The Model Context Protocol, on standard input and output or HTTP.
+    """
     address = gateway_address(gateway, bootstrap_servers)
     # Standard output carries only the protocol.
     configure_logs("warning", json=False)
@@ -81,7 +84,7 @@ async def _stdio(gateway: str | None, servers: str | None) -> None:
         finally:
             await deployment.close()
         return
-    settings = load_settings(bootstrap_servers=servers)
+    settings = deployed_settings(bootstrap_servers=servers)
     async with open_log(settings) as (log, address):
         connection = backends.connection(settings, address)
         async with AsyncClient(transport=lambda: LogTransport(KafkaLog(connection))) as client:

@@ -17,10 +17,11 @@ from combee.cli.playbook.files import STDIN, read_text
 from combee.cli.shared.console import REJECTED, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, DeclaredSource, Servers, checked_name, playbook_names
+from combee.cli.shared.settings import deployed_settings
 from combee.core.formats.intake import LineError, Sample, Unknown, ignored_text, read_outcome
 from combee.core.formats.items import read_items
 from combee.core.names.sources import Signer, declared
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.outcome import Outcome
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -52,8 +53,11 @@ def publish(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Publish lines and end once all are acknowledged; the same line twice counts once ('combee learn' waits)."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers, source=source)
+    """Publish lines; the same line twice counts once.
+
+    It ends once all are acknowledged; 'combee learn' waits until they are applied.
+    """
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers, source=source)
     where = "standard input" if file == STDIN else file
     lines: Iterable[str] = sys.stdin if file == STDIN else read_text(file).splitlines()
     counts = asyncio.run(_publish(settings, lines, playbook, where))

@@ -41,7 +41,10 @@ def restore(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read an archive back into an empty prefix; a repeat resumes an interrupted run. Start services afterwards."""
+    """Read an archive back into an empty prefix.
+
+    A repeat resumes an interrupted run. Start services afterwards.
+    """
     if check:
         with reading() as progress:
             contents = read_contents(file, on_progress=progress)

@@ -15,6 +15,7 @@ from combee.cli.shared.console import clean, confirmed, output, print_json, rema
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import carry_out, commands_on
+from combee.cli.shared.settings import deployed_settings
 from combee.core.commands import RefusedError
 from combee.core.gate.gate import gates_of
 from combee.core.playbook.comparison import Comparison
@@ -22,7 +23,7 @@ from combee.core.playbook.versions import empty
 from combee.log.commands.playbook import Candidate, Commands, PreparedCommand
 from combee.log.history import all_labels
 from combee.log.reports.gate import GateReport, gate_report, judgement_text, verdict_text
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.playbook import LATEST, PRODUCTION
 
 
@@ -71,7 +72,7 @@ def review(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a candidate with what agents read now; approve or reject it.
+    """Compare a candidate with what agents read; decide on it.
 
     Without NAME, list the playbooks whose candidates wait at a gate. For a playbook without a gate, compare the
     newest version with a label, and move the label there on approval.
@@ -80,7 +81,7 @@ def review(
         raise typer.BadParameter(
             "these options name parts to reject: add --reject and NAME", param_hint="--entry, --source"
         )
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     if name is None:
         _list(settings, as_json=as_json)
         return

@@ -20,10 +20,10 @@ from combee_sim.server.standin import SimOptions
 T = TypeVar("T")
 LAW_HELP = "what an overloaded call is charged for: in_steps, exact_text, without_playbook, lessons_only"
 MODE_HELP = (
-    "MODE or MODE=RATE, may be repeated: paraphrase, invented, correlated, contradictions, misjudged; and one of"
-    " silent, named, lumped, claimed, blurred, mixed for the lessons that an overloaded call overlooks"
+    "MODE or MODE=RATE, may be repeated: paraphrase, invented, correlated, contradictions, false_yes, false_no; and"
+    " one of silent, named, lumped, claimed, blurred, mixed for the lessons that an overloaded call overlooks"
 )
-sim = typer.Typer(help="The stand-in model: a simulation for trying Combee without an API key.")
+sim = typer.Typer(help="The stand-in model: a simulation that needs no API key.")
 
 
 def register(app: typer.Typer) -> None:

@@ -12,6 +12,7 @@ from combee.adapters.ports import Log
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.core.evaluation.outcomes.report import FiguresReport, figures_text
 from combee.core.gate.canary_verdict import CanaryReport, canary_text
 from combee.core.gate.gate import gates_of
@@ -30,7 +31,7 @@ from combee.log.reports.controller import size_text
 from combee.log.reports.cost import pause_texts, spend_text
 from combee.log.reports.gate import GateReport
 from combee.log.reports.status import status_row
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas import topics
 
 
@@ -40,8 +41,8 @@ def register(app: typer.Typer) -> None:
 
 
 def status(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
-    """Show topics, the backlog of every service, and all playbooks."""
-    state = asyncio.run(_status(load_settings(bootstrap_servers=bootstrap_servers)))
+    """Show topics, the backlog of every service, all playbooks."""
+    state = asyncio.run(_status(deployed_settings(bootstrap_servers=bootstrap_servers)))
     if as_json:
         print_json(state)
     else:
@@ -53,7 +54,8 @@ async def _status(settings: Settings) -> dict[str, Any]:
         broker = await brokers(settings, servers)
         spending = settings.spend.caps()
         limits = settings.tenants.limits()
-        return {"broker": broker, **await log_status(log, settings.batch.batch_size, spending, limits)}
+        budget, size = settings.playbook.playbook_tokens, settings.batch.batch_size
+        return {"broker": broker, **await log_status(log, size, spending, limits, budget_tokens=budget)}
 
 
 async def log_status(
@@ -61,8 +63,10 @@ async def log_status(
     batch_size: int,
     spending: SpendPolicy = UNCAPPED,
     limits: Mapping[str, Limits] = NO_LIMITS,
+    *,
+    budget_tokens: int = 0,
 ) -> dict[str, Any]:
-    """Return the status, read from the log alone."""
+    """Return the status, read from the log alone; ``budget_tokens``: the configured token budget."""
     services: dict[str, dict[str, object]] = {}
     for group in INPUTS:
         group_lag = await backlog(log, group, SystemClock())
@@ -70,7 +74,7 @@ async def log_status(
     return {
         "topics": await _topics(log),
         "services": services,
-        "playbooks": await _playbooks(log, batch_size, spending, limits),
+        "playbooks": await _playbooks(log, batch_size, spending, limits, budget_tokens),
         "held_back": [hold.model_dump(mode="json") for hold in await held_back(log, SystemClock())],
     }
 
@@ -85,7 +89,7 @@ async def _topics(log: Log) -> dict[str, dict[str, int]]:
 
 
 async def _playbooks(
-    log: Log, batch_size: int, spending: SpendPolicy, limits: Mapping[str, Limits]
+    log: Log, batch_size: int, spending: SpendPolicy, limits: Mapping[str, Limits], budget_tokens: int
 ) -> list[dict[str, Any]]:
     now_ms = SystemClock().now_ms()
     known = await lines_today(log, now_ms, batch_size, spending, limits)
@@ -101,6 +105,7 @@ async def _playbooks(
             lines,
             known.today[name],
             known.decided.get(name),
+            budget_tokens=budget_tokens,
             outcomes=outcomes.get(name),
             gate=gated.get(name),
             canary=tried.get(name),
@@ -173,11 +178,13 @@ def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield further details of a playbook or branch: fork, batch size, runs, gate, canary."""
+    """Yield further details of a playbook or branch: posture, fork, token budget, batch size, runs, gate, canary."""
     if row["trust"]:
         yield row["trust"]
     if row["branch"]:
         yield f"forked from {branch_text(row['branch'])}"
+    if row["budget"]:
+        yield row["budget"]
     if row["sizing"] and _policy_text(row) not in {"configured", "branch"}:
         yield f"{size_text({**row, **row['sizing']})}: {row['sizing']['reason']}"
     if runs := row["outcomes"]:

@@ -45,7 +45,10 @@ def sync(
     bootstrap_servers: Servers = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document a line")] = False,
 ) -> None:
-    """Keep a region of AGENTS.md, SKILL.md, CLAUDE.md or a Cursor rule equal to a playbook, the rest unchanged."""
+    """Keep a region of AGENTS.md or a skill equal to a playbook.
+
+    Also of CLAUDE.md and Cursor rules; the rest of the file stays unchanged.
+    """
     files = Files(name, list(dict.fromkeys(to)), as_json=as_json)
     address = gateway_address(gateway, bootstrap_servers)
     with suppress(KeyboardInterrupt):
@@ -68,13 +71,10 @@ async def _sync(
             await keep(client, files, label)
 
 
-def _of(label: str) -> str:
-    return f" with the label {label}" if label else ""
-
-
 async def _missing(client: AsyncClient, name: str, label: str, gateway: str | None, timeout_s: float) -> str:
     if await client.ready(0):
-        return f"there is no version of {name}{_of(label)} ('combee playbook list' shows what there is)"
+        labelled = f" with the label {label}" if label else ""
+    return f"there is no version of {name}{labelled} ('combee playbook list' shows what there is)"
     where = gateway or "Kafka"
     return f"{where} has not sent {name} within {timeout_s:g} s (are the address and the key right?)"
 

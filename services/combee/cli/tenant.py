@@ -13,11 +13,11 @@ from combee.cli.shared import sending
 from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, Timeout
+from combee.cli.shared.settings import deployed_settings
 from combee.core.names.tenants import tenant_of
 from combee.log.commands.playbook import Commands
 from combee.log.history import newest_playbooks
 from combee.log.inspection.batches import newest_batches
-from combee.process.settings.loading import load_settings
 from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import FOR_EVER, TOPICS, AnyTopic
@@ -68,7 +68,7 @@ def _retention(topic: AnyTopic) -> str:
 
 
 async def _delete(name: str, *, yes: bool, timeout_s: float, servers: str | None) -> list[str]:
-    settings = load_settings(bootstrap_servers=servers)
+    settings = deployed_settings(bootstrap_servers=servers)
     async with open_log(settings) as (log, known_servers):
         lines = await _lines(log, name)
         await _confirm(log, name, lines, yes=yes)

@@ -10,6 +10,7 @@ from combee.assembly.backends import connection, create_topics, nested_prefixes,
 from combee.cli.shared.console import FAILED, output, print_json, remark
 from combee.cli.shared.log import open_broker
 from combee.cli.shared.options import AsJson, Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.core.log.layout import wanted
 from combee.core.log.rights import FORMATS, ROLES, granted
 from combee.process.settings.loading import Settings, load_settings
@@ -31,7 +32,7 @@ def group() -> None:
 @topics.command(epilog="Example: combee topics create --bootstrap-servers kafka:9092")
 def create(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
     """Create missing topics, and let the broker set the timestamps of topics that agents write."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     created, problems = asyncio.run(_create(settings))
     if as_json:
         print_json({"created": created, "problems": problems})
@@ -50,7 +51,7 @@ async def _create(settings: Settings) -> tuple[list[str], list[str]]:
 @topics.command(epilog="Example: combee topics check --json")
 def check(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
     """Compare the topics with their required configuration; exit 1 if one is missing or wrong."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     problems = asyncio.run(_check(settings))
     if as_json:
         print_json({"problems": problems})

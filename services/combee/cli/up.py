@@ -13,20 +13,22 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from combee.adapters.extras import pip_install
 from combee.adapters.ports import FatalError, Log
 from combee.assembly.compose import FRONTS, ROLES, judges
 from combee.assembly.local.admin_key import AdminKey, admin_key, dashboard_link
 from combee.assembly.local.deployment import BATCH_FLAGS, Deployment
-from combee.assembly.local.extras import pip_install, without
+from combee.assembly.local.extras import without
 from combee.assembly.local.keys import with_keys
 from combee.assembly.local.preflight import check, model_flag, require_data_dir, stands_in
 from combee.assembly.local.stack import StackOptions, model_environment, stack
-from combee.assembly.local.stack_file import UP, sole_stack
+from combee.assembly.local.stack_file import sole_stack
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import BaseUrl, Model, Simulated
 from combee.core.gate.gate import gates_of
 from combee.log.history import all_labels
+from combee.process.running import UP
 from combee.process.settings.loading import Settings, load_settings
 
 INFORMATION = ("[info ", '"level": "info"')
@@ -60,7 +62,10 @@ def up(
         typer.Option(min=0, max=65_535, help="first port for health and metrics; 0, default: free ports"),
     ] = None,
 ) -> None:
-    """Run the broker (unless one is configured), all services and the gateway, with restarts and one log."""
+    """Run Kafka, all services, HTTP and the dashboard here.
+
+    A configured Kafka is used instead; services restart, and write one log.
+    """
     settings = load_settings(
         model=model_flag(simulated=simulated, model=model, base_url=base_url),
         base_url=base_url,

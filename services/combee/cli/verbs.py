@@ -4,6 +4,7 @@ import gc
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import typer
@@ -11,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from combee.assembly.local import extras
-from combee.cli.shared.console import FAILED, USAGE, failure
+from combee.cli.shared.console import FAILED, USAGE, failure, remark
 from combee_schemas.errors import CombeeError, ConfigurationError
 
 
@@ -22,133 +23,58 @@ class Verb(NamedTuple):
     summary: str
 
 
-VERBS = {
-    "up": Verb(
-        "combee.cli.up",
-        "Run the broker (unless one is configured), all services and the gateway, with restarts and one log.",
-    ),
-    "publish": Verb(
-        "combee.cli.publish",
-        "Publish lines and end once all are acknowledged; the same line twice counts once ('combee learn' waits).",
-    ),
-    "learn": Verb(
-        "combee.cli.learn.verb",
-        "Learn from a file or folder: publish new runs, wait until all are applied, print the playbook.",
-    ),
-    "playbook": Verb(
-        "combee.cli.playbook.group",
-        "Playbooks: read, compare, export, import, edit, label, undo.",
-    ),
-    "sync": Verb(
-        "combee.cli.sync",
-        "Keep a region of AGENTS.md, SKILL.md, CLAUDE.md or a Cursor rule equal to a playbook, the rest unchanged.",
-    ),
-    "mcp": Verb(
-        "combee.cli.mcp",
-        "Serve playbooks to coding assistants over the Model Context Protocol, on stdio or HTTP.",
-    ),
-    "branch": Verb(
-        "combee.cli.branch",
-        "Fork NAME@BRANCH, which learns from NAME's reflections with its own settings; without --as list branches.",
-    ),
-    "adopt": Verb(
-        "combee.cli.adopt",
-        "Publish a branch's entries as the playbook's next version; the branch stays and keeps learning.",
-    ),
-    "review": Verb(
-        "combee.cli.review",
-        "Compare a candidate with what agents read now; approve or reject it.",
-    ),
-    "evaluate": Verb(
-        "combee.cli.evaluate",
-        "Answer held-out questions with a version and score the answers; stored answers are not paid for again.",
-    ),
-    "bisect": Verb(
-        "combee.cli.bisect",
-        "Find the version that lowered accuracy on held-out questions, and its batch; exit 1 if there is none.",
-    ),
-    "why": Verb(
-        "combee.cli.why",
-        "Show where an entry comes from: its versions, the reflections behind it, and their runs.",
-    ),
-    "status": Verb(
-        "combee.cli.status",
-        "Show topics, the backlog of every service, and all playbooks.",
-    ),
-    "top": Verb(
-        "combee.cli.top.verb",
-        "Show lags, windows, the running batch's tree, batch sizes and reasons, retention, cost, versions; q quits.",
-    ),
-    "cost": Verb(
-        "combee.cli.cost",
-        "Sum up the model calls behind every version; money is counted at the prices of the time of each call.",
-    ),
-    "key": Verb(
-        "combee.cli.key",
-        "Make a gateway key, or a source's secret, and print the two lines that an agent needs.",
-    ),
-    "tenant": Verb(
-        "combee.cli.tenant",
-        "Tenants (name spaces of playbooks): delete one.",
-    ),
-    "replay": Verb(
-        "combee.cli.replay.verb",
-        "Re-run learning from the log, with the same or changed settings, and compare the results.",
-    ),
-    "archive": Verb(
-        "combee.cli.archive",
-        "Write a playbook, or all of a prefix, to one file for 'combee restore'; services may keep running.",
-    ),
-    "restore": Verb(
-        "combee.cli.restore",
-        "Read an archive back into an empty prefix; a repeat resumes an interrupted run. Start services afterwards.",
-    ),
-    "forget": Verb(
-        "combee.cli.forget",
-        "Erase a person's data, or runs and what only they taught; the remaining records move to a new prefix.",
-    ),
-    "ledger": Verb(
-        "combee.cli.ledger",
-        "Account for all reflections and retained traces; exit 1 if one is lost or counted twice or a rule fails.",
-    ),
-    "dlq": Verb(
-        "combee.cli.dlq.group",
-        "Dead letters: list, show, retry, drop.",
-    ),
-    "doctor": Verb(
-        "combee.cli.doctor.verb",
-        "Check settings, broker, topics, clock, disk, model, lag, dead letters and batches, and name remedies.",
-    ),
-    "topics": Verb(
-        "combee.cli.topics",
-        "The topics: create, check, show, rights.",
-    ),
-    "worker": Verb(
-        "combee.cli.worker",
-        "Run one service until SIGTERM or Ctrl-C; it drains before it exits.",
-    ),
-    "broker": Verb(
-        "combee.cli.broker",
-        "The embedded broker: real Apache Kafka from its jars, on loopback.",
-    ),
-    "demo": Verb(
-        "combee.cli.demo.verb",
-        "Start a temporary Kafka, all services and simulated agents; show how they learn; prove nothing was lost.",
-    ),
-    "sim": Verb(
-        "combee.cli.sim",
-        "The stand-in model: a simulation for trying Combee without an API key.",
-    ),
-    "experiment": Verb(
-        "combee.cli.experiment",
-        "Re-run one of the paper's experiments; finished measurements are not repeated.",
-    ),
-    "controller": Verb(
-        "combee.cli.controller",
-        "Show the batch size that the controller chose for a playbook, and the delays behind it.",
-    ),
+PANELS = {
+    "Use": {
+        "up": Verb("combee.cli.up", "Run Kafka, all services, HTTP and the dashboard here."),
+        "learn": Verb("combee.cli.learn.verb", "Learn from a file or folder, wait, print the playbook."),
+        "publish": Verb("combee.cli.publish", "Publish lines; the same line twice counts once."),
+        "playbook": Verb("combee.cli.playbook.group", "Read, compare, import, edit, label, undo playbooks."),
+        "sync": Verb("combee.cli.sync", "Keep a region of AGENTS.md or a skill equal to a playbook."),
+        "mcp": Verb("combee.cli.mcp", "Serve playbooks to coding assistants over MCP."),
+    },
+    "Judge": {
+        "review": Verb("combee.cli.review", "Compare a candidate with what agents read; decide on it."),
+        "evaluate": Verb("combee.cli.evaluate", "Score a version on held-out questions."),
+        "branch": Verb("combee.cli.branch.verb", "Fork a playbook to learn with other settings; adopt it."),
+        "replay": Verb("combee.cli.replay.verb", "Re-run learning from the log, or with other settings."),
+        "why": Verb("combee.cli.why", "Show what taught an entry: its versions, reflections, runs."),
+    },
+    "Operate": {
+        "status": Verb("combee.cli.status", "Show topics, the backlog of every service, all playbooks."),
+        "top": Verb("combee.cli.top.verb", "Watch lags, windows, batches, retention and cost; q quits."),
+        "doctor": Verb("combee.cli.doctor.verb", "Check everything that can be wrong, and name remedies."),
+        "ledger": Verb("combee.cli.ledger", "Account for every reflection and retained trace."),
+        "dlq": Verb("combee.cli.dlq.group", "Dead letters: list, show, retry, drop."),
+        "archive": Verb("combee.cli.archive", "Write a playbook, or all of a prefix, to one file."),
+        "restore": Verb("combee.cli.restore", "Read an archive back into an empty prefix."),
+        "forget": Verb("combee.cli.forget", "Erase a person's data, or runs and what only they taught."),
+    },
+    "Lab": {
+        "demo": Verb("combee.cli.demo.verb", "Run it all once, temporary and simulated."),
+        "sim": Verb("combee.cli.sim", "The stand-in model: a simulation that needs no API key."),
+        "experiment": Verb("combee.cli.experiment", "Re-run one of the paper's experiments."),
+    },
 }
-"""All verbs by name; the list is shown without importing any of them."""
+"""The verbs by panel of the list; it is shown without importing any of them."""
+SERVICES = {
+    "worker": Verb("combee.cli.worker", "Run one service until SIGTERM or Ctrl-C."),
+    "broker": Verb("combee.cli.broker", "The embedded broker: real Apache Kafka from its jars, on loopback."),
+    "topics": Verb("combee.cli.topics", "The topics: create, check, show, rights."),
+    "tenant": Verb("combee.cli.tenant", "Tenants (name spaces of playbooks): delete one."),
+    "key": Verb("combee.cli.key", "Make a key or a secret that proves who somebody is."),
+}
+"""Verbs for those who run services one by one, under the names that Compose and the chart use."""
+VERBS = {name: verb for panel in (*PANELS.values(), SERVICES) for name, verb in panel.items()}
+MOVED = {
+    "adopt": ("branch", "adopt"),
+    "bisect": ("playbook", "bisect"),
+    "controller": ("playbook", "controller"),
+    "cost": ("playbook", "cost"),
+}
+"""Old spellings, which run and name the new one."""
+USAGE_LINE = "Usage: combee [--version] [--install-completion] VERB [--help]"
+LABEL, NAME = 9, 12
+"""Widths of the first two columns of the list of verbs."""
 
 
 @cache
@@ -196,12 +122,25 @@ class Verbs(TyperGroup):
         """Return the names of the verbs."""
         return list(VERBS)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the group's own signature
+        """Write the list of verbs, which fits one screen of 24 lines."""
+        rows = [USAGE_LINE]
+        for panel, verbs in PANELS.items():
+            for label, (name, verb) in zip_longest((panel,), verbs.items(), fillvalue=""):
+                rows.append(f"{label:{LABEL}}{name:{NAME}}{verb.summary.removesuffix('.')}")
+        rows.append(f"{'Services':{LABEL}}{', '.join(SERVICES)}: what Compose and the chart run")
+        formatter.write("\n".join(rows) + "\n")
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the group's own signature
         """Return a verb's summary, which the list of verbs and completion need."""
         return TyperCommand(cmd_name, help=VERBS[cmd_name].summary) if cmd_name in VERBS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the called verb with its options."""
+        """Return the called verb with its options; an old spelling names the new one."""
+        if (moved := MOVED.get(args[0])) is not None:
+            if not ctx.resilient_parsing:  # completion
+                remark(f"'combee {args[0]}' is now 'combee {' '.join(moved)}'")
+            args = [*moved, *args[1:]]
         name, summary, rest = super().resolve_command(ctx, args)
         return name, summary and self.commands[str(summary.name)], rest
 

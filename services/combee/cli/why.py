@@ -12,11 +12,11 @@ from combee.adapters.ports import FatalError, Log
 from combee.cli.shared.console import clean, output, print_json, reading, shortened
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, checked_line, line_names
+from combee.cli.shared.settings import deployed_settings
 from combee.core.names.sources import source_text
-from combee.core.playbook.probation import is_active
 from combee.log.history import newest_playbooks
 from combee.log.inspection.lineage import Lineage, Source, lineage
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.base import playbook_of
 
 MAX_SOURCES = 10
@@ -29,7 +29,15 @@ def register(app: typer.Typer) -> None:
 
 
 def why(
-    entry: Annotated[str, typer.Argument(help="its id, as 'combee playbook show' prints it")],
+    name_or_entry: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME] ENTRY",
+            help="the entry's id, as 'combee playbook show' prints it; its playbook may stand before it",
+            autocompletion=line_names,
+        ),
+    ],
+    entry: Annotated[str | None, typer.Argument(hidden=True)] = None,
     *,
     playbook: Annotated[
         str | None,
@@ -43,8 +51,16 @@ def why(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show where an entry comes from: its versions, the reflections behind it, and their runs."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    """Show what taught an entry: its versions, reflections, runs."""
+    if entry is None:
+        entry = name_or_entry
+    elif playbook in {None, checked_line(name_or_entry)}:
+        playbook = name_or_entry
+    else:
+        raise typer.BadParameter(
+            f"{name_or_entry} and --playbook {playbook} name two playbooks: give one of them"
+        )
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     origins = asyncio.run(_why(settings, entry, playbook, traces=traces))
     if as_json:
         print_json(as_document(origins))
@@ -126,7 +142,7 @@ def lines(origins: Lineage) -> Iterator[Text]:
     entry = origins.entry
     yield Text(clean(f"[{entry.id}] {entry.content}"), style="bold")
     state = f"in version {origins.version}" if origins.is_live else f"left after version {origins.version}"
-    state += "" if is_active(entry) else f", only {entry.state}"
+    state += "" if entry.is_active else f", only {entry.state}"
     state += ", by hand" if entry.by_hand else ""
     counts = f"helpful {entry.helpful}, harmful {entry.harmful}, {entry.evidence_count} reflections"
     yield Text(clean(f"{origins.playbook}, {entry.section}; {state}; {counts}\n"))

@@ -9,11 +9,12 @@ import typer
 
 from combee.adapters.ports import CombeeError, ConfigurationError
 from combee.assembly import compose
+from combee.assembly.backends import embedding_address, known_sources
 from combee.assembly.local.deployment import beside, deployment
-from combee.assembly.local.preflight import require_model
+from combee.assembly.local.preflight import require_answer, require_model
 from combee.assembly.local.supervisor import die_with_parent
 from combee.cli.shared.console import FAILED, USAGE
-from combee.process.settings.loading import load_settings
+from combee.process.settings.loading import Settings, load_settings
 from combee.process.telemetry.logs import configure_logs
 
 logger = structlog.get_logger()
@@ -32,8 +33,13 @@ def register(app: typer.Typer) -> None:
 
 
 def worker(
-    role: Annotated[
-        str, typer.Argument(help=f"one of {', '.join(ROLES)}", autocompletion=lambda: list(ROLES))
+    roles: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ROLE",
+            help=f"one of {', '.join(ROLES)}; several with --check",
+            autocompletion=lambda: list(ROLES),
+        ),
     ],
     slot: Annotated[
         int | None,
@@ -47,12 +53,22 @@ def worker(
         int | None,
         typer.Option(min=0, max=65_535, help="serve /metrics, /healthz, /readyz here; 0: a free port"),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="start nothing: exit 0 if these services could start, else say why not"),
+    ] = False,
     answers_from: Annotated[str | None, typer.Option(hidden=True)] = None,
     die_with_parent_: Annotated[bool, typer.Option("--die-with-parent", hidden=True)] = False,
 ) -> None:
-    """Run one service until SIGTERM or Ctrl-C; it drains before it exits."""
-    if role not in ROLES:
-        raise typer.BadParameter(f"no such role: {role}; choose one of {', '.join(ROLES)}")
+    """Run one service until SIGTERM or Ctrl-C.
+
+    It drains before it exits.
+    """
+    _require(roles, several=check)
+    if check:
+        asyncio.run(_check(roles, load_settings()))
+        return
+    (role,) = roles
     if die_with_parent_:
         die_with_parent()
     settings = load_settings(slot=slot, bootstrap_servers=bootstrap_servers, metrics_port=metrics_port)
@@ -75,3 +91,30 @@ def worker(
             raise
         logger.critical("failed", error=str(error))
         raise typer.Exit(USAGE if isinstance(error, ConfigurationError) else FAILED) from error
+
+
+def _require(roles: list[str], *, several: bool) -> None:
+    for role in roles:
+        if role not in ROLES:
+            raise typer.BadParameter(f"no such role: {role}; choose one of {', '.join(ROLES)}")
+    if len(roles) > 1 and not several:
+        raise typer.BadParameter("a worker is one service: give one role, or --check")
+
+
+async def _check(roles: list[str], settings: Settings) -> None:
+    """Check whether these services could start with their settings; no broker is asked.
+
+    Raises
+    ------
+    CombeeError
+        If one could not; the message names the remedy.
+    """
+    if not set(ASKING).isdisjoint(roles):
+        require_model(settings.model)
+        await require_answer(settings.model)
+    if not {"shuffle", "scan"}.isdisjoint(roles) and settings.model.embedding_model:
+        embedding_address(settings.model)
+    if not {"reflect", "shuffle", "control", "gateway"}.isdisjoint(roles):
+        known_sources(settings.sources)
+    if "gateway" in roles:
+        compose.check_gateway(settings)

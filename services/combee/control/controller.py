@@ -59,16 +59,14 @@ class Controller:
                     seen = await self._seen.get()
             except TimeoutError:
                 continue
-            await self._decide([seen, *self._waiting(AT_ONCE - 1)])
+            # At the start every playbook has one.
+            waiting = min(AT_ONCE - 1, self._seen.qsize())
+            await self._decide([seen, *(self._seen.get_nowait() for _ in range(waiting))])
 
     def _latest(self, name: str) -> BatchSize | None:
         """Return the newest decision: our own, which may not be in the view yet, or another control's."""
         said = [decision for decision in (self._standing.get(name), self.sizes.get(name)) if decision]
         return max(said, key=lambda decision: decision.sequence, default=None)
-
-    def _waiting(self, most: int) -> list[Iteration]:
-        """Return up to ``most`` further iterations to decide about; at the start every playbook has one."""
-        return [self._seen.get_nowait() for _ in range(min(most, self._seen.qsize()))]
 
     async def _decide(self, seen: Sequence[Iteration]) -> None:
         """Decide about these iterations in order, and write all decisions in one call."""

@@ -17,10 +17,11 @@ from combee.core.gate.gate import Gate, judged, not_judged
 from combee.core.log.replaying.selection import Selection
 from combee.core.names.identity import content_id
 from combee.core.playbook.branching import Adoption
+from combee.core.playbook.budget import budget_for, oversize
 from combee.core.playbook.cleaning import clean_playbook
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.evidence import rules_for
-from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.probation import shown
 from combee.core.playbook.versions import parted
 from combee_schemas.base import BranchName, branch_in, is_branch_of, playbook_of
 from combee_schemas.command import Command, CommandKind
@@ -269,7 +270,7 @@ def keep(current: Playbook, ids: Sequence[str], command_id: str | None) -> Comma
     kept = [
         entry
         for entry in map(known.__getitem__, dict.fromkeys(ids))
-        if not is_active(entry) or (protects and not entry.by_hand)
+        if not entry.is_active or (protects and not entry.by_hand)
     ]
     if not kept:
         return None
@@ -289,7 +290,8 @@ def import_(
     """Replace the content by a text's, or start a playbook; ``form`` is what the text was read as.
 
     A person who imports entries stands behind them, except behind proposed ones. Without ``by_hand`` the text alone
-    says which entries a person stands behind.
+    says which entries a person stands behind, and the budget is the configured one, as a replay needs it. What a
+    person imports asks for a budget that holds it.
 
     The id names content and base version: the same text sent twice has one effect, while going back to an earlier
     content is a new import. What remains of a deleted playbook says nothing, and is another base.
@@ -297,7 +299,7 @@ def import_(
     Raises
     ------
     RefusedError
-        If it would start a branch: only a fork does.
+        If it would start a branch: only a fork does. Or if no playbook can hold it.
     """
     if branch_in(current.name) and not current.version:
         raise RefusedError("absent", absence(current))
@@ -312,7 +314,9 @@ def import_(
     entries, holds = carried_over(current, given, form), held_by(current, given, form)
     if by_hand and holds == "entries":
         theirs = {"by_hand": True}
-        entries = tuple(entry.model_copy(update=theirs) if is_active(entry) else entry for entry in entries)
+        entries = tuple(entry.model_copy(update=theirs) if entry.is_active else entry for entry in entries)
+    if reason := oversize(entries, given.sections):
+        raise RefusedError("too_large", f"this import of {current.name} has {reason}")
     return _command(
         "import",
         current,
@@ -321,6 +325,7 @@ def import_(
         sections=given.sections,
         counters=given.counters,
         holds=holds,
+        budget_tokens=budget_for(given, entries) if by_hand else 0,
     )
 
 

@@ -8,7 +8,7 @@ numbers per version for ``NAMES_KEPT`` playbooks, and ``VERSIONS_KEPT`` versions
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -18,6 +18,7 @@ from combee_schemas import topics
 from combee_schemas.base import Message, is_branch_of
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Label, Playbook
+from combee_schemas.reflection import Reflection
 from combee_schemas.topics import AnyTopic, Topic, key_of
 
 M = TypeVar("M", bound=Message)
@@ -25,6 +26,8 @@ M = TypeVar("M", bound=Message)
 NAMES_KEPT = 256
 VERSIONS_KEPT = 16
 LOOK_UP_S = 60.0
+READ_AT_ONCE = 200
+"""Maximum number of reflections in one read."""
 SPAN = 32
 """Distance, in versions or in offsets, up to which a look-up reads on instead of jumping."""
 
@@ -35,6 +38,18 @@ SPAN = 32
 async def partition_of(log: Log, topic: AnyTopic, key: str) -> TopicPartition:
     """Return the partition of a key, usually a playbook, in a topic that is partitioned by key."""
     return TopicPartition(topic=topic.name, partition=await log.partition_for(topic.name, key.encode()))
+
+
+async def reflections_at(log: Log, name: str, own_ids: Mapping[int, str]) -> dict[int, Reflection]:
+    """Return a playbook's reflections by offset, under these ids, the oldest first; erased ones are missing."""
+    source = await partition_of(log, topics.REFLECTIONS, name)
+    wanted, found = sorted(own_ids), dict[int, Reflection]()
+    for start in range(0, len(wanted), READ_AT_ONCE):
+        records = await log.read_at(source, wanted[start : start + READ_AT_ONCE])
+        for offset, record in sorted(records.items()):
+            for reflection in topics.REFLECTIONS.under(name, [record]):
+                found[offset] = reflection.model_copy(update={"reflection_id": own_ids[offset]})
+    return found
 
 
 async def messages(

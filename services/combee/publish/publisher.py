@@ -42,11 +42,18 @@ from combee.process.worker import manifest_cache
 from combee.process.worker.dead_letters import dead_letter, log_dead_letter
 from combee.process.worker.manifest_cache import ManifestCache, Place
 from combee.process.worker.session import together
-from combee.publish.decide.basis import Basis, UnreadError
-from combee.publish.decide.decision import SKIP, Lost, PublishDecision, Rules, WaitsFor
+from combee.publish.basis import (
+    SKIP,
+    Basis,
+    Lost,
+    PublishDecision,
+    PublishState,
+    Rules,
+    UnreadError,
+    WaitsFor,
+)
 from combee.publish.decide.gate import completed, decide_start
 from combee.publish.decide.record import decide
-from combee.publish.partition import PublishState
 from combee.publish.reading import Reader, open_partition
 from combee_schemas import topics
 from combee_schemas.codec import CodecError

@@ -9,7 +9,7 @@ from combee.log.evidence import adoption_of, recomputed, updates_between, with_e
 from combee.log.history import History
 from combee.process.worker.manifest_cache import ManifestCache
 from combee.process.worker.views import Newest, own_message
-from combee.publish.decide.basis import (
+from combee.publish.basis import (
     AdoptionOf,
     AllRevoked,
     Bodies,
@@ -18,11 +18,11 @@ from combee.publish.decide.basis import (
     FirstReflection,
     ManifestAt,
     OldVersion,
+    PublishState,
     Remainder,
     Request,
     UpdatesBetween,
 )
-from combee.publish.partition import PublishState
 from combee_schemas import topics
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.topics import Topic, key_of

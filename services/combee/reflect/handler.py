@@ -20,6 +20,7 @@ from combee.adapters.ports import (
     UnansweredError,
 )
 from combee.core.evaluation.outcomes.fold import outcome_of, says_outcome
+from combee.core.formats.citations import with_citations
 from combee.core.names import identity
 from combee.core.text.shortening import shorter_trace, task_excerpt, within
 from combee.core.text.similarity.relevance import entries_to_judge
@@ -102,6 +103,8 @@ class ReflectHandler:
         content = identity.fingerprint(trace)
         async with self._reflected.only_once(trace, content) as known:
             if known is None:
+                # Repeats are recognised by what was sent, whatever the playbook holds by now.
+                trace = with_citations(trace, self.playbooks.latest(trace.playbook).entries)
                 if says_outcome(trace):
                     # Before the model call: the run's outcome must not wait for the model.
                     await self._write(topics.OUTCOMES.record(outcome_of(trace)), trace)

@@ -12,11 +12,14 @@ from typing import cast
 from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import Method
+from combee.core.names.sources import names_of
 from combee.core.playbook.coverage import Coverage, Lesson, lesson_of, unchecked
 from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import worth
 from combee.scan.asking import Asking
+from combee.scan.head_start import HeadStart
+from combee_schemas.base import SourceNames
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import GroupMember, NodeResult, Partial
@@ -31,23 +34,26 @@ class Aggregator:
         method: Method = cast("Method", ace),  # noqa: B008 - a module
         *,
         carry: bool = True,
+        sources: SourceNames = "declared",
         note: str = "",
         vectors: Vectors | None = None,
         thresholds: Thresholds = UNMEASURED,
+        head_start: HeadStart | None = None,
     ) -> None:
         holds_entries = method.HOLDS == "entries"
-        self._asking = Asking(model, method)
+        self._asking = Asking(model, method, head_start)
         self._method = method
         self._checks = carry and holds_entries
         """Whether the root checks its result and carries what that does not say; off: the paper's protocol."""
+        self._sources = sources
         self._note = note
         """A note that every result of a call carries."""
         self._vectors = vectors or Vectors()
         self._thresholds = thresholds
 
-    async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
+    async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
         """Return a level-0 node's result; a reply that stays unusable is a failed result, not an error."""
-        parts = await self._asking.group(base, members)
+        parts = await self._asking.group(base, members, waits=index > 0)
         return worth.of_group(self._method, base, parts, note=self._note)
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:
@@ -56,8 +62,10 @@ class Aggregator:
         below = worth.below_of(results)
         if sum(bool(result.operations) for result in results) < 2:  # noqa: PLR2004 - there is nothing to combine
             return worth.passed(below, results)
-        items = worth.by_age(chain.from_iterable(result.operations for result in results), below.seen)
-        parts = await self._asking.combine(base, items, level)
+        names = names_of(below.seen, self._sources)
+        proposals = chain.from_iterable(result.operations for result in results)
+        items = worth.by_support(proposals, below.seen, names)
+        parts = await self._asking.combine(base, items, level, names)
         result = worth.of_combine(self._method, base, below, parts, note=self._note)
         return worth.with_aside(result, results) if self._checks else result
 

@@ -1,16 +1,18 @@
 """Asking a model: one call about items, or one about each half where they are too long for it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from combee.adapters.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.core.methods import checking, consolidation
 from combee.core.methods.checking import Checked
-from combee.core.methods.method import Answer, Method
+from combee.core.methods.method import Answer, Method, Sources
 from combee.core.playbook.cleaning import clean_operations
 from combee.core.playbook.coverage import Coverage, Question
+from combee.core.playbook.operations import in_words
 from combee.core.text.shortening import shorter_reflection
+from combee.scan.head_start import HeadStart
 from combee.scan.outcome import SKIPPED, SPLIT, spent
 from combee_schemas.base import Usage
 from combee_schemas.batch import Cluster
@@ -60,33 +62,37 @@ async def in_parts(
 class Asking:
     """The calls about one batch's nodes, in the wording of its method."""
 
-    def __init__(self, model: LanguageModel, method: Method) -> None:
+    def __init__(self, model: LanguageModel, method: Method, head_start: HeadStart | None = None) -> None:
         self._model = model
         self._method = method
+        self._head_start = head_start
         self._begun = False
         """Whether a call was answered, which another worker would have to pay again."""
 
     async def group(
-        self, base: Playbook, members: Sequence[GroupMember], level: int = 0
+        self, base: Playbook, members: Sequence[GroupMember], level: int = 0, *, waits: bool = False
     ) -> list[Part[Sequence[GroupMember], Answer]]:
-        """Ask for the operations that reflections support."""
+        """Ask for the operations that reflections support; ``waits``: another group has a head start."""
 
         async def ask(members: Sequence[GroupMember]) -> Part[Sequence[GroupMember], Answer]:
-            prompt, reply = await self._aggregated(base, members, level)
-            answer = self._read(base, prompt, reply, [(one.reflection.reflection_id,) for one in members])
+            prompt, reply = await self._aggregated(base, members, level, waits=waits)
+            sources = [(one.reflection.reflection_id,) for one in members]
+            words = [one.reflection.key_insight for one in members]
+            answer = self._read(base, prompt, reply, sources, words)
             return _part(members, answer, reply, prompt)
 
         return await in_parts(members, ask, halves)
 
     async def combine(
-        self, base: Playbook, items: Sequence[Operation], level: int
+        self, base: Playbook, items: Sequence[Operation], level: int, names: Mapping[str, str]
     ) -> list[Part[Sequence[Operation], Answer]]:
-        """Ask to combine proposals."""
+        """Ask to combine proposals; ``names``: the sources of the reflections behind them."""
 
         async def ask(items: Sequence[Operation]) -> Part[Sequence[Operation], Answer]:
-            prompt = self._method.combine_prompt(base, items)
+            prompt = self._method.combine_prompt(base, items, names)
             reply = await self._ask(base, prompt, level)
-            answer = self._read(base, prompt, reply, [item.evidence for item in items])
+            sources, words = [item.evidence for item in items], [item.content for item in items]
+            answer = self._read(base, prompt, reply, sources, words)
             return _part(items, answer, reply, prompt)
 
         return await in_parts(items, ask, halves)
@@ -119,7 +125,7 @@ class Asking:
         return await in_parts(question, ask, Question.halves)
 
     async def _aggregated(
-        self, base: Playbook, members: Sequence[GroupMember], level: int
+        self, base: Playbook, members: Sequence[GroupMember], level: int, *, waits: bool
     ) -> tuple[Prompt, Reply]:
         """Return the prompt about these reflections, and the reply.
 
@@ -127,6 +133,8 @@ class Asking:
         """
         reflections = [member.reflection for member in members]
         prompt = self._method.aggregate_prompt(base, reflections)
+        if waits and self._head_start:
+            await self._head_start.wait(prompt)
         try:
             return prompt, await self._ask(base, prompt, level)
         except PromptTooLongError as error:
@@ -148,12 +156,14 @@ class Asking:
         """Ask on behalf of a playbook; playbooks take turns where the model's limits make calls wait."""
         reply = await self._model.ask(replace(prompt, owner=base.name, begun=self._begun), priority=level)
         self._begun = True
+        if self._head_start:
+            self._head_start.answered(prompt)
         return reply
 
     def _read(
-        self, base: Playbook, prompt: Prompt, reply: Reply, sources: Sequence[tuple[str, ...]]
+        self, base: Playbook, prompt: Prompt, reply: Reply, sources: Sources, words: Sequence[str]
     ) -> Answer:
-        answer = self._method.read(_shown(base, prompt), reply.body, sources)
+        answer = self._method.read(_shown(base, prompt), in_words(reply.body, words), sources)
         if answer.unusable and not answer.operations:
             error = PoisonError(f"none of {answer.unusable} operations was usable")
             error.usage = reply.usage

@@ -33,8 +33,10 @@ from combee.core.batching import stragglers, tree
 from combee.core.methods.method import Method, shaped
 from combee.core.names import identity
 from combee.core.playbook.lines import as_seen_on
+from combee.core.playbook.trust import names_counted
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity.thresholds import model_and_thresholds
+from combee.log.history import reflections_at
 from combee.process.settings.methods import method
 from combee.process.worker import manifest_cache
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
@@ -45,11 +47,12 @@ from combee.process.worker.views import Playbooks
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
 from combee.scan.gathering import Arrivals, Gathering, GatheringKey, GroupCalls, Wave, key_of
+from combee.scan.head_start import HeadStart
 from combee.scan.hedged import HedgedModel
-from combee.scan.members import members_of
 from combee.scan.outcome import shorter
 from combee.scan.templates import Templates
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -88,11 +91,13 @@ class ScanHandler:
         methods: Callable[[str], Method] = method,
         limiter: DeadLetterLimiter | None = None,
         vectors: Vectors | None = None,
+        head_start: HeadStart | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._hedged = HedgedModel(model, clock)
         self._watched = self._hedged.watching()
+        self._head_start = head_start
         self._methods = methods
         self._vectors = vectors or Vectors()
         self._templates = Templates()
@@ -129,6 +134,8 @@ class ScanHandler:
 
     def drain(self) -> None:
         self._draining.set()
+        if self._head_start:
+            self._head_start.drain()
         self._model.drain()
 
     def poisoned(self, record: Record) -> tuple[str, str]:
@@ -213,8 +220,12 @@ class ScanHandler:
     async def _members(self, record: Planned, result: NodeResult) -> list[GroupMember]:
         """Return the reflections of a batch that got through to its root's result."""
         manifest = await self.manifests.find(await self.manifests.place_of(record))
-        through = {seen.offset for seen in result.seen if seen.ok}
-        return await members_of(self._log, manifest, through)
+        if manifest is None:
+            return []
+        through = {seen.offset for seen in result.seen if seen.ok} & manifest.members.keys()
+        name, own_ids = playbook_of(record.plan.playbook), {at: manifest.members[at] for at in through}
+        read = await reflections_at(self._log, name, own_ids)
+        return [GroupMember(offset=at, reflection=reflection) for at, reflection in read.items()]
 
     async def _may_go_on(self, gathering: Gathering, child: Partial, level: int) -> bool:
         """Wait for a parent's other children as long as they may take; return whether it may go on without them."""
@@ -273,9 +284,11 @@ class ScanHandler:
             model,
             shaped(named, settings),
             carry=settings.carry,
+            sources=names_counted(settings),
             note=note,
             vectors=self._vectors,
             thresholds=model_and_thresholds(settings.embeddings)[1],
+            head_start=self._head_start,
         )
 
     def _lock(self, node_id: str) -> asyncio.Lock:
@@ -329,7 +342,7 @@ async def _of_group(aggregator: Aggregator, base: Playbook, group: Group) -> Nod
     if group.plan.reason == "consolidate":
         return await aggregator.consolidate(base, group.clusters)
     members = _as_seen_on(base, group.members)
-    result = await aggregator.group(base, members)
+    result = await aggregator.group(base, members, group.index)
     is_root = tree.is_root(group.plan.widths, 0)
     return await aggregator.checked(base, 0, result, members) if is_root else result
 

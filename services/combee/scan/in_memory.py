@@ -39,7 +39,7 @@ class InMemoryScan:
 
     async def _node(self, level: int, index: int) -> NodeResult:
         if level == 0:
-            return await self._aggregator.group(self._base, self._groups[index])
+            return await self._aggregator.group(self._base, self._groups[index], index)
         below = tree.child_indices(self._plan.widths, level, index)
         parent = identity.node_id(self._plan.batch_id, level, index)
         children = await _all_of(self._child(level - 1, place, parent) for place in below)

@@ -1,6 +1,6 @@
 """What answers are worth: from the parts of a node's calls to its result; pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -123,14 +123,17 @@ def with_calls(
     )
 
 
-def by_age(proposals: Iterable[Operation], seen: Sequence[Seen]) -> tuple[Operation, ...]:
-    """Return proposals in the order of their newest evidence, oldest first, as the prompt says."""
+def by_support(
+    proposals: Iterable[Operation], seen: Sequence[Seen], names: Mapping[str, str]
+) -> tuple[Operation, ...]:
+    """Return proposals in the order of their support, the least first, then of their newest evidence: see prompts."""
     offsets = {reflection.reflection_id: reflection.offset for reflection in seen}
 
-    def newest(operation: Operation) -> int:
-        return max((offsets.get(reflection_id, -1) for reflection_id in operation.evidence), default=-1)
+    def rank(operation: Operation) -> tuple[int, int, int]:
+        newest = max((offsets.get(reflection_id, -1) for reflection_id in operation.evidence), default=-1)
+        return *ops.support(operation, names), newest
 
-    return tuple(sorted(proposals, key=newest))
+    return tuple(sorted(proposals, key=rank))
 
 
 def _spent(parts: Sequence[Part[Any, Any]]) -> dict[str, Any]:

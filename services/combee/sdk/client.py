@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -39,7 +40,8 @@ class BaseClient(ClientCore):
     ----------
     address
         Kafka's bootstrap servers (``host:port,…``) or a gateway's URL (``http://…``; needs ``combee[http]``).
-        None: ``COMBEE_GATEWAY_URL``, else ``COMBEE_BOOTSTRAP_SERVERS``.
+        None: ``COMBEE_GATEWAY_URL``, else ``COMBEE_BOOTSTRAP_SERVERS``, else the only ``combee up`` that runs on this
+        machine (in ``COMBEE_DATA_DIR`` if that is set), which is logged.
     prefix
         The topic prefix (Kafka only). None: ``COMBEE_TOPIC_PREFIX``, else ``combee``.
     api_key
@@ -61,7 +63,7 @@ class BaseClient(ClientCore):
     Raises
     ------
     FatalError
-        If there is no address, or the gateway's library is missing; later, nothing raises.
+        If there is no address, several deployments run here, or the gateway's library is missing.
     """
 
     def __init__(
@@ -79,6 +81,8 @@ class BaseClient(ClientCore):
         max_bytes: int = 32 << 20,
         cache_dir: Path | str | None = None,
     ) -> None:
+        self.address = ""
+        """The deployment's address: the gateway's or Kafka's; empty with a transport of your own."""
         if transport is None:
             where = resolved_address(
                 address,
@@ -88,6 +92,7 @@ class BaseClient(ClientCore):
                 source=source,
                 source_secret=source_secret,
             )
+            self.address = where.url
             transport = transport_factory(where)
         super().__init__(
             transport,
@@ -100,20 +105,21 @@ class BaseClient(ClientCore):
     def publish(self, reflection: Reflection | None = None, **fields: Any) -> str:
         """Hand over a reflection, or the fields of one (``playbook``, ``key_insight``, …); return its id.
 
-        Never waits and never raises. An invalid reflection (its returned id is empty), or one without room in the
-        buffer, is dropped and counted.
+        Never waits. An invalid reflection, or one without room in the buffer, is dropped and counted; its returned id
+        is empty.
+
+        Raises
+        ------
+        TypeError
+            If a field is named that reflections do not have. It is the only error, and no value causes it.
         """
-        if isinstance(reflection, Reflection):
-            self.hand_over(reflection)
-            return reflection.reflection_id
-        if reflection is not None:
+        _check_names(fields)
+        if reflection is None:
+            reflection = self._validated(Reflection, {"reflection_id": f"r-{uuid4().hex}", **fields})
+        elif not isinstance(reflection, Reflection):
             self.drop(f"it is not a reflection but a {type(reflection).__name__}")
             return ""
-        fields.setdefault("reflection_id", f"r-{uuid4().hex}")
-        made = self._validated(Reflection, fields)
-        if made is not None:
-            self.hand_over(made)
-        return str(fields["reflection_id"])
+        return reflection.reflection_id if reflection is not None and self.hand_over(reflection) else ""
 
     def trace(
         self,
@@ -216,6 +222,14 @@ class BaseClient(ClientCore):
             return None
 
 
+def _check_names(fields: Mapping[str, object]) -> None:
+    """Refuse a field that reflections do not have, as Python refuses an argument."""
+    for name in fields.keys() - Reflection.model_fields.keys():
+        alike = get_close_matches(name, Reflection.model_fields, 1)
+        hint = f"; did you mean {alike[0]!r}?" if alike else ""
+        raise TypeError(f"publish() got an unexpected keyword argument {name!r}{hint}")
+
+
 def feedback_text(feedback: str, *, success: bool | None) -> str:
     """Return the feedback, with a sentence on whether the run succeeded if that is known."""
     verdict = "" if success is None else "The run succeeded." if success else "The run failed."
@@ -277,7 +291,10 @@ class Client(BaseClient):
         return self._wait(self._delivered(timeout_s), lambda: self.counts)
 
     def close(self, timeout_s: float = FLUSH_S) -> Delivery:
-        """Deliver buffered messages within ``timeout_s`` (s) and disconnect; return the counts."""
+        """Deliver buffered messages within ``timeout_s`` (s) and disconnect; return the counts.
+
+        Where nothing answers it gives up after about 2 s: ``waiting`` counts what was not sent.
+        """
         counts = self.shut_down(timeout_s)
         self._callbacks.shutdown(wait=False, cancel_futures=True)
         return counts
@@ -370,7 +387,7 @@ _default: Final[list[Client]] = []
 
 
 def default_client() -> Client:
-    """Return the client configured by ``COMBEE_*``, made at the first call; without an address it sends nothing."""
+    """Return the client of ``Client()``, made at the first call; without a deployment it warns and sends nothing."""
     with _default_lock:
         if not _default:
             try:
@@ -378,5 +395,6 @@ def default_client() -> Client:
             except FatalError as error:
                 # An exception would break an agent that merely lacks an environment variable.
                 why = str(error)
+                logger.warning("nothing is learned and no playbook is shown: %s", why)
                 _default.append(Client(transport=lambda: UnconfiguredTransport(why), max_messages=100))
         return _default[0]

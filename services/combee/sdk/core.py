@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,10 @@ T = TypeVar("T")
 
 PENDING_CHECK_S = 0.25
 RESTART_S = 1.0
+AWAY_S = 1.5
+"""Seconds after which closing gives up on a deployment that does not answer."""
+END_S = 0.5
+"""Minimum seconds for disconnecting."""
 GRACE_S = 1.0
 """Seconds to wait for the background beyond its own time limit."""
 WAIT_S = 2.0
@@ -98,27 +103,28 @@ class ClientCore:
 
     # ---- publishing
 
-    def hand_over(self, message: Published) -> None:
-        """Buffer a message with the agent's current span, if there is one."""
-        self._buffer(message, current_context())
+    def hand_over(self, message: Published) -> bool:
+        """Buffer a message with the agent's current span, if there is one; return False for a dropped one."""
+        return self._buffer(message, current_context())
 
-    def _buffer(self, message: Published, context: TraceContext | None) -> None:
-        """Buffer a message; without room it is dropped, counted and logged once."""
+    def _buffer(self, message: Published, context: TraceContext | None) -> bool:
+        """Buffer a message; without room it is dropped, counted and logged once, and False returned."""
         if self._closed:
             self.drop("the client is closed")
-            return
+            return False
         if problem := message.lack:
             self.drop(problem)
-            return
+            return False
         background = self.start()
         if not self._outbox.put(bounded(message), context):
             self.drop(
                 "the buffer is full; is the broker unavailable? raise max_messages or max_bytes, or publish less"
             )
-            return
+            return False
         if self._sender.is_idle:
             self._sender.is_idle = False
             background.call(self._sender.wake)
+        return True
 
     def drop(self, why: str) -> None:
         """Count a message that cannot be sent; each reason is logged once."""
@@ -166,6 +172,13 @@ class ClientCore:
             dropped=self._dropped + self._sender.refused,
             redacted=dict(redact.counts) if isinstance(redact, Redactor) else {},
         )
+
+    async def _delivered_at_last(self, timeout_s: float) -> Delivery:
+        """Deliver waiting messages; return after ``timeout_s`` (s), or ``AWAY_S`` without any answer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._sender.drained_or_away(AWAY_S)
+        return self.counts
 
     async def _delivered(self, timeout_s: float) -> Delivery:
         """Deliver waiting messages; return after ``timeout_s`` (s) at the latest."""
@@ -249,7 +262,10 @@ class ClientCore:
         return self.start().submit(work)
 
     def shut_down(self, timeout_s: float) -> Delivery:
-        """Deliver buffered and held messages, disconnect, end the thread; a repeat does nothing."""
+        """Deliver buffered and held messages, disconnect, end the thread; a repeat does nothing.
+
+        ``timeout_s`` (s) is for a deployment that answers; without an answer it ends after about 2 s.
+        """
         timeout_s = self._seconds(timeout_s)
         background = self._background
         if background is None or self._pid != os.getpid() or self._closed:
@@ -260,8 +276,8 @@ class ClientCore:
         self._closed = True
         ends = time.monotonic() + timeout_s
         try:
-            counts = background.submit(self._delivered(timeout_s)).result(timeout_s + GRACE_S)
-            left_s = max(0.5, ends - time.monotonic())
+            counts = background.submit(self._delivered_at_last(timeout_s)).result(timeout_s + GRACE_S)
+            left_s = END_S if counts.waiting else max(END_S, ends - time.monotonic())
             background.submit(self._end(left_s)).result(left_s + GRACE_S)
         except TimeoutError:
             # A user's redactor blocks the thread, which is a daemon and keeps no program alive.

@@ -1,10 +1,12 @@
 """Publishing: a bounded buffer, traces that wait for their outcome, and the sender that empties the buffer."""
 
 import asyncio
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from combee.adapters.ports import FatalError, PoisonError, TransientError
@@ -26,6 +28,10 @@ OVERHEAD_BYTES = 512
 MAX_SENT = 200
 BYTES_AT_ONCE = 1 << 20
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+CLOSING_PAUSE_S = 0.25
+UNANSWERED_S = 5.0
+"""Seconds without an answer after which a deployment counts as away: aiokafka tries to connect for ever, silently."""
+LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +199,9 @@ class Sender:
         self._log_once = once
         self._wake = asyncio.Event()
         self._empty = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._is_away = False
+        self._answered_s = -math.inf
         self.is_idle = False
         """Whether it waits for ``wake``: the outbox was empty."""
         self.delivered = 0
@@ -226,6 +235,34 @@ class Sender:
             self._wake.set()
             await self._empty.wait()
 
+    async def drained_or_away(self, away_s: float) -> None:
+        """Wait until the outbox is empty, or until the deployment is away and has not answered for ``away_s`` (s)."""
+        self._closing.set()
+        since_s = time.monotonic()
+        draining = asyncio.create_task(self.drained())
+        try:
+            while not draining.done():
+                await asyncio.wait({draining}, timeout=LOOK_S)
+                if self._is_away and time.monotonic() - max(since_s, self._answered_s) >= away_s:
+                    return
+        finally:
+            draining.cancel()
+            await asyncio.gather(draining, return_exceptions=True)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the next attempt, at the end only for a moment."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+                await asyncio.sleep(CLOSING_PAUSE_S)
+
+    def _away(self, error: object) -> None:
+        self._is_away = True
+        if isinstance(error, FatalError):
+            self._log_once.warn("sending", "sending fails, messages are kept and sent later: %s", error)
+        else:
+            self._log_once.outage("sending", error)
+
     def _prepared(self, message: Published) -> Published | None:
         """Return the redacted message, None for a message that cannot be sent, which is counted."""
         try:
@@ -246,13 +283,16 @@ class Sender:
 
     async def _send(self, parcels: Sequence[Parcel]) -> None:
         pause_s = FIRST_PAUSE_S
+        loop = asyncio.get_running_loop()
         while parcels:
+            unanswered = loop.call_later(UNANSWERED_S, self._away, f"no answer for {UNANSWERED_S:g} s")
             try:
                 contexts = [context for _, context in parcels]
                 await self._transport.send(
                     [message for message, _ in parcels], *([contexts] if any(contexts) else [])
                 )
             except PoisonError as error:
+                self._answered()
                 if len(parcels) == 1:
                     self._refuse(str(error))
                     return
@@ -260,13 +300,20 @@ class Sender:
                     await self._send([parcel])
                 return
             except (TransientError, FatalError) as error:
-                self._log_once.warn(
-                    "away", "sending fails for now, messages are kept and sent later: %s", error
-                )
-                await asyncio.sleep(pause_s)
+                unanswered.cancel()
+                self._away(error)
+                await self._pause(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:
                 self.delivered += len(parcels)
-                self._log_once.over("away", "sending works again")
+                self._answered()
                 logger.debug("delivered %d messages", len(parcels))
                 return
+            finally:
+                unanswered.cancel()
+
+    def _answered(self) -> None:
+        self._is_away = False
+        self._answered_s = time.monotonic()
+        self._log_once.answered("sending")
+        self._log_once.over("sending", "sending works again")

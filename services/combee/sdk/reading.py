@@ -129,7 +129,9 @@ class Reader:
         while True:
             try:
                 await self._transport.follow(sink)
-            except (TransientError, FatalError) as error:
+            except TransientError as error:
+                self._log_once.outage("reading", error)
+            except FatalError as error:
                 self._log_once.warn(
                     "follow", "playbooks are not updated for now, the known versions stay: %s", error
                 )
@@ -153,6 +155,7 @@ class Reader:
 
     def _complete(self, name: str | None) -> None:
         self._cache.mark_complete(name)
+        self._log_once.answered("reading")
         self._log_once.over("follow", "playbooks are updated again")
         self._wake()
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from combee.core.formats.render import ace_text, markdown_text
 from combee.core.playbook.lines import shown_to
-from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.probation import shown
 from combee.core.text.prompt import INTRODUCTION, MARKS, fence
 from combee.core.text.similarity.relevance import best_entries
 from combee.sdk.logs import LogOnce
@@ -58,7 +58,7 @@ class PlaybookView:
     def proposed(self) -> tuple[Entry, ...]:
         """The entries with too few supporting reflections so far (``COMBEE_PROBATION``), in order."""
         entries = self.snapshot.entries if self.snapshot else ()
-        return tuple(entry for entry in entries if not is_active(entry))
+        return tuple(entry for entry in entries if not entry.is_active)
 
     def choose(
         self, *, budget_tokens: int | None = None, query: str | None = None, k: int | None = None

@@ -5,7 +5,8 @@ from typing import get_args
 
 from combee.adapters.ports import Clock
 from combee.core.batching.limits import SPAN
-from combee.core.batching.window import Close, Share, Window, WindowPolicy, due
+from combee.core.batching.window import Close, Share, Window, due
+from combee.core.playbook.budget import budget_of
 from combee.core.playbook.trust import parts
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.methods import plan_settings
@@ -41,10 +42,13 @@ class BatchRules:
 
     def settings_of(self, line: str, branch: Branch | None) -> PlanSettings:
         """Return the settings written into a line's manifests; ``branch``: that of the line, None: a playbook."""
+        trust = self._postures.of(line)
+        configured = self.budget_tokens
+        budget = budget_of(self._playbooks.latest(line), configured) if configured else 0
         if branch is None:
-            return self._planned[self._postures.of(line)]
+            return self._planned[trust].model_copy(update={"playbook_tokens": budget})
         settings = self.settings.model_copy(update=branch.settings.own())
-        return plan_settings(settings, self.budget_tokens, self._embeddings, self._postures.of(line))
+        return plan_settings(settings, budget, self._embeddings, trust)
 
     def batch_size(self, state: ShuffleState, line: str) -> int:
         """Return how many reflections make a batch of a line."""
@@ -56,11 +60,13 @@ class BatchRules:
 
     def close(self, state: ShuffleState, line: str, window: Window) -> Close | None:
         """Return the batch that a line's window should close with now; None: it stays open."""
-        policy = WindowPolicy(
-            batch_size=self.batch_size(state, line),
+        return due(
+            window,
+            self.batch_size(state, line),
             max_wait_s=self.settings.max_wait_s,
+            now=self._clock.monotonic(),
+            newest_offset=state.seen[REFLECTIONS],
         )
-        return due(window, policy, now=self._clock.monotonic(), newest_offset=state.seen[REFLECTIONS])
 
     def lines_to_look_at(self, state: ShuffleState) -> list[str]:
         """Return the lines that have changed or whose first reflection is old, the oldest first."""

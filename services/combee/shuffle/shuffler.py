@@ -50,8 +50,7 @@ from combee.process.worker.retry import RETRIABLE
 from combee.process.worker.views import Playbooks, View
 from combee.shuffle.admission import Admission
 from combee.shuffle.attempts import Attempts
-from combee.shuffle.closing import Closer
-from combee.shuffle.cutting import Cutter
+from combee.shuffle.cutting import Closer, Cutter
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.orders import Orders

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 from combee_sim.chance import draw
+from combee_sim.family import desk
 from combee_sim.family.conventions import possible, read_convention
 from combee_sim.family.family import latent
 from combee_sim.family.insights import PERCENT, PLAIN, shape_of
@@ -35,6 +36,9 @@ _MADE_UP = re.compile(rf"(?:{'|'.join(_SYLLABLES)}){{4}} (?:{'|'.join(_MEASURES)
 
 def opposite(lesson: str) -> str | None:
     """Return the opposite of a lesson in plain words: operands swapped, a fraction for a percentage, no tag."""
+    if ruled := desk.rule_in(lesson):
+        rule, is_right = ruled
+        return rule.opposite if is_right else rule.wordings[0]
     if convention := read_convention(lesson):
         return replace(convention, first=convention.second, second=convention.first).sentence()
     if formula := fields_of(FORMULA, lesson):
@@ -48,6 +52,8 @@ def opposite(lesson: str) -> str | None:
 
 def is_opposite(text: str) -> bool:
     """Return whether a text contradicts what is true."""
+    if ruled := desk.rule_in(text):
+        return not ruled[1]
     if convention := read_convention(text):
         right = _latent().get(convention.quantity)
         return right is not None and key(text) != right

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from combee.core.formats.ace_protocol import FORMULA_NAME, TAGGING
+from combee_sim.family import desk
 from combee_sim.family.conventions import infer
 from combee_sim.family.family import read_question
 
@@ -38,7 +39,7 @@ def insight(task: str, answer: str, target: str | None, feedback: str = "") -> s
     feedback, last the case itself.
     """
     if target:
-        for reader in (_of_family, _of_formula, _of_equation, _of_tagging):
+        for reader in (_of_desk, _of_family, _of_formula, _of_equation, _of_tagging):
             if lesson := reader(task, answer, target):
                 return lesson
     return _of_feedback(feedback) or _of_case(task, target or "")
@@ -54,14 +55,20 @@ def of_record(record: Mapping[str, Any]) -> str:
 
 
 def needed(task: str, target: str) -> tuple[str, ...]:
-    """Return the lessons needed to answer a question of the family, a Formula or a FiNER row: one per place."""
+    """Return the lessons needed for a ticket, a question of the family, a Formula or a FiNER row: one per place."""
     if TAGGING.search(task):
         return tuple(_tag_lesson(tag.strip()) for tag in target.split(","))
-    rule = _of_family(task, "", target) or _of_formula(task, "", target)
+    rule = _of_desk(task, "", target) or _of_family(task, "", target) or _of_formula(task, "", target)
     return (rule,) if rule else ()
 
 
 Reader = Callable[[str, str, str], str | None]
+
+
+def _of_desk(task: str, answer: str, target: str) -> str | None:
+    del answer
+    rule = desk.asked(task)
+    return rule.wordings[0] if rule and target.strip() == rule.answer else None
 
 
 def _of_family(task: str, answer: str, target: str) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from combee_sim.family import desk
 from combee_sim.family.conventions import read_convention
 from combee_sim.family.wordings import NO_TAG, TAGGING, fields_of, plain
 
@@ -29,6 +30,9 @@ class Item:
     lesson: str
     kind: str = "ADD"
     entry_ids: tuple[str, ...] = ()
+    producers: int = 1
+    """Number of producers that the prompt says are behind the item."""
+    reflections: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,8 @@ def text_of(text: str) -> str:
 @lru_cache(maxsize=20_000)
 def subject(text: str) -> str | None:
     """Return the topic of a lesson; two different lessons on one topic contradict each other."""
+    if rule := desk.rule_in(text):
+        return rule[0].about
     if convention := read_convention(text):
         return convention.quantity
     if named := _NAMED.match(plain(text)):

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from combee_sim.family.desk import RULES, folded
+
 MAX_CHARS = 4_000
 """Maximum characters of a text that is searched for a reworded lesson."""
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -210,9 +212,16 @@ FREE = Kind(
     ),
     phrases={},
 )
+DESK: Mapping[str, Kind] = {
+    folded(text): kind
+    for rule in RULES
+    for kind in (Kind(templates=tuple(map(Template, rule.wordings)), phrases={}),)
+    for text in rule.wordings
+}
+"""The rules of the service desk by each of their wordings."""
 KINDS: tuple[Kind, ...] = (CONVENTION, FORMULA, EQUATION, NO_TAG, TAGGING)
 FEWEST = min(len(kind.templates) for kind in (*KINDS, FREE))
-"""Minimum number of wordings of any lesson."""
+"""Minimum number of wordings of a lesson; the service desk's rules have three."""
 
 
 @lru_cache(maxsize=20_000)
@@ -243,7 +252,7 @@ def fields_of(kind: Kind, lesson: str) -> Mapping[str, str] | None:
 def _read(text: str) -> tuple[Kind, Template, dict[str, str]]:
     if len(text) > MAX_CHARS:
         return FREE, FREE.templates[0], {"text": text}
-    for kind in KINDS:
+    for kind in (DESK[folded(text)],) if folded(text) in DESK else KINDS:
         if fields := kind.read(" ".join(text.split())):
             return kind, *fields
     return FREE, *_unframed(text)

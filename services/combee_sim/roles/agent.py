@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from combee_sim.family import desk
 from combee_sim.family.conventions import Convention, read_convention
+from combee_sim.family.desk import HouseRule
 from combee_sim.family.family import Asked, read_question
 from combee_sim.family.insights import needed
 from combee_sim.family.knowledge import Knowledge, Row
 from combee_sim.family.lessons import ShownEntry, key
+from combee_sim.family.wordings import plain
 from combee_sim.roles.reading import Reading
 
 _QUESTION_FIELDS = ("question", "task", "prompt", "input")
@@ -23,6 +26,8 @@ def answer(reading: Reading, knowledge: Knowledge) -> dict[str, Any]:
     question = _question(reading)
     if asked := read_question(question):
         return _computed(reading, asked)
+    if rule := desk.asked(question):
+        return _by_rule(reading, rule)
     if row := knowledge.behind(question):
         return _recalled(reading, row)
     return _reply(UNKNOWN_TASK, [], UNKNOWN)
@@ -62,6 +67,15 @@ def _recalled(reading: Reading, row: Row) -> dict[str, Any]:
     ids = dict.fromkeys(held[lesson] for lesson in lessons if held.get(lesson))
     known = sum(lesson in held for lesson in lessons)
     return _reply(f"Of {len(lessons)} lessons needed {known} are known.", list(ids), ",".join(answers))
+
+
+def _by_rule(reading: Reading, rule: HouseRule) -> dict[str, Any]:
+    """Return the desk's answer if an entry or line says the rule, else what is usual elsewhere."""
+    entries = {desk.rule_in(plain(entry.content)): [entry.id] for entry in reversed(reading.entries)}
+    saying = {**{desk.rule_in(plain(line)): [] for line in reading.lines}, **entries}
+    if (rule, True) not in saying:
+        return _reply(f"Nothing known about {rule.about}: the usual answer is given.", [], rule.usual)
+    return _reply(f"The playbook says what holds for {rule.about}.", saying[rule, True], rule.answer)
 
 
 def _question(reading: Reading) -> str:

@@ -14,6 +14,9 @@ from combee_sim.roles.curator import Curator, shown_in
 from combee_sim.roles.failing import Failing
 from combee_sim.roles.reading import NO_RULES, Reading
 
+LATER = "then the later one"
+"""Words of instructions by which the order of items decides."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
@@ -35,7 +38,7 @@ def _load(reading: Reading, items: tuple[Item, ...], law: Law, failing: Failing)
     entries = [entry.content for entry in reading.entries]
     return Load(
         items=items,
-        distinct=_without_conflicts(_by_lesson(items), failing),
+        distinct=_without_conflicts(_by_lesson(items), failing, in_order=reading.says(LATER)),
         tokens=law.count(entries, [item.lesson for item in items], text_chars),
         failing=failing,
     )
@@ -109,16 +112,28 @@ def _causes(seed: int, items: Iterable[Item], entries: Iterable[str]) -> tuple[s
     return (seed, digest(*(f"{count} {lesson}" for lesson, count in read)).hex(), digest(*known).hex())
 
 
-def _without_conflicts(by_lesson: Mapping[str, Sequence[Item]], failing: Failing) -> tuple[str, ...]:
-    """Keep, of contradicting lessons, the one with more items, then the longer one."""
+def _without_conflicts(
+    by_lesson: Mapping[str, Sequence[Item]], failing: Failing, *, in_order: bool
+) -> tuple[str, ...]:
+    """Keep, of contradicting lessons, the one with more producers, with more reflections, the longer, the later one.
+
+    ``in_order``: whether the prompt says that its order counts.
+    """
     best: dict[str, str] = {}
+
+    def rank(lesson: str) -> tuple[int, int, int, int, str]:
+        items = by_lesson[lesson]
+        producers, reflections = (
+            max(item.producers for item in items),
+            sum(item.reflections for item in items),
+        )
+        return producers, reflections, len(lesson), max(item.n for item in items) * in_order, lesson
+
     for lesson, items in by_lesson.items():
         about = subject(items[0].lesson) or lesson
         if not failing.sees_contradiction(about):
             about = lesson
-        rank = (len(items), len(lesson), lesson)
-        rival = best.get(about)
-        if rival is None or rank > (len(by_lesson[rival]), len(rival), rival):
+        if about not in best or rank(lesson) > rank(best[about]):
             best[about] = lesson
     return tuple(sorted(best.values()))
 

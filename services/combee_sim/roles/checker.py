@@ -6,12 +6,13 @@ from typing import Any
 
 from combee_schemas.digests import digest
 from combee_sim.family.blurring import lost_in
-from combee_sim.family.lessons import key
+from combee_sim.family.lessons import text_of
+from combee_sim.family.wordings import plain
 from combee_sim.modes import NO_MODES, Modes
 from combee_sim.roles.failing import Failing
 from combee_sim.roles.reading import Reading
 
-MAX_QUOTE_WORDS, MIN_QUOTE_WORDS = 8, 2
+MAX_QUOTE_WORDS, MIN_QUOTE_WORDS = 6, 2
 _WORD = re.compile(r"\w+")
 
 Texts = Sequence[tuple[int, str]]
@@ -42,19 +43,30 @@ def _having(reading: Reading, *names: str) -> Iterator[tuple[int, str, Mapping[s
 
 
 def _covered(lessons: Texts, statements: Texts, failing: Failing) -> Iterator[dict[str, Any]]:
-    by_lesson = {key(text): (n, text) for n, text in reversed(statements)}
+    by_lesson = {_whole(text): (n, text) for n, text in reversed(statements)}
     for n, lesson in lessons:
-        saying = by_lesson.get(key(lesson))
-        if failing.misjudges("lesson", lesson):
-            saying = None if saying or not statements else failing.one_of(statements, "statement", lesson)
+        saying = by_lesson.get(_whole(lesson))
+        if failing.misjudges("lesson", lesson, is_well=bool(saying)):
+            saying = None if saying or not statements else _nearest(lesson, statements)
         if saying:
             yield {"lesson": n, "statement": saying[0], "quote": quote(saying[1])}
+
+
+def _whole(text: str) -> str:
+    """Return what a text says as a whole, in any wording: with further advice it says something else."""
+    return text_of(plain(text))
+
+
+def _nearest(lesson: str, statements: Texts) -> tuple[int, str]:
+    """Return the statement with most words of a lesson, as who errs would name it."""
+    words = set(text_of(lesson).split())
+    return max(statements, key=lambda statement: len(words.intersection(text_of(statement[1]).split())))
 
 
 def _lost(pairs: Sequence[tuple[int, str, str]], failing: Failing) -> Iterator[dict[str, Any]]:
     for n, before, after in pairs:
         lost = lost_in(before, after)
-        if failing.misjudges("rewrite", before, after):
+        if failing.misjudges("rewrite", before, after, is_well=not lost):
             words = [match.group() for match in _WORD.finditer(before)]
             lost = "" if lost or not words else failing.one_of(words, "words", before, after)
         if lost:
@@ -62,7 +74,7 @@ def _lost(pairs: Sequence[tuple[int, str, str]], failing: Failing) -> Iterator[d
 
 
 def quote(text: str, start: int = 0, length: int | None = None) -> str:
-    """Return consecutive words of a text: those of a part of it, at least two if it has them and at most eight."""
+    """Return consecutive words of a text: those of a part of it, at least two if it has them and at most six."""
     spans = [match.span() for match in _WORD.finditer(text)]
     end = len(text) if length is None else start + length
     if not spans:

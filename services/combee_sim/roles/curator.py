@@ -11,6 +11,8 @@ from combee_sim.family.wordings import plain
 from combee_sim.roles.failing import Failing
 from combee_sim.roles.reading import Reading
 
+WORD_FOR_WORD = 'write "as item 3"'
+"""Words of instructions that let an operation have the words of an item."""
 ACCOUNT = "very item is in one of"
 """Words of instructions that have a model account for every item."""
 
@@ -27,13 +29,14 @@ class Shown:
     asks_known: bool
     asks_all: bool
     """Whether every item is to be accounted for."""
+    takes_words: bool
+    """Whether an operation may name an item for its words."""
     kinds: frozenset[str]
     """Operations other than ADD and UPDATE that the instructions name."""
 
 
 def shown_in(reading: Reading) -> Shown:
     """Return what a prompt shows."""
-    text = " ".join(" ".join(reading.lines).split())
     by_lesson: dict[str, list[ShownEntry]] = defaultdict(list)
     for entry in reading.entries:
         by_lesson[key(entry.content)].append(entry)
@@ -41,9 +44,10 @@ def shown_in(reading: Reading) -> Shown:
         entries=reading.entries,
         by_subject={name: entry for entry in reading.entries if (name := subject(entry.content))},
         by_lesson=dict(by_lesson),
-        asks_known='"known"' in text,
-        asks_all=ACCOUNT in text,
-        kinds=frozenset(kind for kind in ("MERGE", "REMOVE") if kind in text),
+        asks_known=reading.says('"known"'),
+        asks_all=reading.says(ACCOUNT),
+        takes_words=reading.says(WORD_FOR_WORD),
+        kinds=frozenset(kind for kind in ("MERGE", "REMOVE") if reading.says(kind)),
     )
 
 
@@ -63,7 +67,7 @@ class Curator:
         if entry is None:
             self.operations.append(self._operation(items))
         elif len(same := self._repeats(entry)) > 1:
-            self.operations.append(_said("MERGE", entry.content, entry.content, same, items))
+            self.operations.append(self._said("MERGE", entry.content, entry.content, same, items))
         else:
             self._claim(items, entry)
 
@@ -88,7 +92,7 @@ class Curator:
         """Add invented lessons; each names an item."""
         for lesson in self._failing.inventions() if items else ():
             source = self._failing.one_of(items, "source", lesson)
-            self.operations.append(_said("ADD", lesson, lesson, (), [source]))
+            self.operations.append(self._said("ADD", lesson, lesson, (), [source]))
 
     def overlook(self, overlooked: Mapping[str, Sequence[Item]]) -> None:
         """Say of each lesson what an overloaded call says of it; blurred ones come first, as operations."""
@@ -136,7 +140,7 @@ class Curator:
         same = self._first(lesson)
         kind, entry_ids = self._target(items, lesson)
         content = self._failing.said(lesson, same.content if same else None)
-        return _said(kind, lesson, content, entry_ids, items)
+        return self._said(kind, lesson, content, entry_ids, items)
 
     def _target(self, items: Sequence[Item], lesson: str) -> tuple[str, tuple[str, ...]]:
         """Correct an entry that contradicts the lesson, pass a proposed correction on, add the rest."""
@@ -161,14 +165,17 @@ class Curator:
         if same and kind == "ADD":
             repeats = self._repeats(same)
             kind, entry_ids = "MERGE" if len(repeats) > 1 else "UPDATE", tuple(repeats)
-        self.operations.append(_said(kind, lesson, content, entry_ids, items))
+        self.operations.append(self._said(kind, lesson, content, entry_ids, items))
 
-
-def _said(kind: str, lesson: str, content: str, entry_ids: Sequence[str], items: Iterable[Item]) -> Operation:
-    return {
-        "type": kind,
-        "section": section_of(plain(lesson)),
-        "content": content,
-        "entry_ids": list(entry_ids),
-        "sources": sorted({item.n for item in items}),
-    }
+    def _said(
+        self, kind: str, lesson: str, content: str, entry_ids: Sequence[str], items: Sequence[Item]
+    ) -> Operation:
+        """Return an operation; words that an item has already are that item's, if the prompt allows it."""
+        same = [item.n for item in items if self.shown.takes_words and item.lesson == content]
+        return {
+            "type": kind,
+            "section": section_of(plain(lesson)),
+            "content": f"as item {same[0]}" if same else content,
+            "entry_ids": list(entry_ids),
+            "sources": sorted({item.n for item in items}),
+        }

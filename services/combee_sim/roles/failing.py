@@ -83,9 +83,10 @@ class Failing:
         """Return one of some choices."""
         return choices[int(draw(*what, *self.causes) * len(choices))]
 
-    def misjudges(self, *what: str) -> bool:
-        """Return whether a check call errs in one judgement."""
-        return self._happens(self.modes.misjudged, "misjudged", *what)
+    def misjudges(self, *what: str, is_well: bool) -> bool:
+        """Return whether a check call errs in one judgement; ``is_well``: the right one is that nothing is lost."""
+        rate = self.modes.false_no if is_well else self.modes.false_yes
+        return self._happens(rate, "misjudged", *what)
 
     def _sees_repeat(self, wording: str) -> bool:
         return self._happens(self.modes.paraphrase or 0.0, "merged", wording)

@@ -7,10 +7,13 @@ from typing import Any
 _OPENS = re.compile(r"<(?P<name>[\w -]+) (?P<mark>[0-9a-f]{6,64})>\s*")
 _ITEM = re.compile(r"(?:item|record|reflection|proposal) #?(?P<n>\d{1,6})[.:]?\s*", re.IGNORECASE)
 _FIELD = re.compile(r"(?P<name>[A-Za-z][\w ]{0,40}):(?: (?P<text>.*))?")
+_NUMBERED_TEXT = re.compile(r"(?P<name>\d{1,6}):(?: (?P<text>.*))?")
 _LEARNED = frozenset({"playbook", "entries", "proposed", "curr_param", "instruction"})
 """Fences with learned texts, which are read line by line."""
 _WHOLE = frozenset({"task", "question", "right_answer", "given_answer"})
 """Fences with one whole text of any form: questions hold lines such as ``Options: …``."""
+_NUMBERED = {"lessons": "lesson", "statements": "statement"}
+"""Fences of numbered texts, and the name of one."""
 _LISTS = frozenset({"entry_ids"})
 
 Fields = dict[str, Any]
@@ -43,6 +46,10 @@ def _data(name: str, lines: Sequence[str]) -> Iterator[str | Mapping[str, Any]]:
     if any(map(_OPENS.fullmatch, lines)):
         yield from unfenced(lines)
         return
+    if name in _NUMBERED:
+        (texts,) = _items(lines, _NUMBERED_TEXT)
+        yield from ({"n": int(n), _NUMBERED[name]: text} for n, text in texts.items())
+        return
     items = [fields for fields in _items(lines) if fields.keys() - {"n"}]
     if items:
         yield from items
@@ -52,7 +59,7 @@ def _data(name: str, lines: Sequence[str]) -> Iterator[str | Mapping[str, Any]]:
         yield {name: "\n".join(lines)}
 
 
-def _items(lines: Iterable[str]) -> Iterator[Fields]:
+def _items(lines: Iterable[str], one: re.Pattern[str] = _FIELD) -> Iterator[Fields]:
     """Yield the fields below each heading; indented lines continue the field above."""
     fields: dict[str, list[str]] = {}
     number: int | None = None
@@ -61,7 +68,7 @@ def _items(lines: Iterable[str]) -> Iterator[Fields]:
         if heading := _ITEM.fullmatch(line):
             yield _read(number, fields)
             number, fields, last = int(heading["n"]), {}, ""
-        elif field := _FIELD.fullmatch(line):
+        elif field := one.fullmatch(line):
             last = field["name"]
             fields[last] = [field["text"]] if field["text"] else []
         elif last and (line.startswith(" ") or not line.strip()):

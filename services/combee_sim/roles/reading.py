@@ -33,6 +33,7 @@ _CURRENT_ENDS = re.compile(r"\s*</curr_param(?: [0-9a-f]+)?>\s*")
 _HARMFUL = re.compile(
     r"(?<![^\s;])(?P<id>[^\s;]+) so far (?P<helpful>\d{1,9}) helpful, (?P<harmful>\d{1,9}) harmful, here harmful"
 )
+_SUPPORT = re.compile(r"(?P<reflections>\d{1,9}) reflections?(?: of (?P<producers>\d{1,9}) producers?)?")
 
 NO_RULES = "Do the task as it is given."
 """The stand-in's text while it knows no rule; it is no lesson."""
@@ -54,11 +55,18 @@ class Reading:
     """The data: every line that is a JSON object, and every item of a marked fence, in order."""
     lines: tuple[str, ...] = field(default=(), repr=False)
     """All the other lines."""
+    text: str = field(default="", repr=False)
+    """These lines as one."""
     last_user_text: str = field(repr=False)
+
+    def says(self, words: str) -> bool:
+        """Return whether the instructions have these words."""
+        return words in self.text
 
     def items(self) -> tuple[Item, ...]:
         """Return the reflections, records or proposals with lessons, by their number."""
-        return tuple(item for n, value in self._numbered() for item in _items(n, value))
+        counted = self.says('"support"')
+        return tuple(item for n, value in self._numbered() for item in _items(n, value, counted=counted))
 
     def accused(self) -> Iterator[tuple[int, str]]:
         """Yield the number of each item that speaks against an entry, and the entry's id.
@@ -112,6 +120,7 @@ def read(body: Mapping[str, Any]) -> Reading:
         entries=(*entries_in(plain), *_entries_as_json(objects)),
         objects=tuple(objects),
         lines=tuple(plain),
+        text=" ".join(" ".join(plain).split()),
         last_user_text=users[-1] if users else texts[-1],
     )
 
@@ -179,10 +188,16 @@ def _entries_as_json(objects: Sequence[Mapping[str, Any]]) -> Iterator[ShownEntr
     return (ShownEntry(id=v["id"], content=v["content"]) for v in objects if _is_entry(v))
 
 
-def _items(n: int, value: Mapping[str, Any]) -> Iterator[Item]:
+def _items(n: int, value: Mapping[str, Any], *, counted: bool) -> Iterator[Item]:
+    support = _SUPPORT.fullmatch(str(value.get("support", ""))) if counted else None
     for lesson in _lessons(value):
         yield Item(
-            n=n, lesson=lesson, kind=str(value.get("type", "ADD")).upper(), entry_ids=_entry_ids(value)
+            n=n,
+            lesson=lesson,
+            kind=str(value.get("type", "ADD")).upper(),
+            entry_ids=_entry_ids(value),
+            producers=int(support["producers"] or 1) if support else 1,
+            reflections=int(support["reflections"]) if support else 1,
         )
 
 

@@ -14,9 +14,10 @@ import pytest
 
 from combee.adapters.ports import ConfigurationError
 from combee.assembly.local import stack_file as module
-from combee.assembly.local.stack_file import UP, sole_stack, stack_file, stack_is_running
+from combee.assembly.local.stack_file import sole_stack, stack_file, stack_is_running
 from combee.cli.replay import shadow
 from combee.cli.shared.console import remark
+from combee.process.running import UP
 from combee.process.settings.loading import Settings, load_settings
 from support.waiting import until
 
@@ -24,7 +25,8 @@ HOLDS = """
 import asyncio, sys
 from pathlib import Path
 from combee.cli.shared.console import remark
-from combee.assembly.local.stack_file import UP, sole_stack
+from combee.assembly.local.stack_file import sole_stack
+from combee.process.running import UP
 from combee.process.settings.loading import load_settings
 
 async def hold():

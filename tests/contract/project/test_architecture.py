@@ -25,24 +25,30 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "core": {"schemas"},
     "adapters/ports": {"schemas"},
     "adapters/attempts": set(),
+    "adapters/extras": set(),
     "adapters/clock": {"adapters/ports"},
     "process/server": {"adapters/ports"},
     # The SDK reads it too: no more than it may.
     "log/history": {"adapters/ports", "schemas"},
     "process/secret_files": {"adapters/ports"},
+    "process/trusted_files": {"adapters/ports"},
+    "process/running": {"adapters/ports", "process/trusted_files"},
     "adapters/credentials": set(),
-    "adapters/kafka": {"adapters/credentials", "adapters/ports", "schemas"},
+    "adapters/kafka": {"adapters/credentials", "adapters/extras", "adapters/ports", "schemas"},
     "adapters/memory": {"adapters/ports", "schemas"},
     # How any model is asked, whichever client asks.
     "adapters/asking": {"adapters/attempts", "adapters/ports", "schemas"},
-    "adapters/openai": {"adapters/asking", "adapters/ports", "schemas"},
-    "adapters/embedded_kafka": {"adapters/ports", "schemas"},
+    "adapters/openai": {"adapters/asking", "adapters/extras", "adapters/ports", "schemas"},
+    "adapters/embedded_kafka": {"adapters/extras", "adapters/ports", "schemas"},
     "adapters/http": {"adapters/ports", "schemas"},
     "adapters/ed25519": {"core"},
     "adapters/opentelemetry": {"adapters/ports", "schemas"},
     "log/evidence": {"core", "log/history", "adapters/ports", "schemas"},
     # Thin shells around pure decisions.
-    "process/settings": {"core", "adapters/credentials", "adapters/ports", "schemas", "process/secret_files"},
+    "process/settings": {
+        *("core", "adapters/credentials", "adapters/ports", "schemas"),
+        *("process/secret_files", "process/trusted_files"),
+    },
     "process/worker": {"adapters/attempts", "core", "log/history", "adapters/ports", "schemas"},
     "log/inspection": {"core", "log/evidence", "log/history", "adapters/ports", "schemas"},
     # What several faces render.
@@ -75,6 +81,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
         "log/reports",
         "process/server",
         "process/telemetry",
+        "process/trusted_files",
     },
     # A part of the gateway's process: it is given what the endpoints are given.
     "dashboard": {*SERVICE, "adapters/clock", "log/commands", "gateway", "log/inspection", "log/reports"},
@@ -84,9 +91,11 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "adapters/clock",
             "core",
             "adapters/credentials",
+            "adapters/extras",
             "log/history",
             "adapters/ports",
             "schemas",
+            "process/running",
             "process/secret_files",
         ),
         *("adapters/kafka", "adapters/http", "adapters/memory", "adapters/opentelemetry"),
@@ -102,7 +111,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "assembly/wiring": {*SERVICE, "control", "log/evaluation", "publish", "reflect", "scan", "shuffle"},
     "assembly/backends": {
         *("core", "adapters/ports", "schemas", "process/settings"),
-        *("adapters/ed25519", "adapters/kafka", "adapters/openai"),
+        *("adapters/ed25519", "adapters/extras", "adapters/kafka", "adapters/openai"),
     },
     "assembly/answerers": {
         "assembly/backends",
@@ -128,7 +137,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "process/worker",
         ),
         *("control", "publish", "reflect", "scan", "shuffle"),
-        *("gateway", "dashboard", "adapters/kafka", "adapters/opentelemetry"),
+        *("gateway", "dashboard", "adapters/extras", "adapters/kafka", "adapters/opentelemetry"),
     },
     # What runs on this machine. It says nothing by itself: the command line tells people.
     "assembly/local": {
@@ -137,12 +146,14 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "adapters/clock",
             "assembly/compose",
             "adapters/ports",
+            "process/running",
             "process/secret_files",
             "process/settings",
             "process/telemetry",
+            "process/trusted_files",
             "process/worker",
         ),
-        *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
+        *("adapters/embedded_kafka", "adapters/extras", "adapters/kafka", "adapters/openai"),
     },
     # No service: those run as processes of their own.
     "cli": {
@@ -165,14 +176,16 @@ MAY_IMPORT: Mapping[str, set[str]] = {
         ),
         *(
             "sdk",
+            "process/running",
             "process/secret_files",
             "process/settings",
+            "process/trusted_files",
             "sim",
             "process/telemetry",
             "experiments",
             "process/worker",
         ),
-        *("adapters/embedded_kafka", "adapters/http", "adapters/kafka", "adapters/openai"),
+        *("adapters/embedded_kafka", "adapters/extras", "adapters/http", "adapters/kafka", "adapters/openai"),
     },
     "experiments": {
         *(

@@ -6,11 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import markdown
 import pytest
 
 from support.shown import ROOT
 
 LOADED = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+CODE = re.compile(r"<(code|pre|script|style)\b.*?</\1>", re.DOTALL)
+ROW, CELL = re.compile(r"<tr>(.*?)</tr>", re.DOTALL), re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
+BARS = re.compile(r"<(?:p|li)>[^<]* \|[^<]*|[^<\n]*-\|-[^<\n]*")
 PLAIN = """
 INHERIT: {config}
 docs_dir: docs
@@ -43,6 +47,34 @@ def test_every_page_is_in_the_site_and_can_be_searched(site: Path) -> None:
     index = (site / "search" / "search_index.json").read_text("utf-8")
 
     assert [page for page in pages if not (site / page).exists() or f'"{page}' not in index] == []
+
+
+def broken(page: str) -> list[str]:
+    """Return what a wrapped or unseparated row leaves in a page: text with bars, or a row with one cell alone."""
+    without_code = CODE.sub("", page)
+    rows = (CELL.findall(row) for row in ROW.findall(without_code))
+    cut = [
+        cells[0]
+        for cells in rows
+        if len(cells) > 1 and cells[0].strip() and not any(map(str.strip, cells[1:]))
+    ]
+    return [*BARS.findall(without_code), *cut]
+
+
+def test_every_table_is_a_table(site: Path) -> None:
+    pages = {path: path.read_text("utf-8") for path in site.rglob("*.html")}
+
+    assert sum(page.count("<table>") for page in pages.values()) > 50
+    found = {path.relative_to(site).as_posix(): broken(page) for path, page in pages.items()}
+    assert {name: texts for name, texts in found.items() if texts} == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["a | b\n---|---\none | two\nthat goes on\n", "words\na | b\n---|---\none | two\n"]
+)
+def test_a_table_that_is_wrapped_or_not_set_apart_is_found(text: str) -> None:
+    assert broken(markdown.markdown(text, extensions=["tables"])) != []
+    assert broken(markdown.markdown("a | b\n---|---\none | two\n`x | y` | \n", extensions=["tables"])) == []
 
 
 def test_the_api_is_told_from_the_docstrings(site: Path) -> None:

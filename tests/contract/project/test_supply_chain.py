@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -123,3 +125,49 @@ def test_links_of_the_readme_lead_to_the_repository_that_a_build_names() -> None
     assert not hook.LINK.search(hook.absolute(readme, "", "v1"))
     assert hook.urls("https://example.org/combee")["Source"] == "https://example.org/combee"
     assert hook.urls("") == {}
+
+
+# ---- base images
+
+DIGESTS = {"python:3.11-slim": f"sha256:{'a' * 64}", "apache/kafka:4.3.1": f"sha256:{'b' * 64}"}
+
+
+def pin(folder: Path, served: dict[str, str], *images: str) -> subprocess.CompletedProcess[str]:
+    """Run the command with an engine that pulls these images and no others."""
+    said = "".join(f"{image}) echo Digest: {digest};;\n" for image, digest in served.items())
+    (folder / "docker").write_text(
+        f'#!/bin/sh\ncase "$2" in\n{said}*) echo no such image >&2; exit 1;;\nesac\n'
+    )
+    (folder / "docker").chmod(0o755)
+    return subprocess.run(
+        [sys.executable, str(ROOT / "deploy" / "pin.py"), *images],
+        cwd=folder,
+        env={"PATH": f"{folder}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_base_images_are_pinned_as_env_names_them_and_all_else_stays_there(tmp_path: Path) -> None:
+    mirrored = f"mirror:5000/python:3.11@sha256:{'0' * 64}"
+    (tmp_path / ".env").write_text(f"COMBEE_MODEL=any\nPYTHON_IMAGE={mirrored}\n")
+    served = {**DIGESTS, "mirror:5000/python:3.11": f"sha256:{'c' * 64}"}
+
+    assert pin(tmp_path, served).returncode == 0
+    assert (tmp_path / ".env").read_text().splitlines() == [
+        "COMBEE_MODEL=any",
+        f"KAFKA_IMAGE=apache/kafka:4.3.1@sha256:{'b' * 64}",
+        f"PYTHON_IMAGE=mirror:5000/python:3.11@sha256:{'c' * 64}",
+    ]
+
+
+def test_no_digest_is_written_that_was_not_looked_up(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("COMBEE_MODEL=any\n")
+    done = pin(tmp_path, {"python:3.11-slim": DIGESTS["python:3.11-slim"]})
+
+    assert (done.returncode, (tmp_path / ".env").read_text()) == (1, "COMBEE_MODEL=any\n")
+    assert "apache/kafka:4.3.1: no such image; nothing was written" in done.stderr
+    written = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+    digest = re.compile(rb"@sha256:[0-9a-f]{64}")
+    assert not [path for path in (*written, ROOT / "docker-compose.yml") if digest.search(path.read_bytes())]

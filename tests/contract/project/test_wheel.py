@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -52,3 +54,38 @@ def test_two_builds_are_equal_and_lead_to_the_repository(wheels: list[Path]) -> 
     assert f"({ADDRESS}/blob/v0.1.0/CONTRIBUTING.md)" in metadata
     assert "](docs/" not in metadata
     assert packages == {"combee", "combee_schemas", "combee_sim"}
+
+
+def test_the_sdist_builds_the_same_wheel(wheels: list[Path], tmp_path: Path) -> None:
+    build = (sys.executable, "-m", "hatchling", "build")
+    env = {**os.environ, "PROJECT_URL": ADDRESS}  # noqa: TID251 - a child needs a PATH
+    made = subprocess.run(
+        (*build, "-t", "sdist", "-d", tmp_path / "sdist"), cwd=ROOT, env=env, check=True, capture_output=True
+    )
+    (archive,) = (tmp_path / "sdist").glob("combee-*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path / "unpacked", filter="data")
+    (source,) = (tmp_path / "unpacked").iterdir()
+    subprocess.run((*build, "-t", "wheel", "-d", tmp_path / "again"), cwd=source, env=env, check=True)
+    (again,) = (tmp_path / "again").glob("*.whl")
+
+    assert made.returncode == 0
+    assert not [name for name in source.rglob("*") if name.parts[-1] in {"tests", "experiments", "docs"}]
+    with zipfile.ZipFile(wheels[0]) as first, zipfile.ZipFile(again) as second:
+        assert {item.filename: item.CRC for item in second.infolist()} == {
+            item.filename: item.CRC for item in first.infolist()
+        }
+
+
+def test_every_file_in_which_a_release_changes_the_version_has_the_same() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    steps = (ROOT / "docs" / "design" / "releasing.md").read_text("utf-8")
+    stated = {
+        "clients/typescript/package.json": f'"version": "{version}"',
+        "deploy/helm/combee/Chart.yaml": f"version: {version}\nappVersion: {version}",
+        "docker-compose.yml": f"combee:{version}",
+    }
+
+    for name, line in stated.items():
+        assert f"`{name}`" in steps
+        assert line in (ROOT / name).read_text("utf-8"), name

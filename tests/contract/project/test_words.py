@@ -76,3 +76,43 @@ def test_code_and_right_english_are_left_alone() -> None:
     text = 'for beside in beside_of(line): ...\n"""So long as it runs, they stand beside each other."""\n'
 
     assert not list(complaints(text, "a.py"))
+
+
+LOST = re.compile(
+    r"\b(?:lessons?|insights?|rewrites?|merges?|model|calls?|combines?|curators?|wordings?|conditions?)\b"
+    r"[^.\n]{0,60}?\b(?:lost|loses?|losing)\b",
+    re.IGNORECASE,
+)
+"""A model or its text as the subject of a loss."""
+PLACES = (
+    *("README.md", "CHANGELOG.md", "docs/guide/*.md", "docs/design/*.md", "docs/reference/*.md"),
+    *("services/combee/cli/**/*.py", "services/combee/dashboard/**/*.py", "services/combee/gateway/**/*.py"),
+    *("services/combee/sdk/**/*.py", "services/combee/log/reports/*.py", "services/combee_sim/server/*.py"),
+)
+
+
+def losses(text: str) -> list[str]:
+    """Return the sentences in which a model, or what it wrote, loses something."""
+    return LOST.findall(text)
+
+
+def test_lost_is_said_of_records_alone_and_omitted_of_what_a_model_left_out() -> None:
+    """One word for one thing: a record that was promised and is gone."""
+    pages = [path for place in PLACES for path in sorted(ROOT.glob(place))]
+
+    assert len(pages) > 100
+    found = {path.name: losses(path.read_text("utf-8")) for path in pages}
+    assert {name: texts for name, texts in found.items() if texts} == {}
+    assert losses("the combine loses a fifth of the lessons")
+    assert not losses("a call is tried again. Nothing is lost")
+
+
+def test_the_glossary_has_at_most_forty_words_and_each_is_used() -> None:
+    """A reader learns them in some minutes."""
+    glossary = ROOT / "docs" / "reference" / "glossary.md"
+    terms = re.findall(r"\*\*(.+?)\*\*", glossary.read_text("utf-8"))
+    others = [path for path in (ROOT / "docs").rglob("*.md") if path != glossary]
+    prose = " ".join(" ".join(path.read_text("utf-8") for path in others).lower().split())
+
+    assert 30 <= len(terms) <= 40
+    assert [term for term in terms if term not in prose] == []

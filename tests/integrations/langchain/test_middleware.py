@@ -15,6 +15,7 @@ from langgraph.types import Command, interrupt
 from openai import InternalServerError
 
 from combee import Client, MemoryTransport, Run, learning
+from combee.core.formats.citations import with_citations
 from combee.integrations.langchain import CombeeMiddleware
 
 PLAYBOOK = "shop/rates"
@@ -74,6 +75,7 @@ def test_an_agent_is_shown_the_playbook_and_its_run_becomes_a_trace(
     assert answer(reply["messages"][-1].content) == RIGHT
     assert (trace.playbook, trace.task, answer(trace.answer)) == (PLAYBOOK, QUESTION, RIGHT)
     assert (trace.shown.version, len(trace.shown.entry_ids)) == (1, 2)
+    assert with_citations(trace, ()).bullet_ids == tuple(json.loads(trace.answer)["bullet_ids"]) != ()
     assert trace.trajectory == f"user: {QUESTION}\n\nassistant: {trace.answer}"
     assert trace.metadata["gen_ai.request.model"] == "simulated"
     assert int(trace.metadata["gen_ai.usage.input_tokens"]) > 0

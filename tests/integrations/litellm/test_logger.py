@@ -10,6 +10,7 @@ import litellm
 import pytest
 
 from combee import Client, MemoryTransport, Run, learning
+from combee.core.formats.citations import with_citations
 from combee.integrations.litellm import CombeeLogger
 
 PLAYBOOK = "shop/rates"
@@ -95,6 +96,7 @@ async def test_a_call_that_names_a_playbook_is_shown_it_and_becomes_a_trace(
     assert said(reply) == RIGHT
     assert (trace.playbook, trace.task, answer(trace.answer)) == (PLAYBOOK, QUESTION, RIGHT)
     assert (trace.shown.version, len(trace.shown.entry_ids)) == (1, 2)
+    assert with_citations(trace, ()).bullet_ids == tuple(json.loads(trace.answer)["bullet_ids"]) != ()
     assert trace.trajectory == f"user: {QUESTION}\n\nassistant: {trace.answer}"
     assert trace.metadata["gen_ai.request.model"] == "simulated"
     assert int(trace.metadata["gen_ai.usage.input_tokens"]) > 0

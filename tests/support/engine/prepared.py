@@ -20,6 +20,7 @@ PACKAGES = {
     "dockerd": "docker.io",
     "debootstrap": "debootstrap",
     "iptables": "iptables",
+    "docker-registry": "docker-registry",
 }
 IN_THE_BASE = ("ca-certificates", "python3", "python3-venv", "python3-pip")
 LOCKS = ("deploy/build.lock", "deploy/requirements.lock")

@@ -32,6 +32,14 @@ def learned(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa
 def test_verbs_are_offered() -> None:
     assert {"why", "worker"} <= set(offered("combee w"))
     assert "promote" in offered("combee playbook p")
+    assert {"bisect", "controller", "cost"} <= set(offered("combee playbook "))
+    assert offered("combee branch a") == ["adopt"]
+
+
+@pytest.mark.usefixtures("learned")
+def test_an_old_spelling_is_not_offered_and_still_completed() -> None:
+    assert {"adopt", "bisect", "controller", "cost"}.isdisjoint(offered("combee "))
+    assert offered("combee cost s") == [NAME]
 
 
 def test_roles_are_offered() -> None:
@@ -43,7 +51,7 @@ def test_names_of_playbooks_are_offered() -> None:
     assert offered("combee playbook show ") == [NAME]
     assert offered("combee playbook show sup") == [NAME]
     assert offered("combee playbook show x") == []
-    assert offered("combee cost s") == [NAME]
+    assert offered("combee playbook cost s") == [NAME]
     assert offered("combee why calc-1 --playbook ") == [NAME]
 
 
@@ -76,11 +84,12 @@ def test_branches_are_offered_where_a_branch_may_stand(monkeypatch: pytest.Monke
     deployment = learned_from(monkeypatch)
     publish_with(monkeypatch, deployment, "shuffle", "publish")
     run_json("branch", NAME, "--as", "exp")
-    for verb in ("playbook show", "cost", "evaluate"):
+    for verb in ("playbook show", "playbook cost", "evaluate"):
         assert offered(f"combee {verb} ") == [NAME, line], verb
-    for verb in ("branch", "archive", "replay"):
+    for verb in ("archive", "replay"):
         assert offered(f"combee {verb} ") == [NAME], verb
-    assert offered("combee adopt ") == [line]
+    assert offered("combee branch ") == ["adopt", NAME]
+    assert offered("combee branch adopt ") == [line]
     assert offered(f"combee playbook diff {NAME} s") == [line]
 
 

@@ -69,6 +69,15 @@ def test_bytes_that_say_nothing_are_shown_in_hex(site: Deployment) -> None:
     assert len(shown["head_hex"].split()) == 256
 
 
+def test_a_payload_that_is_no_message_is_shown_as_text(site: Deployment) -> None:
+    bury(site, '{"playbook": "support/refunds", "key_insight": "Grüße"'.encode())
+    shown = run_json("dlq", "show", "0-0")
+    assert (shown["body"], shown["text"]) == (None, '{"playbook": "support/refunds", "key_insight": "Grüße"')
+    told = run("dlq", "show", "0-0").stdout
+    assert 'text: {"playbook": "support/refunds", "key_insight": "Grüße"' in told
+    assert "body: null" not in told
+
+
 def test_secrets_in_dead_letters_are_not_shown(site: Deployment) -> None:
     leaky = reflection(3, key_insight=f"call it with Bearer {KEY} or api_key={KEY}")
     bury(site, outgoing(leaky).value, f"401 for {KEY}", record_id=KEY, key=KEY.encode())

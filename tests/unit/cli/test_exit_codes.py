@@ -20,7 +20,7 @@ from combee.assembly.local import extras
 from combee.assembly.local import log as local_log
 from combee.cli.__main__ import app
 from combee.cli.shared.console import USAGE, remark
-from combee.cli.verbs import VERBS, OnDemand
+from combee.cli.verbs import PANELS, VERBS, OnDemand
 from combee_schemas.topics import REFLECTIONS, TOPICS
 from support.reading import run, run_json
 from support.rows import each_row
@@ -54,7 +54,7 @@ READING = [
     ("playbook", "delete", "x", "--yes"),
     ("sync", "x", "--to", "x.md"),
     ("why", "x-1"),
-    ("cost",),
+    ("playbook", "cost"),
     ("publish", "-"),
     ("replay", "x", "--to", "other"),
     ("archive", "x", "--to", "x.archive"),
@@ -98,7 +98,7 @@ def test_without_a_broker_every_verb_exits_1_with_the_remedy(arguments: tuple[st
         ("playbook", "rollback", "x"),
         ("playbook", "revoke", "x"),
         ("why",),
-        ("cost", "bad name"),
+        ("playbook", "cost", "bad name"),
         ("replay", "x"),
         ("replay", "x", "--to", "bad prefix"),
         ("top", "--interval", "0"),
@@ -279,6 +279,36 @@ def test_the_list_of_verbs_says_of_each_what_its_own_help_begins_with() -> None:
         assert OnDemand()[name].help.split("\n\n")[0].replace("\n", " ").strip() == verb.summary
 
 
+def test_the_help_is_four_panels_and_fits_one_screen() -> None:
+    shown = run("--help").stdout.splitlines()
+
+    assert len(shown) <= 24
+    assert max(map(len, shown)) <= 80
+    labels = [line.split(" ")[0] for line in shown if not line.startswith(" ")]
+    assert labels == ["Usage:", "Use", "Judge", "Operate", "Lab", "Services"]
+    assert {"sync", "mcp"} <= PANELS["Use"].keys()
+    assert shown[-1].startswith("Services worker, broker, topics, tenant, key:")
+
+
+@pytest.mark.usefixtures("no_broker")
+@each_row(
+    ("old", "new"),
+    [
+        (("adopt", "x@b"), ("branch", "adopt", "x@b")),
+        (("cost",), ("playbook", "cost")),
+        (("controller", "x"), ("playbook", "controller", "x")),
+        (("bisect", "x", "--good", "latest"), ("playbook", "bisect", "x", "--good", "latest")),
+    ],
+)
+def test_an_old_spelling_runs_and_names_the_new_one(old: tuple[str, ...], new: tuple[str, ...]) -> None:
+    before, now = run(*old), run(*new)
+
+    verb = " ".join(new[:2])
+    assert before.stderr == f"'combee {old[0]}' is now 'combee {verb}'\n{now.stderr}"
+    assert (before.exit_code, before.stdout) == (now.exit_code, now.stdout)
+    assert run(old[0], "--help").stdout == run(*new[:2], "--help").stdout
+
+
 def test_a_verb_stands_under_its_name_and_nothing_but_verbs_stands_beside_it() -> None:
     plumbing = {"__init__", "__main__", "verbs", "shared"}
     folder = Path(cli.__file__).parent
@@ -295,7 +325,7 @@ def test_mcp_without_its_extra_or_without_a_gateway_for_http_says_what_helps(
     monkeypatch.setitem(sys.modules, "mcp", None)
     result = run("mcp", "--gateway", "http://127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (USAGE, "")
-    assert "mcp is not installed: pip install 'combee[mcp]'" in result.stderr
+    assert f"mcp is not installed: {extras.pip_install('mcp')}" in result.stderr
     result = run("mcp", "--http", "--bootstrap-servers", "127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (USAGE, "")
     assert "each caller brings a key of the gateway" in result.stderr

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from combee.cli.cost import cost_row
+from combee.cli.playbook.cost import cost_row
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook, Spend
@@ -50,6 +50,9 @@ def test_why_leads_from_an_entry_to_its_reflection(learned: Deployment) -> None:
     assert source["reflection"]["key_insight"] == "lesson 13"
     assert source["trace"] is None
     out = run("why", entry.id, "--playbook", NAME).stdout
+    assert run("why", NAME, entry.id).stdout == run("why", entry.id).stdout == out
+    assert run("why", NAME, entry.id, "--playbook", "another").exit_code == 2
+    assert run("why", "bad name", entry.id).exit_code == 2
     assert f"[{entry.id}] lesson 13" in out
     assert "reflection r-13 (batch 2)" in out
 
@@ -94,15 +97,15 @@ def test_why_says_that_there_is_no_such_entry(learned: Deployment) -> None:  # n
 
 
 def test_cost_sums_what_the_versions_took(learned: Deployment) -> None:
-    (row,) = run_json("cost")
+    (row,) = run_json("playbook", "cost")
     made = ledger.versions(learned.log)
     assert (row["name"], row["batches"], row["reflections"]) == (NAME, 2, 20)
     assert row["model_calls"] == sum(one.usage.calls for one in made)
     assert row["tokens"]["in"] == sum(one.usage.tokens_in for one in made)
     assert row["tokens_per_reflection"] == sum(row["tokens"].values()) / 20
-    assert run_json("cost", NAME) == [row]
-    assert NAME in run("cost", NAME).stdout
-    assert run("cost", "nope").exit_code == 1
+    assert run_json("playbook", "cost", NAME) == [row]
+    assert NAME in run("playbook", "cost", NAME).stdout
+    assert run("playbook", "cost", "nope").exit_code == 1
 
 
 def test_cost_counts_each_day_once_by_its_last_version() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from combee.adapters.ports import FatalError
+from combee.adapters.ports import ConfigurationError, FatalError
 from combee.gateway.access.keys import ANYBODY, keyring
 from combee.gateway.server import check_bind
 from combee.process.settings.gateway import GatewaySettings
@@ -169,7 +169,7 @@ def test_a_keys_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text(json.dumps(KEYS))
     path.chmod(0o666)
-    with pytest.raises(SettingsError, match=r"keys\.json can be written by everybody"):
+    with pytest.raises(ConfigurationError, match=r"keys\.json can be written by everybody"):
         keyring(GatewaySettings(gateway_keys_file=path))
 
 

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.ports import PoisonError
+from combee.adapters.ports import PoisonError, PromptTooLongError
 from combee.core.playbook import operations as ops
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee.scan.outcome import shorter
-from combee_schemas import topics
-from combee_schemas.base import Shown, Source
+from combee_schemas.base import Shown, Source, SourceNames
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
@@ -25,23 +24,25 @@ from combee_schemas.scan import (
     OperationKind,
     Partial,
     Seen,
-    Update,
 )
-from support import ledger
-from support.deployment import Deployment
 from support.flat import flat
-from support.ledger import NAME, batch_of, dead_letters, outgoing, reflection
+from support.ledger import NAME, reflection
 from support.models import Answer, ModelClient, ScriptedModel, echo, items
 from support.playbooks import BASE, entry
+from support.rows import each_row
 from support.scanned import learned, reflections
 
 # ---- combines
+
+NO_SOURCES: Mapping[int, Source] = {}
 
 
 class Combine:
     """One combine call on proposals that rest on reflections 1, 2, 3 …, each with its offset."""
 
-    def __init__(self, *evidence: Sequence[int], per_child: int = 1) -> None:
+    def __init__(
+        self, *evidence: Sequence[int], per_child: int = 1, sources: Mapping[int, Source] = NO_SOURCES
+    ) -> None:
         self.model = ScriptedModel()
         found = [
             Operation(
@@ -50,18 +51,31 @@ class Combine:
             for n, ids in enumerate(evidence, 1)
         ]
         cuts = range(0, len(found), per_child)
-        self.children = [child(n, found[at : at + per_child]) for n, at in enumerate(cuts)]
+        self.children = [child(n, found[at : at + per_child], sources=sources) for n, at in enumerate(cuts)]
 
-    async def outcome(self, answer: Answer = echo, *, carry: bool = True) -> NodeResult:
+    async def outcome(
+        self, answer: Answer = echo, *, carry: bool = True, names: SourceNames = "declared"
+    ) -> NodeResult:
         self.model.answer = answer
-        aggregator = Aggregator(ModelClient(self.model), carry=carry)
+        aggregator = Aggregator(ModelClient(self.model), carry=carry, sources=names)
         return await aggregator.combine(empty(NAME), 1, self.children)
 
 
-def child(index: int, operations: Sequence[Operation], **fields: Any) -> Partial:
+def child(
+    index: int, operations: Sequence[Operation], *, sources: Mapping[int, Source] = NO_SOURCES, **fields: Any
+) -> Partial:
     ids = dict.fromkeys(one for operation in operations for one in operation.evidence)
     plan = Plan(batch_id="b", playbook=NAME, sequence=1, widths=(99, 1), base_version=0, reflections=len(ids))
-    seen = tuple(Seen(reflection_id=one, offset=int(one[2:]), said=True, covered="check") for one in ids)
+    seen = tuple(
+        Seen(
+            reflection_id=one,
+            offset=int(one[2:]),
+            said=True,
+            covered="check",
+            source=sources.get(int(one[2:])),
+        )
+        for one in ids
+    )
     given = {
         "plan": plan,
         "node_id": f"n{index}",
@@ -87,12 +101,71 @@ def contents(outcome: NodeResult) -> list[str]:
     return [one.content for one in outcome.operations]
 
 
-async def test_proposals_stand_in_the_order_of_their_newest_evidence_oldest_first() -> None:
-    combine = Combine([7, 1], [3], [5, 2], [4])
-    await combine.outcome()
-    assert [item["content"] for item in items(combine.model.prompts[0])] == [
-        "lesson 2", "lesson 4", "lesson 3", "lesson 1",
+SHOP, DESK, CLAIM = (
+    Source(name="shop", proven="key"),
+    Source(name="desk", proven="key"),
+    Source(name="many"),
+)
+SUPPORT = ([7, 1], [3], [5, 2], [4], [6, 8], [9, 10, 11])
+"""The reflections behind the lessons 1, 2, 3 …"""
+
+
+@each_row(
+    ("sources", "names", "told"),
+    [
+        (
+            {},
+            "declared",
+            (
+                "2: 1 reflection, 4: 1 reflection, 3: 2 reflections, 1: 2 reflections, 5: 2 reflections,"
+                " 6: 3 reflections"
+            ),
+        ),
+        (
+            {7: SHOP, 1: DESK, 3: SHOP, 6: SHOP, 9: DESK, 10: DESK, 11: DESK},
+            "declared",
+            (
+                "2: 1 reflection of 1 producer, 4: 1 reflection of 1 producer,"
+                " 3: 2 reflections of 1 producer, 6: 3 reflections of 1 producer,"
+                " 1: 2 reflections of 2 producers, 5: 2 reflections of 2 producers"
+            ),
+        ),
+        (
+            {5: CLAIM, 2: CLAIM.model_copy(update={"name": "more"}), 7: SHOP, 1: DESK},
+            "proven",
+            (
+                "2: 1 reflection of 1 producer, 4: 1 reflection of 1 producer,"
+                " 3: 2 reflections of 1 producer, 5: 2 reflections of 1 producer,"
+                " 6: 3 reflections of 1 producer, 1: 2 reflections of 2 producers"
+            ),
+        ),
+    ],
+    ids=["nobody is named", "those without a name are one", "a claim is no name"],
+)
+async def test_proposals_tell_their_support_and_stand_in_its_order_and_in_that_of_their_newest_evidence(
+    sources: dict[int, Source], names: SourceNames, told: str
+) -> None:
+    combine = Combine(*SUPPORT, sources=sources)
+    await combine.outcome(names=names)
+    read = items(combine.model.prompts[0])
+    said = (f"{item['content'].removeprefix('lesson ')}: {item['support']}" for item in read)
+    assert ", ".join(said) == told
+
+
+async def test_halves_of_a_prompt_that_is_too_long_tell_the_support_of_their_own_items() -> None:
+    def short(prompt: Prompt) -> Mapping[str, Any]:
+        if len(items(prompt)) > 3:
+            raise PromptTooLongError("too long")
+        return echo(prompt)
+
+    combine = Combine(*SUPPORT, sources={7: SHOP, 1: DESK})
+    await combine.outcome(short)
+    first, second = combine.model.prompts[1:]
+    assert [item["support"] for item in items(first)] == [
+        "1 reflection of 1 producer", "1 reflection of 1 producer", "2 reflections of 1 producer",
     ]  # fmt: skip
+    assert [item["content"] for item in items(second)] == ["lesson 5", "lesson 6", "lesson 1"]
+    assert items(second)[-1]["support"] == "2 reflections of 2 producers"
 
 
 async def test_what_a_combine_does_not_repeat_is_set_aside_for_the_root_with_what_was_set_aside_below() -> (
@@ -263,24 +336,3 @@ def test_ids_that_alone_are_too_many_are_poison() -> None:
     seen = tuple(Seen(reflection_id=one, offset=0) for one in names)
     with pytest.raises(PoisonError, match="smaller batch size"):
         fitting(NodeResult(status="ok", seen=seen))
-
-
-@pytest.mark.usefixtures("quick_polls")
-async def test_lessons_too_large_for_one_record_are_dead_letters_and_never_lost() -> None:
-    count = 140
-    given = [reflection(n, key_insight=f"lesson{n} " + "x" * 7_900) for n in range(count)]
-    deployment = Deployment(batch_size=count, budget_tokens=10**6)
-    async with deployment.running():
-        await deployment.log.produce(*map(outgoing, given))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
-        await deployment.until(lambda: not ledger.behind(deployment.log))
-    ledger.check(deployment.log, {NAME: given})
-    version = ledger.latest(deployment.log)
-    kept = {e for entry in version.entries for e in entry.evidence}
-    buried = {letter.record_id for letter in dead_letters(deployment.log)}
-    assert buried
-    assert kept | buried == {f"r-{n}" for n in range(count)}
-    assert kept & buried == set()
-    (update,) = ledger.messages(deployment.log, topics.UPDATES, Update)
-    assert "operations" in update.result.reason
-    assert batch_of(version).degraded

@@ -1,6 +1,7 @@
 """The root's check: what was learned is in the result, whatever the model reports about itself."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -230,6 +231,26 @@ async def test_a_check_without_its_figure_counts_as_no() -> None:
     assert lessons[0].key_insight in contents(result)
 
 
+def _proposing(operations: Sequence[Mapping[str, Any]], _: Prompt) -> Mapping[str, Any]:
+    return {"operations": operations}
+
+
+async def test_a_check_call_is_not_asked_about_statements_that_lack_a_figure_of_each_lesson() -> None:
+    lessons = reflections(
+        "Opened parcels come back within 14 days.", "Closed parcels come back within 30 days."
+    )
+    said = [
+        "Parcels come back in the usual time.",
+        "Send parcels back by mail within 30 days, closed ones only.",
+    ]
+    for stated, asked in ((said, [said[1:]]), (said[:1], [])):
+        operations = [{"type": "ADD", "section": "", "content": one, "sources": [1, 2]} for one in stated]
+        model = ScriptedModel(partial(_proposing, operations))
+        await learned(model, lessons, groups=1)
+        checks = [items(prompt) for prompt in model.prompts if prompt.reply_name == "check"]
+        assert [[item["statement"] for item in one if "statement" in item] for one in checks] == asked
+
+
 async def test_a_check_call_that_fails_for_good_counts_as_no() -> None:
     def failing(prompt: Prompt) -> Mapping[str, Any]:
         if prompt.reply_name == "check":
@@ -305,7 +326,9 @@ async def test_only_vague_lessons_may_be_dropped_by_name() -> None:
     given = reflections("Be careful.", *LESSONS[:4])
     result = await learned(dropping, given)
     assert contents(result) == sorted(LESSONS[:4])
-    assert [seen.reflection_id for seen in result.seen if seen.dropped] == ["r-0"]
+    assert [(seen.reflection_id, seen.text) for seen in result.seen if seen.dropped] == [
+        ("r-0", "Be careful.")
+    ]
 
 
 async def test_at_most_a_third_of_a_batch_is_dropped() -> None:

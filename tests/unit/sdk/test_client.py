@@ -64,7 +64,11 @@ def test_no_public_method_raises_whatever_it_is_given(client: Client, wrong: Any
     assert client.playbook(NAME, label=wrong, fallback="f", timeout_s=0.01).render() == "f"
     client.on_update(wrong, wrong, label=wrong)()
     client.on_update(NAME, wrong)()
-    for arguments in ({"reflection": wrong}, {"playbook": wrong, "key_insight": wrong}, {NAME: wrong}):
+    for arguments in (
+        {"reflection": wrong},
+        {"playbook": wrong, "key_insight": wrong},
+        {"key_insight": wrong},
+    ):
         client.publish(**arguments)
     client.trace(wrong, wrong, trajectory=wrong, answer=wrong, feedback=wrong, target=wrong, shown=wrong)
     client.trace(NAME, "t", agent=wrong, metadata=wrong, trace_id=wrong, outcome_within_s=wrong)

@@ -1,6 +1,8 @@
 """What a client publishes: delivered, buffered, cut, completed by its outcome, or dropped and counted."""
 
+import asyncio
 import threading
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -10,11 +12,14 @@ from combee.core.text.shortening import cut
 from combee.sdk import (
     Client,
     core,
+    logs,
     publishing,
 )
 from combee.sdk.publishing import fit
+from combee.sdk.transport import Contexts
 from combee_schemas.base import Shown
 from combee_schemas.codec import CodecError, encode
+from combee_schemas.topics import Published
 from combee_schemas.trace import Trace
 from support.sdk import DEADLINE_S, NAME, UnreliableTransport, reflection, until
 
@@ -34,6 +39,97 @@ def test_a_reflection_can_be_given_as_fields(client: Client, memory: UnreliableT
         (given, "look at the date")
     ]
     assert memory.reflections[0].created_at_ms > 0
+
+
+def test_a_field_that_reflections_do_not_have_is_a_type_error_at_the_call(client: Client) -> None:
+    with pytest.raises(TypeError, match=r"argument 'keyinsight'; did you mean 'key_insight'\?"):
+        client.publish(playbook=NAME, keyinsight="look at the date")
+    with pytest.raises(TypeError, match="argument 'colour'"):
+        client.publish(reflection(1), colour="red")
+    assert (client.counts.published, client.counts.dropped) == (0, 0)
+
+
+def test_a_reflection_that_is_dropped_has_no_id(memory: UnreliableTransport) -> None:
+    memory.away = True
+    with Client(transport=lambda: memory, max_messages=1) as client:
+        assert client.publish(playbook="no name!", key_insight="x") == ""
+        assert client.publish(playbook=NAME) == ""
+        assert client.publish(reflection(1)) == "r-1"
+        assert client.publish(reflection(2)) == ""
+        memory.away = False
+    assert (client.counts.delivered, client.counts.dropped) == (1, 3)
+
+
+def test_closing_gives_up_where_nothing_answers_and_counts_what_was_not_sent(
+    memory: UnreliableTransport, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(core, "AWAY_S", 0.05)
+    memory.away = True
+    client = Client(transport=lambda: memory)
+    for number in range(3):
+        client.publish(reflection(number))
+    until(lambda: memory.attempts >= 1)
+
+    assert client.close(timeout_s=600).waiting == 3  # the test's own limit is 120 s
+    assert "closed with 3 messages not delivered" in caplog.text
+
+
+def test_closing_tries_once_more_at_once_and_goes_on_while_acknowledgements_come_in(
+    memory: UnreliableTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "AWAY_S", 1.0)
+    monkeypatch.setattr(publishing, "MAX_SENT", 1)
+    monkeypatch.setattr(publishing, "FIRST_PAUSE_S", 60.0)
+    send, gaps = memory.send, iter(range(10**6))
+
+    async def every_third(messages: Sequence[Published], contexts: Contexts = ()) -> None:
+        memory.away = next(gaps) % 3 != 2
+        await send(messages, contexts)
+
+    monkeypatch.setattr(memory, "send", every_third)
+    client = Client(transport=lambda: memory)
+    for number in range(8):
+        client.publish(reflection(number))
+    until(lambda: memory.attempts >= 1)
+
+    # Two pauses of 0.25 s before each acknowledgement: 4 s, with none of them 1 s after the one before.
+    assert client.close(timeout_s=100).is_complete
+    assert memory.attempts == 24
+
+
+def test_an_outage_is_one_line_a_minute_and_one_at_its_end(
+    client: Client,
+    memory: UnreliableTransport,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(publishing, "FIRST_PAUSE_S", 0.005)
+    memory.away = True
+    client.publish(reflection(1))
+    until(lambda: memory.attempts >= 5)
+    assert caplog.text.count("no answer for now") == 1
+
+    monkeypatch.setattr(logs, "OUTAGE_S", 0.0)
+    until(lambda: caplog.text.count("no answer for now") >= 3)
+    memory.away = False
+    assert client.flush().is_complete
+    assert caplog.text.count("answers again") == 1
+
+
+def test_a_deployment_that_says_nothing_at_all_is_reported_and_closing_gives_up(
+    memory: UnreliableTransport, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def silent(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(memory, "send", silent)
+    monkeypatch.setattr(core, "AWAY_S", 0.05)
+    monkeypatch.setattr(publishing, "UNANSWERED_S", 0.05)
+    client = Client(transport=lambda: memory)
+    client.publish(reflection(1))
+    until(lambda: "no answer for now" in caplog.text)
+
+    assert client.close(timeout_s=600).waiting == 1
 
 
 def test_a_deployment_that_is_away_costs_nothing_and_gets_everything_later(

@@ -5,7 +5,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 from combee.core.batching.window import Close, Waiting, Window
-from combee.shuffle.closing import Closer
+from combee.shuffle.cutting import Closer
 from combee.shuffle.manifests import Manifests
 from combee.shuffle.partition import ShuffleState
 from combee_schemas.batch import Member

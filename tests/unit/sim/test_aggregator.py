@@ -18,6 +18,7 @@ from combee_sim.law.law import LAW, Law
 from combee_sim.roles.aggregator import aggregate, load
 from combee_sim.roles.reading import Reading, read
 from support.rows import each_row
+from support.worded import in_full
 
 
 def rng(seed: int) -> Random:
@@ -36,6 +37,7 @@ def reflection(lesson: str, words: str = WORDS) -> Reflection:
         reflection_id="r",
         playbook="p",
         reasoning=prose,
+        error_identification=prose,
         root_cause_analysis=prose,
         correct_approach=words,
         key_insight=lesson,
@@ -47,7 +49,7 @@ def reading_of(reflections: Sequence[Reflection], base: Playbook | None = None) 
 
 
 def operations_of(reading: Reading, law: Law = LAW, seed: int = 0) -> list[dict[str, Any]]:
-    operations: list[dict[str, Any]] = aggregate(reading, seed, law)["operations"]
+    operations: list[dict[str, Any]] = in_full(aggregate(reading, seed, law), reading)["operations"]
     return operations
 
 
@@ -85,12 +87,23 @@ def test_lessons_that_differ_in_a_sign_or_a_digit_are_two() -> None:
 def test_a_kept_lesson_is_passed_on_verbatim_with_the_items_it_rests_on() -> None:
     lesson = "Check the tide table (twice); then cast off."
     reading = reading_of([reflection("Feed the fish."), reflection(lesson), reflection(lesson)])
-    body = aggregate(reading, 0, ALL)
+    body = in_full(aggregate(reading, 0, ALL), reading)
     answer = read_operations(body, [("r-1",), ("r-2",), ("r-3",)])
     found = answer.operations
     assert answer.unusable == 0
     assert {one.content: one.evidence for one in found}[lesson] == ("r-2", "r-3")
     assert {one.kind for one in found} == {OperationKind.ADD}
+
+
+def test_words_that_an_item_has_are_its_words_by_its_number_if_the_prompt_allows_it() -> None:
+    twins = [reflection("Feed the fish."), reflection(LESSONS[0].upper()), reflection(LESSONS[0])]
+    asked = as_request(aggregate_prompt(empty("p"), twins))
+    said = [one["content"] for one in aggregate(read(asked), 0, ALL)["operations"]]
+    assert sorted(said) == ["as item 1", "as item 2"]
+    system, *others = asked["messages"]
+    unasked = {**system, "content": system["content"].replace("as item 3", "")}
+    body = aggregate(read({**asked, "messages": [unasked, *others]}), 0, ALL)
+    assert sorted(one["content"] for one in body["operations"]) == ["Feed the fish.", LESSONS[0].upper()]
 
 
 def test_the_share_kept_falls_as_more_is_read() -> None:
@@ -128,7 +141,8 @@ def test_a_lesson_that_contradicts_an_entry_corrects_it() -> None:
 
 def test_a_lesson_the_playbook_already_has_is_known() -> None:
     twins = [reflection("Feed the fish."), reflection(LESSONS[0]), reflection(LESSONS[0].upper())]
-    body = aggregate(reading_of(twins, with_entry(LESSONS[0])), 0, ALL)
+    reading = reading_of(twins, with_entry(LESSONS[0]))
+    body = in_full(aggregate(reading, 0, ALL), reading)
     assert [one["content"] for one in body["operations"]] == ["Feed the fish."]
     assert body["known"] == [{"n": n, "entry_id": "calc-00007"} for n in (2, 3)]
 
@@ -148,9 +162,45 @@ def test_a_correction_that_entries_have_already_is_no_repeat() -> None:
 
 
 def test_of_contradicting_lessons_the_one_more_reflections_carry_goes_on() -> None:
-    rival = LESSONS[0].replace("one minus ", "")
-    reading = reading_of([reflection(rival), reflection(LESSONS[0]), reflection(LESSONS[0])])
+    reading = reading_of([reflection(RIVAL), reflection(LESSONS[0]), reflection(LESSONS[0])])
     assert kept(reading, ALL) == [LESSONS[0]]
+
+
+RIVAL = LESSONS[0].replace("one minus ", "")
+TWO, THREE = (RIVAL.replace("1 decimal", f"{n} decimals") for n in (2, 3))
+NAMES = {"r-0": "shop", "r-1": "desk"}
+
+
+def proposed(content: str, *evidence: str) -> Operation:
+    return Operation(kind=OperationKind.ADD, content=content, evidence=evidence)
+
+
+@each_row(
+    ("proposals", "holds"),
+    [
+        ([proposed(LESSONS[0], "r-8", "r-9"), proposed(RIVAL, "r-0", "r-1")], RIVAL),
+        ([proposed(RIVAL, "r-0", "r-1"), proposed(LESSONS[0], "r-7", "r-8", "r-9")], RIVAL),
+        ([proposed(LESSONS[0], "r-9"), proposed(RIVAL, "r-7", "r-8")], RIVAL),
+        ([proposed(LESSONS[0], "r-9"), proposed(RIVAL, "r-8")], LESSONS[0]),
+        ([proposed(TWO, "r-9"), proposed(THREE, "r-8")], THREE),
+        ([proposed(THREE, "r-9"), proposed(TWO, "r-8")], TWO),
+    ],
+    ids=["producers", "producers first", "reflections", "the more specific", "the later", "the later again"],
+)
+def test_of_contradicting_proposals_the_better_supported_goes_on(
+    proposals: list[Operation], holds: str
+) -> None:
+    assert kept(read(as_request(combine_prompt(empty("p"), proposals, NAMES))), ALL) == [holds]
+
+
+def test_who_is_not_told_what_support_is_does_not_count_it() -> None:
+    asked = as_request(
+        combine_prompt(empty("p"), [proposed(LESSONS[0], "r-9"), proposed(RIVAL, "r-7", "r-8")])
+    )
+    system, user = asked["messages"]
+    older = {**asked, "messages": [system, {**user, "content": user["content"].replace('"support"', "")}]}
+    assert kept(read(asked), ALL) == [RIVAL]
+    assert kept(read(older), ALL) == [LESSONS[0]]
 
 
 def test_a_combine_call_follows_the_same_law_over_proposals() -> None:

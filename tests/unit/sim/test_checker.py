@@ -100,7 +100,7 @@ def test_what_a_rewrite_lost_is_quoted_from_the_text_before() -> None:
     last = Rewrite(before="For members only.", after="For members.")
     lost = checked([], [], [same, more, shorter, positive, last]).lost
     assert [place for place, _ in lost] == [1, 2, 3, 4]
-    assert dict(lost)[2] == "within 14 days unless the parcel was opened"
+    assert dict(lost)[2] == "within 14 days unless the parcel"
     assert dict(lost)[4] == "members only"
 
 
@@ -124,8 +124,9 @@ def test_what_a_rewrite_lost_follows_from_its_meaning_in_any_wording() -> None:
             assert len(checked([], [], rewrites).lost) == loses * len(rewrites)
 
 
-def test_a_share_of_judgements_is_wrong_with_words_of_the_text() -> None:
-    modes = Modes(misjudged=0.3)
+@pytest.mark.parametrize(("yes", "no"), [(0.3, 0.0), (0.0, 0.3), (0.3, 0.3)])
+def test_a_share_of_judgements_is_wrong_with_words_of_the_text(yes: float, no: float) -> None:
+    modes = Modes(false_yes=yes, false_no=no)
     stated = [*LESSONS[:12], FORMULA]
     rewrites = [
         *(Rewrite(before=text, after=blurred(text)) for text in LESSONS[:12]),
@@ -139,8 +140,15 @@ def test_a_share_of_judgements_is_wrong_with_words_of_the_text() -> None:
         wrong_no += sum(n not in covered for n in range(12))
         wrong_kept += sum(n not in lost for n in range(12))
         wrong_lost += sum(n in lost for n in range(12, 24))
-    assert all(20 <= wrong <= 55 for wrong in (wrong_yes, wrong_no, wrong_lost, wrong_kept))
+    for rate, counts in ((yes, (wrong_yes, wrong_kept)), (no, (wrong_no, wrong_lost))):
+        assert all(20 <= wrong <= 55 if rate else not wrong for wrong in counts)
     assert checked(LESSONS, stated, modes=modes) == checked(LESSONS, stated, modes=modes)
+
+
+def test_a_false_yes_names_the_nearest_statement() -> None:
+    twin = FORMULA.replace("2 decimals", "3 decimals")
+    answer = checked([twin], [DESK, LESSONS[0], FORMULA], modes=Modes(false_yes=1.0))
+    assert answer.covered == ((0, 2),)
 
 
 def test_a_checker_without_errors_is_not_changed_by_other_modes() -> None:
@@ -150,4 +158,4 @@ def test_a_checker_without_errors_is_not_changed_by_other_modes() -> None:
 
 @pytest.mark.parametrize("taught", [[], ["Wait."], ["???"]])
 def test_a_check_without_statements_covers_nothing(taught: Sequence[str]) -> None:
-    assert not checked(taught, [], modes=Modes(misjudged=1.0)).covered
+    assert not checked(taught, [], modes=Modes(false_yes=1.0)).covered

@@ -21,6 +21,7 @@ from combee_sim.law.law import Law
 from combee_sim.modes import OVERLOAD, WAYS, Modes, parse_modes
 from combee_sim.roles.respond import respond
 from support.rows import each_row
+from support.worded import in_full
 
 LESSONS = lessons()[:24]
 HALF = Law(half_tokens=1.0, steepness=1e-9)
@@ -48,7 +49,8 @@ def prompt(texts: Sequence[str], entries: Sequence[Entry] = (), *, is_to_account
 
 def reply(asked: Prompt, overload: str = "", law: Law = HALF) -> dict[str, Any]:
     modes = parse_modes([overload] if overload else [])
-    return dict(respond(as_request(asked), 0, law=law, modes=modes).reply)
+    request = as_request(asked)
+    return in_full(respond(request, 0, law=law, modes=modes).reply, request)
 
 
 def said(answer: dict[str, Any]) -> set[str]:
@@ -157,7 +159,7 @@ def test_a_call_that_keeps_nothing_answers_in_every_mode(way: str) -> None:
 
 def test_ways_are_read_and_told_like_modes() -> None:
     assert parse_modes(["lumped"]) == Modes(overload="lumped")
-    assert parse_modes(["mixed", "misjudged=0.3"]).summary() == ("misjudged=0.3", "mixed")
+    assert parse_modes(["mixed", "false_yes=0.3"]).summary() == ("false_yes=0.3", "mixed")
     for wrong in (["silent", "named"], ["silent=0.5"]):
         with pytest.raises(ValueError, match="mode"):
             parse_modes(wrong)

@@ -16,6 +16,7 @@ from combee_sim.law.samples import family_traces
 from combee_sim.roles.reading import NotAChatError, read
 from combee_sim.roles.respond import respond
 from support.rows import each_row
+from support.worded import in_full
 
 
 def rng(seed: int) -> Random:
@@ -57,7 +58,8 @@ def test_reworded_instructions_change_nothing(name: str) -> None:
         reply_name="x",
         reply_schema=prompt.reply_schema,
     )
-    assert respond(as_request(reworded), 1).reply == respond(as_request(prompt), 1).reply
+    one, other = (as_request(asked) for asked in (reworded, prompt))
+    assert in_full(respond(one, 1).reply, one) == in_full(respond(other, 1).reply, other)
 
 
 def test_what_the_model_said_before_a_re_ask_is_not_read_as_material() -> None:

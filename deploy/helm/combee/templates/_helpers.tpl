@@ -13,7 +13,9 @@ app.kubernetes.io/component: {{ .role }}
 {{- end }}
 
 {{- define "combee.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image }}
+{{- .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- define "combee.podSecurity" -}}
@@ -68,15 +70,26 @@ securityContext:
 {{- with .Values.kafka.strimzi.cluster }}{{ . }}-cluster-ca-cert{{ else }}{{ .Values.kafka.ca.secret }}{{ end }}
 {{- end }}
 
+{{- /* The settings that a service reads; context: root, role. What no service of Combee reads is for all. */ -}}
 {{- define "combee.settings" -}}
-{{- range $name, $value := .Values.settings }}
+{{- $variables := .root.Files.Get "files/variables.yaml" | fromYaml -}}
+{{- $all := list }}{{ range $variables.groups }}{{ $all = concat $all . }}{{ end -}}
+{{- $read := list }}{{ range index $variables.roles .role }}{{ $read = concat $read (index $variables.groups .) }}{{ end -}}
+{{- range $name, $value := .root.Values.settings }}
+{{- if or (has $name $read) (not (has $name $all)) }}
 - name: {{ $name }}
   value: {{ $value | quote }}
 {{- end }}
-{{- range $name, $from := .Values.secretSettings }}
+{{- end }}
+{{- range $name, $from := .root.Values.secretSettings }}
+{{- if not (or (has $name $all) $from.roles) }}
+{{- fail (printf "secretSettings.%s: Combee reads no such setting; name the services that need it in its roles" $name) }}
+{{- end }}
+{{- if has $.role ($from.roles | default list) | or (has $name $read) }}
 - name: {{ $name }}
   valueFrom:
     secretKeyRef: {name: {{ $from.secret }}, key: {{ $from.key }}}
+{{- end }}
 {{- end }}
 - name: COMBEE_LOG_JSON
   value: "true"

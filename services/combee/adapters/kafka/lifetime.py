@@ -159,14 +159,16 @@ def _heard(stopping: asyncio.Future[None]) -> None:
 async def _hung_up(client: Any, stopping: asyncio.Future[None]) -> bool:
     """Close everything that a stop has left open; return whether the stop was unfinished.
 
-    A cancelled stop does not reach all of the client's tasks and connections.
+    A cancelled stop does not reach all of the client's tasks and connections, and one that was cancelled before it
+    began, with all tasks of a loop that ends, reaches none: aiokafka would report the client as unclosed.
     """
-    is_under_way = stopping.cancel()
+    is_under_way = stopping.cancel() or stopping.cancelled()
     try:
         if is_under_way:
             await asyncio.wait({stopping}, timeout=STOP_GRACE_S)
     finally:
         if is_under_way:
+            client._closed = True  # noqa: SLF001 - see above
             for task in _tasks(client):
                 task.cancel()
             await _closed(_connections(client))

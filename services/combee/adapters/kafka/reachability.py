@@ -55,7 +55,8 @@ class Reachability:
             try:
                 self._open = await self._connect_and_ask(host, port)
             except TransientError as error:
-                failures.append(await self._why_hung_up(host, port) or error)
+                why = await self._refused_certificate(host, port) or await self._protocol_mismatch(host, port)
+                failures.append(why or error)
             except CombeeError as error:
                 failures.append(error)
             else:
@@ -82,9 +83,6 @@ class Reachability:
         opened, self._open = self._open, None
         if opened is not None:
             await opened.close()
-
-    async def _why_hung_up(self, host: str, port: int) -> ConfigurationError | None:
-        return await self._refused_certificate(host, port) or await self._protocol_mismatch(host, port)
 
     async def _refused_certificate(self, host: str, port: int) -> ConfigurationError | None:
         """Return what is wrong with the client's certificate, if that is why the broker hangs up.

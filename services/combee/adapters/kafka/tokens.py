@@ -18,6 +18,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import OAuthAuthenticator
 from aiokafka.errors import KafkaError, SaslAuthenticationFailed
 
+from combee.adapters.extras import pip_install
 from combee.adapters.ports import ConfigurationError
 
 TIMEOUT_S = 10.0
@@ -31,9 +32,7 @@ LONGEST = 1 << 16
 """Maximum bytes read of an answer."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OK, REFUSED, BUSY, BROKEN = 200, 400, 429, 500
-NO_SIGNER = (
-    "COMBEE_SASL_MECHANISM=AWS_MSK_IAM needs aws-msk-iam-sasl-signer-python: pip install 'combee[msk]'"
-)
+NO_SIGNER = f"COMBEE_SASL_MECHANISM=AWS_MSK_IAM needs aws-msk-iam-sasl-signer-python: {pip_install('msk')}"
 
 
 class TokenRefusedError(KafkaError):  # type: ignore[misc] # its base has no types

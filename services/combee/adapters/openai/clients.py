@@ -13,6 +13,7 @@ import httpx2
 from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
 
 from combee.adapters.asking.errors import CallFailedError
+from combee.adapters.extras import pip_install
 from combee.adapters.openai.fates import SHOWN_CHARS
 from combee.adapters.openai.names import NO_KEY, Server
 from combee.adapters.ports import ConfigurationError
@@ -78,7 +79,7 @@ class Client:
             from azure.identity import aio  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                "Azure needs a key (set AZURE_OPENAI_API_KEY), or a login and: pip install 'combee[azure]'"
+                f"Azure needs a key (set AZURE_OPENAI_API_KEY), or a login and: {pip_install('azure')}"
             ) from error
         credential = aio.DefaultAzureCredential()
         self._resources.push_async_callback(credential.close)

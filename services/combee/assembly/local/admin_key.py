@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from combee.adapters.ports import FatalError
 from combee.assembly.local.stack_file import data_dir, of_brokers
-from combee.process.settings.group import read_trusted
 from combee.process.settings.loading import Settings
+from combee.process.trusted_files import read_trusted
 
 LINKS = "/v1/session-links"
 LINK_TIMEOUT_S = 10.0

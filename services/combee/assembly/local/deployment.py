@@ -12,7 +12,8 @@ from pydantic import SecretStr
 from combee.adapters.openai.names import Azure, resolve_model
 from combee.adapters.ports import ConfigurationError
 from combee.assembly.local.preflight import SIMULATED
-from combee.assembly.local.stack_file import stack_file, stack_is_running, stack_state
+from combee.assembly.local.stack_file import stack_file, stack_is_running
+from combee.process.running import state_of
 from combee.process.settings.loading import Settings
 
 ANY_KEY = "any"
@@ -53,7 +54,7 @@ def deployment(settings: Settings) -> Deployment | None:
 
 def _state(settings: Settings) -> dict[str, Any] | None:
     try:
-        state = stack_state(stack_file(settings)) if stack_is_running(settings) else {}
+        state = state_of(stack_file(settings)) if stack_is_running(settings) else {}
     except (OSError, ModuleNotFoundError):  # there is no folder for it
         return None
     return state if state.keys() >= {attribute.name for attribute in fields(Deployment)} else None

@@ -1,10 +1,12 @@
 """The optional parts of Combee, and the message if one is missing.
 
-This module imports only the standard library, because nothing else may be installed.
+Nothing else may be installed, so this module imports no library.
 """
 
 import sys
 from importlib.util import find_spec
+
+from combee.adapters.extras import pip_install
 
 EXTRAS = {
     "cli": (
@@ -40,8 +42,3 @@ def end(error: ModuleNotFoundError) -> Exception | SystemExit:
         return error
     sys.stderr.write(f"combee: {text}\n")
     return SystemExit(2)
-
-
-def pip_install(*extras: str) -> str:
-    """Return the command that installs extras."""
-    return f"pip install 'combee[{','.join(extras)}]'"

@@ -12,9 +12,10 @@ from typing import Any
 
 from combee.assembly.local.admin_key import AdminKey
 from combee.assembly.local.stack_file import data_dir
-from combee.process.settings.group import SettingsError, read_trusted
+from combee.process.settings.group import SettingsError
 from combee.process.settings.loading import Settings
 from combee.process.settings.sources import DeclaredSource
+from combee.process.trusted_files import read_trusted
 
 KEY_BYTES = 24
 AGENT, ADMIN = ("reflections:write", "playbooks:read"), ("playbooks:admin",)

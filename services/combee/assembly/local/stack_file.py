@@ -13,10 +13,10 @@ from typing import Any
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import ConfigurationError
-from combee.process.settings.group import check_trusted, read_trusted
-from combee.process.settings.loading import Settings
+from combee.process.running import UP, announce, is_held, state_of
+from combee.process.settings.loading import Settings, environment
+from combee.process.trusted_files import check_trusted
 
-UP = "combee up"
 POLL_S = 0.1
 LOOKED_AT_S = 0.5
 """Maximum seconds for which another command holds the lock to check it."""
@@ -27,7 +27,7 @@ def data_dir(settings: Settings) -> Path:
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         If others may write in it.
     """
     # Imported here: with a configured Kafka, as in a container, the embedded broker's extra may be missing.
@@ -81,7 +81,7 @@ async def sole_stack(
         return
     try:
         await _take(lock, path, wait_s, tell)
-        if ended := await asyncio.to_thread(_end_orphans, stack_state(path)):
+        if ended := await asyncio.to_thread(_end_orphans, state_of(path)):
             tell(ended)
         state: dict[str, object] = {"pid": os.getpid(), "command": command, "folder": str(folder)}
 
@@ -93,10 +93,13 @@ async def sole_stack(
             partial.replace(path)
 
         add({})
+        link = announce(path, environment()) if command == UP else None
         try:
             yield add
         finally:
-            path.unlink(missing_ok=True)
+            for file in (path, link):
+                if file is not None:
+                    file.unlink(missing_ok=True)
     finally:
         os.close(lock)
 
@@ -110,40 +113,31 @@ def _open_lock(path: Path) -> int:
 async def _take(lock: int, path: Path, wait_s: float, tell: Callable[[str], None]) -> None:
     deadline = SystemClock().monotonic() + max(wait_s, LOOKED_AT_S)
     is_reported = wait_s <= 0
-    while not _locked(lock, fcntl.LOCK_EX):
+    while not _locked(lock):
         holder = _holder(path)
-        is_up = stack_state(path).get("command") == UP
+        is_up = state_of(path).get("command") == UP
         if SystemClock().monotonic() > deadline or (is_up and wait_s > 0):
             raise ConfigurationError(
                 f"{holder} runs the services of {path.parent} already: use it, or stop it first; a deployment of its"
                 " own takes another COMBEE_DATA_DIR, or another COMBEE_TOPIC_PREFIX"
             )
-        if not is_reported and stack_state(path):
+        if not is_reported and state_of(path):
             tell(f"waiting for {holder}, which runs the services of {path.parent} until it is done")
             is_reported = True
         await asyncio.sleep(POLL_S)
 
 
-def _locked(lock: int, kind: int) -> bool:
+def _locked(lock: int) -> bool:
     try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def stack_state(path: Path) -> dict[str, Any]:
-    """Return the content of a stack's file; empty without a readable one."""
-    try:
-        state = json.loads(read_trusted(path))
-    except (OSError, ValueError):
-        return {}
-    return state if isinstance(state, dict) else {}
-
-
 def _holder(path: Path) -> str:
     """Return the command that runs services there, for people."""
-    state = stack_state(path)
+    state = state_of(path)
     where = state.get("http") or state.get("bootstrap_servers") or "still starting"
     return f"{state.get('command', 'another command')} (process {state.get('pid', 'unknown')}, {where})"
 
@@ -166,7 +160,7 @@ def _end_orphans(state: Mapping[str, Any]) -> str:
 
 def stack_servers(settings: Settings) -> str | None:
     """Return the address of a running ``combee up``'s embedded broker; None: there is none."""
-    state = stack_state(stack_file(settings)) if stack_is_running(settings) else {}
+    state = state_of(stack_file(settings)) if stack_is_running(settings) else {}
     servers = state.get("bootstrap_servers")
     return servers if isinstance(servers, str) else None
 
@@ -174,10 +168,4 @@ def stack_servers(settings: Settings) -> str | None:
 def stack_is_running(settings: Settings) -> bool:
     """Return whether ``combee up`` serves the brokers of these settings."""
     path = stack_file(settings)
-    if stack_state(path).get("command") != UP:
-        return False
-    lock = _open_lock(path)
-    try:
-        return not _locked(lock, fcntl.LOCK_SH)
-    finally:
-        os.close(lock)
+    return state_of(path).get("command") == UP and is_held(path)

@@ -33,11 +33,10 @@ from combee.process.settings.loading import Settings, load_settings
 from combee.process.settings.methods import configured_method
 from combee_schemas.topics import outgoing
 from combee_schemas.trace import Trace
-from combee_sim.family.family import Question, one_each
-from combee_sim.family.family import questions as draw_questions
+from combee_sim.family.desk import Ticket, one_each, tickets
 from combee_sim.fleet import Accuracy, measure, run_fleet
 
-PLAYBOOK = "demo/conventions"
+PLAYBOOK = "demo/desk"
 STALL_S = 60.0
 LATENCY = "0.25"
 COLUMNS = (TextColumn("{task.description:>34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -69,7 +68,10 @@ def demo(
         str, typer.Option(help="latency of the simulated model: seconds, or lognormal:MEDIAN,SIGMA")
     ] = LATENCY,
 ) -> None:
-    """Start a temporary Kafka, all services and simulated agents; show how they learn; prove nothing was lost."""
+    """Run it all once, temporary and simulated.
+
+    A temporary Kafka, all services and simulated agents: how they learn, and that nothing was lost.
+    """
     require_extras("embedded", "sim")
     options = DemoOptions(
         settings=load_settings(
@@ -134,7 +136,7 @@ async def _run(options: DemoOptions, console: Console) -> bool:
 async def _learn(options: DemoOptions, log: KafkaLog, model: LanguageModel, console: Console) -> DemoResult:
     clock = SystemClock()
     rng = Random(options.seed)  # noqa: S311 - reproducible, not secret
-    drawn = draw_questions(rng)
+    drawn = tickets(rng)
     asked = [next(drawn) for _ in range(options.questions)]
     held_out = one_each(rng)
     method = configured_method(options.settings.batch)
@@ -184,7 +186,7 @@ async def _measured(
     model: LanguageModel,
     method: Method,
     tracker: Tracker,
-    questions: Sequence[Question],
+    questions: Sequence[Ticket],
     bars: Bars,
     what: str,
 ) -> Accuracy:

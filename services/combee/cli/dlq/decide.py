@@ -14,11 +14,12 @@ from combee.cli.dlq.view import decision, place_text
 from combee.cli.shared.console import REJECTED, clean, output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.core.commands import RefusedError
 from combee.core.text.redact import redacted
 from combee.log.commands import dead_letters
 from combee.log.commands.dead_letters import Decided, Filters
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.dead_letter import LetterId, Resolution, letter_id
 
 Service = Annotated[str | None, typer.Option(help="only dead letters of this service, such as reflect")]
@@ -56,7 +57,7 @@ def retry(
     if ids and (service or reason):
         raise typer.BadParameter("--service and --reason filter --all: add it")
     wanted = [checked_id(identity) for identity in ids or ()]
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     chosen = wanted or Filters(service=service, reason=reason)
     decided = asyncio.run(_retry(settings, chosen))
     _show(decided, "retried", as_json=as_json)
@@ -71,7 +72,7 @@ def drop(
 ) -> None:
     """Close dead letters without retrying them; nothing is deleted."""
     wanted = [checked_id(identity) for identity in ids]
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     _show(asyncio.run(_drop(settings, wanted, note)), "dropped", as_json=as_json)
 
 

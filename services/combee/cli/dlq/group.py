@@ -16,11 +16,13 @@ from combee.cli.dlq.view import in_full, place_text, summary
 from combee.cli.shared.console import clean, output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.log.commands.dead_letters import Filters
 from combee.log.inspection import dead_letters
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.dead_letter import LetterId
 
+PAYLOAD = {"body", "text", "head_hex"}
 dlq = typer.Typer(help="Dead letters: list, show, retry, drop.", no_args_is_help=True)
 
 
@@ -50,7 +52,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List open dead letters, newest first."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     filters = Filters(service=service, reason=reason, resolved=everything)
     total, rows = asyncio.run(_list(settings, limit, filters))
     if as_json:
@@ -97,12 +99,14 @@ def show(
 ) -> None:
     """Show one dead letter: its reason, origin, content and decision."""
     wanted = checked_id(identity)
-    letter = asyncio.run(_show(load_settings(bootstrap_servers=bootstrap_servers), wanted))
+    letter = asyncio.run(_show(deployed_settings(bootstrap_servers=bootstrap_servers), wanted))
     if as_json:
         print_json(letter)
         return
     console = output()
     for name, value in letter.items():
+        if value is None and name in PAYLOAD:
+            continue  # only one form of it is there
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         console.print(f"{name}: {clean(text)}", markup=False, soft_wrap=True)
 

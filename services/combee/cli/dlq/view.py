@@ -1,4 +1,4 @@
-"""A dead letter as data, with its body or its first bytes; without secrets."""
+"""A dead letter as data, with its body, or its payload as text and its first bytes; without secrets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +10,7 @@ from combee_schemas import topics
 from combee_schemas.dead_letter import DeadLetter, Resolution
 
 HEAD_BYTES = 256
+TEXT_CHARS = 4_000
 
 
 def summary(stored: StoredLetter, resolution: Resolution | None) -> dict[str, Any]:
@@ -77,13 +78,13 @@ def in_full(stored: StoredLetter, resolution: Resolution | None) -> dict[str, An
     shown = summary(stored, resolution)
     letter = stored.letter
     if letter is None:
-        return {**shown, "key": None, "body": None, "head_hex": _head(stored.record.value)}
+        return {**shown, "key": None, "body": None, **_head(stored.record.value)}
     body = _body(letter)
     return {
         **shown,
         "key": redacted((letter.key or b"").decode(errors="replace")),
         "body": body,
-        "head_hex": None if body is not None else _head(letter.value),
+        **({"text": None, "head_hex": None} if body is not None else _head(letter.value)),
     }
 
 
@@ -93,7 +94,8 @@ def _body(letter: DeadLetter) -> object:
     return redacted_deep(message.model_dump(mode="json")) if message else None
 
 
-def _head(value: bytes | None) -> str:
-    """Return the first bytes in hex, with secrets redacted."""
+def _head(value: bytes | None) -> dict[str, str]:
+    """Return a payload that is no message as text, and its first bytes in hex, with secrets redacted."""
     hidden = redacted((value or b"").decode("latin-1"))
-    return hidden.encode("latin-1")[:HEAD_BYTES].hex(" ")
+    text = redacted((value or b"").decode(errors="replace"))
+    return {"text": text[:TEXT_CHARS], "head_hex": hidden.encode("latin-1")[:HEAD_BYTES].hex(" ")}

@@ -13,6 +13,7 @@ from combee.adapters.ports import TransientError
 from combee.assembly.local.deployment import beside, deployment
 from combee.cli.shared.console import FAILED, clean, output, print_json
 from combee.cli.shared.options import AsJson, BaseUrl, Model, Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.core.log.diagnosis import Check, failed
 from combee.core.text.redact import HIDDEN, redacted
 from combee.process.settings.group import SettingsError
@@ -45,7 +46,7 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check settings, broker, topics, clock, disk, model, lag, dead letters and batches, and name remedies.
+    """Check everything that can be wrong, and name remedies.
 
     The model is asked three small questions, which cost some hundred tokens; --embeddings costs some ten thousand.
     """
@@ -53,7 +54,7 @@ def doctor(
         _measure(load_settings(model=model, base_url=base_url), as_json=as_json)
         return
     try:
-        settings = load_settings(model=model, base_url=base_url, bootstrap_servers=bootstrap_servers)
+        settings = deployed_settings(model=model, base_url=base_url, bootstrap_servers=bootstrap_servers)
     except SettingsError as error:
         remedy = "correct it; docs/reference/settings.md has every setting"
         checks = [Check(name="settings", verdict="fail", says=redacted(str(error)), remedy=remedy)]

@@ -25,11 +25,11 @@ from combee.cli.shared.options import (
     checked_form,
     checked_name,
 )
+from combee.cli.shared.settings import deployed_settings
 from combee.core.formats.files import Format, natural_form
 from combee.core.formats.intake import Item, Unknown, ignored_text
 from combee.core.formats.items import read_items
 from combee.core.playbook import probation, retention
-from combee.process.settings.loading import load_settings
 from combee_schemas.playbook import Audit, Playbook
 
 NAMED = 3
@@ -92,7 +92,10 @@ def learn(
         list[str] | None, typer.Option(help="with --simulated: an option of 'sim serve', such as latency=1")
     ] = None,
 ) -> None:
-    """Learn from a file or folder: publish new runs, wait until all are applied, print the playbook."""
+    """Learn from a file or folder, wait, print the playbook.
+
+    Only new runs are published; it ends when all are applied.
+    """
     flag = model_flag(simulated=simulated, model=model, base_url=base_url)
     chosen: dict[str, Any] = {
         "model": flag,
@@ -101,7 +104,7 @@ def learn(
         "copies": copies,
         "method": method,
     }
-    settings = load_settings(**chosen, bootstrap_servers=bootstrap_servers, source=source)
+    settings = deployed_settings(**chosen, bootstrap_servers=bootstrap_servers, source=source)
     running = deployment(settings)
     settings = beside(running, settings, **chosen)
     ours = start_workers or (running is None and settings.kafka.bootstrap_servers is None)

@@ -13,11 +13,12 @@ from combee.cli.playbook.lookup import find_version, resolve_version_or_branch
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers, places
+from combee.cli.shared.settings import deployed_settings
 from combee.core.formats.text import split_lines
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
 from combee.core.playbook.versions import empty
 from combee.log.history import History
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.playbook import Playbook
 
 COLOURS = {"+": "green", "-": "red", " ": "dim", "~": "yellow"}
@@ -46,7 +47,7 @@ def diff(
 
     A branch, or a branch's playbook, may be given instead of a version and means its newest: NAME NAME@exp.
     """
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     comparison = asyncio.run(_diff(settings, name, before, after))
     if as_json:
         print_json(as_document(comparison))

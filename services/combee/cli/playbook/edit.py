@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.adapters.ports import FatalError, Log
+from combee.adapters.ports import ConfigurationError, FatalError, Log
 from combee.cli.playbook.files import STDIN, read_text
 from combee.cli.playbook.lookup import find_version
 from combee.cli.playbook.view import print_change
@@ -21,6 +22,8 @@ from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.process.settings.loading import environment
 
 DEFAULT_EDITOR = "vi"
+ON_A_TERMINAL = {"vi", "vim", "nvim", "nano", "pico", "emacs", "joe", "micro", "hx"}
+"""Editors that draw on a terminal; any other one may be a script."""
 
 
 def register(app: typer.Typer) -> None:
@@ -67,7 +70,7 @@ def edit(
         current = await find_version(log, name)
         if command_id in current.commands:
             return await commands.edit(name, "", command_id=command_id)
-        written = read_text(file) if file else await asyncio.to_thread(open_editor, editable(current))
+        written = read_text(file) if file else await asyncio.to_thread(open_editor, editable(current), name)
         version = edited_version(written) or current.version
         return await commands.edit(name, written, version, command_id=command_id)
 
@@ -107,16 +110,34 @@ def keep(
     )
 
 
-def open_editor(text: str) -> str:
-    """Return a text after a person has edited it in their editor.
+def _require_terminal(editor: str, name: str) -> None:
+    """Refuse an editor that would draw on a terminal where there is none.
+
+    Raises
+    ------
+    ConfigurationError
+        The message says how to edit without one.
+    """
+    if Path(editor.split(maxsplit=1)[0]).name in ON_A_TERMINAL and not (
+        sys.stdin.isatty() and sys.stdout.isatty()
+    ):
+        raise ConfigurationError(
+            f"{editor} needs a terminal, and there is none: 'EDITOR=cat combee playbook edit {name}' prints the text,"
+            f" and 'combee playbook edit {name} --file FILE' (- is standard input) reads it after your changes"
+        )
+
+
+def open_editor(text: str, name: str) -> str:
+    """Return a playbook's text after a person has edited it in their editor.
 
     Raises
     ------
     FatalError
-        If the editor cannot be started or fails.
+        If the editor cannot be started, has no terminal or fails.
     """
     env = environment()
     editor = env.get("VISUAL") or env.get("EDITOR") or DEFAULT_EDITOR
+    _require_terminal(editor, name)
     with tempfile.TemporaryDirectory(prefix="combee-edit-") as folder:
         path = Path(folder) / "playbook.md"
         path.write_bytes(text.encode())

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from combee.adapters.clock import SystemClock
-from combee.cli.playbook import diff, edit, import_export, undo, watch
+from combee.cli.playbook import bisect, controller, cost, diff, edit, import_export, undo, watch
 from combee.cli.playbook import labels as label_verbs
 from combee.cli.playbook.files import playbook_text
 from combee.cli.playbook.lookup import check_one_version, chosen_version, find_version, labels
@@ -20,6 +20,7 @@ from combee.cli.playbook.view import (
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
+from combee.cli.shared.settings import deployed_settings
 from combee.core.evaluation.outcomes.report import OutcomesReport, outcomes_report
 from combee.core.playbook import probation
 from combee.core.playbook.retention import warnings
@@ -27,12 +28,10 @@ from combee.core.playbook.side_by_side import in_order
 from combee.log.history import History, newest_playbooks
 from combee.log.inspection.outcomes import canaries, outcomes_of
 from combee.log.reports.status import list_row
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.playbook import Playbook
 
-playbook = typer.Typer(
-    help="Playbooks: read, compare, export, import, edit, label, undo.", no_args_is_help=True
-)
+playbook = typer.Typer(help="Read, compare, import, edit, label, undo playbooks.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -42,13 +41,13 @@ def register(app: typer.Typer) -> None:
 
 @playbook.callback()
 def group() -> None:
-    """Playbooks: read, compare, export, import, edit, label, undo."""
+    """Read, compare, import, edit, label, undo playbooks."""
 
 
 @playbook.command("list", epilog="Example: combee playbook list --json")
 def list_(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
     """List all playbooks with their newest versions."""
-    rows = asyncio.run(_list(load_settings(bootstrap_servers=bootstrap_servers)))
+    rows = asyncio.run(_list(deployed_settings(bootstrap_servers=bootstrap_servers)))
     if as_json:
         print_json(rows)
     else:
@@ -80,7 +79,7 @@ def show(
             "--history lists all versions: it takes no --version, --label, --format or --all"
         )
     check_one_version(version, label)
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     if history:
         rows = asyncio.run(_history(settings, name))
         if as_json:
@@ -96,7 +95,9 @@ def show(
     elif form is not None:
         typer.echo(playbook_text(playbook, as_format(form), everything=everything), nl=False)
     else:
-        output().print(full_view(playbook, everything=everything))
+        output().print(
+            full_view(playbook, everything=everything, budget_tokens=settings.playbook.playbook_tokens)
+        )
         for line in outcome_lines(outcomes, playbook):
             output().print(line, soft_wrap=True)
 
@@ -119,5 +120,5 @@ async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
         return rows
 
 
-for part in (diff, watch, import_export, edit, label_verbs, undo):
+for part in (diff, watch, import_export, edit, label_verbs, undo, bisect, cost, controller):
     part.register(playbook)

@@ -10,6 +10,7 @@ from combee.adapters.ports import Log
 from combee.cli.playbook.files import deliver, load, stem
 from combee.cli.playbook.lookup import version_of_options
 from combee.cli.playbook.view import print_change
+from combee.cli.shared.console import output
 from combee.cli.shared.options import (
     AsJson,
     CommandId,
@@ -25,9 +26,10 @@ from combee.cli.shared.options import (
     checked_name,
 )
 from combee.cli.shared.sending import carry_out
+from combee.cli.shared.settings import deployed_settings
 from combee.core.formats.files import natural_form
+from combee.core.playbook.budget import budget_text
 from combee.log.commands.playbook import Commands, PreparedCommand
-from combee.process.settings.loading import load_settings
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +51,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write one version, the newest by default, in another program's format."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     playbook = asyncio.run(version_of_options(settings, name, version, label))
     chosen = as_format(form) if form else natural_form(playbook)
     deliver(playbook, chosen, out, everything=everything, as_json=as_json)
@@ -74,7 +76,12 @@ def import_(
         return await commands.import_(name, given, read_as, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
-    print_change(change.playbook, {"format": read_as}, changed=change.changed, as_json=as_json)
+    made = change.playbook
+    more = {"format": read_as, "budget_tokens": made.budget_tokens}
+    print_change(made, more, changed=change.changed, as_json=as_json)
+    configured = deployed_settings(bootstrap_servers=bootstrap_servers).playbook.playbook_tokens
+    if (budget := budget_text(made, configured)) and not as_json:
+        output().print(budget, soft_wrap=True)
 
 
 def convert(

@@ -14,10 +14,11 @@ from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, CommandId, MaybeName, Name, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import Change, carry_out
+from combee.cli.shared.settings import deployed_settings
 from combee.core.commands import label_fault
 from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.log.history import all_labels, newest_playbooks
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee_schemas.playbook import LATEST
 
 
@@ -73,7 +74,7 @@ async def move_label(
 
 def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
     """List labels with the version that each points at, and its distance from the newest."""
-    rows = asyncio.run(_labels(load_settings(bootstrap_servers=bootstrap_servers), name))
+    rows = asyncio.run(_labels(deployed_settings(bootstrap_servers=bootstrap_servers), name))
     if as_json:
         print_json(rows)
         return

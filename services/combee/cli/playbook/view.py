@@ -10,13 +10,14 @@ from rich.text import Text
 from combee.adapters.clock import moment
 from combee.cli.shared.console import clean, output, print_json, shortened
 from combee.core.evaluation.outcomes.report import OutcomesReport, figures_text
-from combee.core.formats.render import section_order
 from combee.core.gate.canary_verdict import canary_text
 from combee.core.names.sources import sources_text
 from combee.core.playbook import retention
+from combee.core.playbook.budget import budget_text
 from combee.core.playbook.comparison import CHANGE_WORDS
-from combee.core.playbook.probation import counts, counts_text, is_active, shown
+from combee.core.playbook.probation import counts, counts_text, shown
 from combee.core.playbook.retention import percent
+from combee.core.playbook.sections import section_order
 from combee.core.playbook.side_by_side import branch_text
 from combee.core.playbook.trust import proven_sources
 from combee.core.playbook.version_row import version_row
@@ -159,7 +160,7 @@ def _component(entry: Entry) -> Iterator[Text]:
 
 
 def _content(entry: Entry) -> Text:
-    waits = [] if is_active(entry) else [entry.state, f"{len(entry.support)} support it"]
+    waits = [] if entry.is_active else [entry.state, f"{len(entry.support)} support it"]
     looks = [f"looks like {flag}" for flag in sorted(flags(entry.content))]
     told = ", ".join([*(["by hand"] if entry.by_hand else []), *waits, *looks])
     return Text.assemble((f"({told}) " if told else "", "yellow"), clean(entry.content))
@@ -187,9 +188,14 @@ def outcome_lines(outcomes: OutcomesReport, playbook: Playbook) -> Iterator[Text
         yield Text(f"  {entry.entry_id}, used: {clean(figures_text(entry.used))}; shown to {entry.shown}")
 
 
-def full_view(playbook: Playbook, *, everything: bool = False) -> RenderableType:
-    """Return one version with its entries by section and their counters; ``everything`` includes proposed entries."""
+def full_view(playbook: Playbook, *, everything: bool = False, budget_tokens: int = 0) -> RenderableType:
+    """Return one version with its entries by section and their counters.
+
+    ``everything`` includes proposed entries; ``budget_tokens`` is the configured token budget.
+    """
     parts: list[RenderableType] = [Text(version_title(playbook), style="bold"), *_audit(playbook)]
+    if budget := budget_text(playbook, budget_tokens):
+        parts.append(Text(budget))
     if not everything:
         parts += _hidden(playbook)
         playbook = shown(playbook)

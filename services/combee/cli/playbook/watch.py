@@ -12,7 +12,8 @@ from combee.cli.playbook.view import diff_lines, version_json, version_title
 from combee.cli.shared.console import output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import Name, Servers
-from combee.process.settings.loading import Settings, load_settings
+from combee.cli.shared.settings import deployed_settings
+from combee.process.settings.loading import Settings
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 
@@ -35,7 +36,7 @@ def watch(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document a line")] = False,
 ) -> None:
     """Print each new version and what it changed until Ctrl-C; pushed, not polled."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     try:
         asyncio.run(_watch(settings, name, count, timeout, as_json=as_json))
     except KeyboardInterrupt:

@@ -29,6 +29,7 @@ from combee.core.log.replaying.steps import (
     closed_at_ms,
     cut_anew,
     estimate,
+    is_same_work,
     median_staleness_s,
 )
 from combee.core.log.replaying.variant import Variant
@@ -75,6 +76,8 @@ class _Run:
     estimate: Estimate
     made_with: str
     """Digest of all input of the playbook other than the reflections."""
+    is_needless: bool
+    """Whether what the variant changes changes no call."""
 
 
 async def replay_variants(job: Job) -> list[dict[str, Any]] | None:
@@ -89,6 +92,11 @@ async def replay_variants(job: Job) -> list[dict[str, Any]] | None:
         original = await recording(log, job.name, job.range)
         base = await find_version(log, job.name, job.base) if job.base else None
         runs = [run async for run in _planned(job, log, original)]
+        for variant in dict.fromkeys(run.variant.name for run in runs if run.is_needless):
+            remark(
+                f"variant {variant} cannot make a difference: what it changes changes no batch, group, prompt or"
+                " model in this range, so it makes the calls of a replay without changes"
+            )
         if not _agreed(job, original, runs):
             return None
         if not job.simulated:
@@ -120,26 +128,25 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
     usage, now = spent(original.versions), as_configured(last)
     recorded = {"playbook_tokens": last.playbook_tokens, "embedding_model": last.embeddings}
     beyond = {name: value for name, value in recorded.items() if value}
+    here = {"bootstrap_servers": job.settings.kafka.bootstrap_servers, **_model(job.settings)}
+    unchanged = load_settings(**{**here, **now, **beyond})
     for variant in job.variants:
         rules = [*job.without, *map(Selection.parse, variant.without)]
         arrivals = (await recording(log, job.name, job.range, rules)).arrivals if rules else original.arrivals
+        changed = load_settings(**{**here, **now, **beyond, **variant.settings})
+        is_needless = _is_needless(variant, arrivals, original, changed, unchanged)
         for seed in job.seeds:
             flags: dict[str, Any] = {**now, **beyond, **variant.settings}
             if seed:
                 flags["salt"] = f"{variant.settings.get('salt', '')}replay-{seed}"
-            settings = load_settings(
-                **{"bootstrap_servers": job.settings.kafka.bootstrap_servers, **_model(job.settings), **flags}
-            )
+            settings = load_settings(**{**here, **flags})
+            cut = _cut(variant, arrivals, settings)
             if variant.cuts_anew:
                 size, wait_s = settings.batch.batch_size, settings.batch.max_wait_s
-                cut = cut_anew(arrivals, batch_size=size, max_wait_s=wait_s)
                 closed = [closed_at_ms(batch, batch_size=size, max_wait_s=wait_s) for batch in cut]
             else:
-                cut = as_batched(arrivals)
                 closed = [float(original.batches[batch[0].sequence].plan.closed_at_ms) for batch in cut]
-            shape = plan_settings(
-                settings.batch, settings.playbook.playbook_tokens, settings.model.embedding_model or ""
-            )
+            shape = _shape(settings)
             prefix = f"{job.to}-{variant.name}-{seed}"
             there = await shadow_settings(settings, log, prefix, tuple(original.batches.values()))
             yield _Run(
@@ -149,8 +156,33 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
                 closed_ms=closed,
                 estimate=estimate(cut, shape, usage),
                 made_with=_digest(job, variant, settings, shape),
+                is_needless=is_needless,
                 settings=there,
             )
+
+
+def _cut(variant: Variant, arrivals: Sequence[Arrival], settings: Settings) -> list[tuple[Arrival, ...]]:
+    if not variant.cuts_anew:
+        return as_batched(arrivals)
+    return cut_anew(arrivals, batch_size=settings.batch.batch_size, max_wait_s=settings.batch.max_wait_s)
+
+
+def _shape(settings: Settings) -> PlanSettings:
+    return plan_settings(
+        settings.batch, settings.playbook.playbook_tokens, settings.model.embedding_model or ""
+    )
+
+
+def _is_needless(
+    variant: Variant, arrivals: Sequence[Arrival], original: Recording, changed: Settings, unchanged: Settings
+) -> bool:
+    """Return whether a variant changes something, and that reaches no call of this range."""
+    if variant.simulation or not (variant.settings or variant.without):
+        return False
+    models = [(settings.model.model, settings.model.base_url) for settings in (changed, unchanged)]
+    batches = _cut(variant, arrivals, changed)
+    before = as_batched(original.arrivals)
+    return models[0] == models[1] and is_same_work(batches, _shape(changed), before, _shape(unchanged))
 
 
 def _digest(job: Job, variant: Variant, settings: Settings, shape: PlanSettings) -> str:

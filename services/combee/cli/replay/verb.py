@@ -34,9 +34,10 @@ from combee.cli.shared.console import (
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, PlaybookArgument, Servers, checked_prefix
 from combee.cli.shared.plotting import library
+from combee.cli.shared.settings import deployed_settings
 from combee.core.log.replaying.selection import Selection, time_ms
 from combee.core.log.replaying.variant import Variant, parse
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee.process.settings.methods import as_configured
 from combee_schemas.batch import Batch
 
@@ -121,13 +122,13 @@ def replay(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Re-run learning from the log, with the same or changed settings, and compare the results.
+    """Re-run learning from the log, or with other settings.
 
     Without --variant, the batches must be planned the same and recorded answers must give the same versions; else
     exit 1.
     """
     flag = model_flag(simulated=simulated, model=model)
-    settings = load_settings(bootstrap_servers=bootstrap_servers, model=flag, eval_questions=questions)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers, model=flag, eval_questions=questions)
     if to == settings.kafka.topic_prefix:
         raise typer.BadParameter("--to is the prefix to replay from: choose another")
     given = (without, from_version, versions, offsets, since, until, questions, sim_option, plot_file)

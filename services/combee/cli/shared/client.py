@@ -9,12 +9,11 @@ import typer
 from combee.adapters.kafka import KafkaLog
 from combee.assembly import backends
 from combee.cli.shared.log import open_log
-from combee.process.settings.loading import environment, load_settings
+from combee.cli.shared.settings import GATEWAY_URL, deployed_settings
+from combee.process.settings.loading import environment
 from combee.sdk import AsyncClient
 from combee.sdk.address import is_gateway
 from combee.sdk.transport import LogTransport
-
-GATEWAY_URL = "COMBEE_GATEWAY_URL"
 
 Gateway = Annotated[
     str | None,
@@ -46,7 +45,7 @@ async def open_client(gateway: str | None, bootstrap_servers: str | None) -> Asy
         async with AsyncClient(gateway) as client:
             yield client
         return
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     async with open_log(settings) as (_, servers):
         connection = backends.connection(settings, servers)
         async with AsyncClient(transport=lambda: LogTransport(KafkaLog(connection))) as client:

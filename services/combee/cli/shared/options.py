@@ -12,6 +12,7 @@ from combee.adapters.ports import CombeeError, ConfigurationError, Log
 from combee.assembly.local.stack_file import stack_servers
 from combee.cli.playbook.lookup import labels
 from combee.cli.shared.log import open_unchecked
+from combee.cli.shared.settings import of_running
 from combee.core.formats.files import FORMATS, Format, is_name
 from combee.core.names.identity import similar_name
 from combee.log.history import all_labels, names, newest_playbook
@@ -124,7 +125,7 @@ def _offered(
 
 
 async def _known(given: dict[str, Any], find: Callable[[Log], Awaitable[Iterable[str]]]) -> list[str]:
-    settings = load_settings(bootstrap_servers=given.get("bootstrap_servers"))
+    settings, _ = of_running(load_settings(bootstrap_servers=given.get("bootstrap_servers")))
     servers = settings.kafka.bootstrap_servers or stack_servers(settings)
     if servers is None:
         return []  # completion does not start a broker

@@ -4,9 +4,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from combee.adapters.extras import pip_install
 from combee.adapters.ports import FatalError
 
-NO_LIBRARY = "a plot needs {}: pip install 'combee[experiments]', or leave out --plot"
+NO_LIBRARY = f"a plot needs {{}}: {pip_install('experiments')}, or leave out --plot"
 
 
 def library(name: str) -> Any:

@@ -12,12 +12,12 @@ from combee.assembly.local import publisher
 from combee.cli.playbook.lookup import missing_playbook
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
+from combee.cli.shared.settings import deployed_settings
 from combee.core.commands import RefusedError, subject
 from combee.log.commands.log_store import LogStore
 from combee.log.commands.playbook import Commands, Effect, PreparedCommand
 from combee.log.history import newest_snapshot
 from combee.log.inspection.batches import newest_batches
-from combee.process.settings.loading import load_settings
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 
@@ -72,7 +72,7 @@ async def carry_out(
     FatalError
         If the command is refused, or has no effect after ``timeout_s``.
     """
-    settings = load_settings(bootstrap_servers=servers)
+    settings = deployed_settings(bootstrap_servers=servers)
     async with open_log(settings) as (log, known_servers):
         commands = commands_on(log, SystemClock(), embeds=settings.model.embedding_model is not None)
         try:

@@ -15,10 +15,11 @@ from combee.adapters.clock import SystemClock
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
+from combee.cli.shared.settings import deployed_settings
 from combee.cli.top.view import fitted, frame
 from combee.core.names.tenants import Tenants
 from combee.log.inspection.live import Live
-from combee.process.settings.loading import Settings, load_settings
+from combee.process.settings.loading import Settings
 from combee.process.worker.session import together
 
 CURRENT_S = 30.0
@@ -41,8 +42,11 @@ def top(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show lags, windows, the running batch's tree, batch sizes and reasons, retention, cost, versions; q quits."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    """Watch lags, windows, batches, retention and cost; q quits.
+
+    Also the running batch's tree, batch sizes and their reasons, and versions.
+    """
+    settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     once = once or as_json or not sys.stdout.isatty()
     try:
         asyncio.run(_top(settings, interval, once=once, as_json=as_json))

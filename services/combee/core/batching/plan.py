@@ -1,5 +1,6 @@
 """From a closing window to a manifest, and from a manifest to its groups; pure, so batches can be replayed."""
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +9,9 @@ from statistics import fmean
 from typing import Any
 
 from combee.core.batching import shuffle, tree
-from combee.core.batching.canonical import canonical
 from combee.core.batching.shape import Shape, plan_shape
 from combee.core.names import identity
-from combee_schemas.base import MAX_SCORES, NOTHING_SPENT, Usage
+from combee_schemas.base import MAX_SCORES, NOTHING_SPENT, Message, Usage
 from combee_schemas.batch import Batch, Cluster, Member
 from combee_schemas.plan import Branch, CloseReason, Outcomes, Plan, PlanSettings
 from combee_schemas.reflection import Reflection
@@ -23,6 +23,12 @@ AGAIN_AT_ONCE, AGAIN_BYTES = 200, 8 << 20
 """Maximum number and bytes of reflections in a batch that asks about them again."""
 CHECKING_CALLS = 2
 """Maximum number of calls with which a batch's root checks its result: the check, and one about what is left."""
+LEFT_OUT_ENDINGS = (
+    *("offset", "_ms", "seconds", "retries", "waiting", "spend", "cached_tokens"),
+    *("hedges", "left_out", "automatic", "embeddings", "proven"),
+)
+"""Endings of fields left out of canonical bytes: timings and what depends on them (what waited, the current day),
+issuers, log positions, and the results of proofs. All other fields follow from the input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,3 +315,20 @@ def _named(body: Reflection, member: Member) -> Reflection:
     if body.reflection_id == member.reflection_id:
         return body
     return body.model_copy(update={"reflection_id": member.reflection_id})
+
+
+# ---- equal input, equal bytes
+
+
+def canonical(message: Message) -> bytes:
+    """Return the part of a message that is equal when the same input is processed again, as bytes."""
+    kept = _kept(message.model_dump(mode="json"))
+    return json.dumps(kept, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _kept(part) for name, part in value.items() if not name.endswith(LEFT_OUT_ENDINGS)}
+    if isinstance(value, list):
+        return [_kept(part) for part in value]
+    return value

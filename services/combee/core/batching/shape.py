@@ -38,10 +38,28 @@ class _Wanted:
     """Number of the batch's reflections."""
     asked: int
     """Requested k; 0: the paper's."""
+    copies: int
+    """Requested p."""
+    small_batches: SmallBatches
 
     @property
     def groups(self) -> int:
         return shuffle.group_count(self.count, self.asked)
+
+    def copies_in(self, groups: int) -> int:
+        """Return the number of copies in so many groups."""
+        return shuffle.effective_copies(self.count, self.copies, groups, self.small_batches)
+
+    def why_copies(self, groups: int) -> str:
+        """Return why there are fewer copies than requested; empty: there are not, or the groups' reason says it.
+
+        Reasons of the other rules are as they were: they are in the hashes of recorded plans.
+        """
+        copies, is_new = self.copies_in(groups), self.small_batches == "fewer-copies"
+        if copies == self.copies or self.count < shuffle.COPIES_FROM or not is_new:
+            return ""
+        less = f"fewer than {groups} groups" if groups > 1 else "one group"
+        return f"p = {copies} instead of {self.copies}: {less}"
 
     def why(self, groups: int, tight: Limit | None) -> str:
         """Return the reason for this number of ``groups``."""
@@ -73,17 +91,17 @@ def plan_shape(
     ``groups``: requested k; 0: the paper's.
     """
     limits = _limits(sizes, group_bytes, aggregate_tokens)
-    wanted = _Wanted(count=len(sizes), asked=groups)
+    wanted = _Wanted(count=len(sizes), asked=groups, copies=copies, small_batches=small_batches)
     if small_batches == "one-call" and 1 < wanted.groups <= copies and _fits(limits):
         # Each group would hold the whole batch: n < 9 where p = 2, unless k is requested.
         return Shape(copies=1, widths=(1,), reason=wanted.why_one_call)
-    groups, tight = _fitting(wanted, copies, limits, seed)
-    copies = shuffle.effective_copies(len(sizes), copies, groups)
+    groups, tight = _fitting(wanted, limits, seed)
+    copies = wanted.copies_in(groups)
     proposed = copies * sum(sizes) // CHARS_PER_TOKEN // tree.PROPOSED
     most = proposed if aggregate_tokens is None else aggregate_tokens
     widths = tree.plan_widths(groups, fan_in, max_levels, tokens=proposed, most=most)
     plain = tree.plan_widths(groups, fan_in, max_levels)
-    why = [wanted.why(groups, tight)]
+    why = [reason for reason in (wanted.why(groups, tight), wanted.why_copies(groups)) if reason]
     if groups > 1:
         why.append(_why_levels(widths, plain, fan_in, proposed, aggregate_tokens))
     return Shape(copies=copies, widths=widths, reason="; ".join(why))
@@ -104,39 +122,36 @@ def _limits(sizes: Sequence[int], group_bytes: int, tokens: int | None) -> list[
     return limits
 
 
-def _fitting(wanted: _Wanted, copies: int, limits: Sequence[Limit], seed: int) -> tuple[int, Limit | None]:
+def _fitting(wanted: _Wanted, limits: Sequence[Limit], seed: int) -> tuple[int, Limit | None]:
     """Return k, and the limit that forced it up; at most, each copy is alone in its group.
 
     Each deal takes milliseconds, so k rises in proportion to the fullest group's excess, with growing steps.
     """
-    count = wanted.count
     groups, step, tight = wanted.groups, 1, None
-    last = max(groups, count * shuffle.effective_copies(count, copies, count * copies))
-    while groups < last and (over := _over(count, copies, groups, limits, seed)):
+    last = max(groups, wanted.count * wanted.copies_in(wanted.count * wanted.copies))
+    while groups < last and (over := _over(wanted, groups, limits, seed)):
         limit, largest = over
         tight = tight or limit
-        least = max(groups + step, _least(count, copies, limit), -(-groups * largest // limit.most))
+        least = max(groups + step, _least(wanted, limit), -(-groups * largest // limit.most))
         groups, step = min(least, last), 2 * step
     return groups, tight
 
 
-def _over(
-    count: int, copies: int, groups: int, limits: Sequence[Limit], seed: int
-) -> tuple[Limit, int] | None:
+def _over(wanted: _Wanted, groups: int, limits: Sequence[Limit], seed: int) -> tuple[Limit, int] | None:
     """Return the limit that a group exceeds most when there are ``groups``, and the fullest group's size."""
     if _fits(limits):
         return None
-    dealt = shuffle.deal(count, shuffle.effective_copies(count, copies, groups), groups, seed)
+    dealt = shuffle.deal(wanted.count, wanted.copies_in(groups), groups, seed)
     fullest = ((limit, max(sum(limit.sizes[i] for i in group) for group in dealt)) for limit in limits)
     limit, largest = max(fullest, key=lambda pair: pair[1] / pair[0].most)
     return (limit, largest) if largest > limit.most else None
 
 
-def _least(count: int, copies: int, limit: Limit) -> int:
+def _least(wanted: _Wanted, limit: Limit) -> int:
     """Return the average number of groups needed: with room for all, and for the largest next to usual ones."""
-    total, largest = sum(limit.sizes), max(limit.sizes)
+    total, largest, count = sum(limit.sizes), max(limit.sizes), wanted.count
     usual = max(0, limit.most - largest) * count // total
-    return max(-(-copies * total // limit.most), -(-count * copies // (1 + usual)))
+    return max(-(-wanted.copies * total // limit.most), -(-count * wanted.copies // (1 + usual)))
 
 
 def _why_levels(

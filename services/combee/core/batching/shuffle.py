@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from math import isqrt
 from random import Random
 
+from combee_schemas.plan import SmallBatches
+
 COPIES_FROM = 4
 """Fewer reflections than this make one group without copies (the authors' released code)."""
 
@@ -15,9 +17,15 @@ def group_count(reflections: int, asked: int = 0) -> int:
     return min(asked, reflections) if asked else isqrt(reflections)
 
 
-def effective_copies(reflections: int, copies: int, groups: int) -> int:
-    """Return how many copies are made: none extra for n < 4, and never two copies in one group."""
-    return min(copies, groups) if reflections >= COPIES_FROM else 1
+def effective_copies(
+    reflections: int, copies: int, groups: int, small_batches: SmallBatches = "fewer-copies"
+) -> int:
+    """Return how many copies are made: none extra for n < 4, and never two copies in one group.
+
+    In new plans they are fewer than groups: groups that all hold everything spread nothing.
+    """
+    most = max(1, groups - 1) if small_batches == "fewer-copies" else groups
+    return min(copies, most) if reflections >= COPIES_FROM else 1
 
 
 def deal(reflections: int, copies: int, groups: int, seed: int) -> tuple[tuple[int, ...], ...]:

@@ -7,7 +7,7 @@ once. Only the root decides: lower nodes do not know what the others have read.
 from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 
-from combee.core.batching import tree
+from combee.core.batching import shuffle, tree
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.plan import Plan
 from combee_schemas.scan import NodeResult
@@ -44,7 +44,9 @@ def lateness_in_s(took_s: Sequence[float], late: float = LATE) -> float:
 
 def is_covered(plan: Plan, level: int) -> bool:
     """Return whether other nodes hold copies of a node's input: then a slow call is left out rather than repeated."""
-    return level == 0 and len(plan.widths) > 1 and plan.settings.copies > 1
+    wanted, small_batches = plan.settings.copies, plan.settings.small_batches
+    copies = shuffle.effective_copies(plan.reflections, wanted, plan.widths[0], small_batches)
+    return level == 0 and copies > 1
 
 
 def is_left_out(plan: Plan, level: int, index: int) -> bool:

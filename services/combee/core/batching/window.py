@@ -20,17 +20,6 @@ MEMBER_BYTES = 66
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowPolicy:
-    """When a window closes."""
-
-    batch_size: int
-    max_wait_s: float
-    max_bytes: int = BATCH_BYTES
-    max_span: int = SPAN
-    """Maximum number of records between the window's oldest reflection and the partition's newest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """A waiting reflection; beyond the byte limit its body stays in the log."""
 
@@ -169,33 +158,35 @@ class Close:
     reason: CloseReason
 
 
-def due(window: Window, policy: WindowPolicy, *, now: float, newest_offset: int) -> Close | None:
+def due(
+    window: Window, batch_size: int, *, max_wait_s: float, now: float, newest_offset: int
+) -> Close | None:
     """Return the batch that should close now, or None. Count goes before bytes, bytes before time."""
     if not window.waiting:
         return None
-    if window.overflow and len(window.waiting) < policy.batch_size:
+    if window.overflow and len(window.waiting) < batch_size:
         return None  # full: the rest of the batch is on its way
     oldest = window.waiting[0]
-    full = _within_bytes(window.waiting[: policy.batch_size], policy.max_bytes)
-    if full < min(policy.batch_size, len(window.waiting)):
+    full = _within_bytes(window.waiting[:batch_size])
+    if full < min(batch_size, len(window.waiting)):
         return Close(count=full, reason="bytes")
-    if full == policy.batch_size:
+    if full == batch_size:
         return Close(count=full, reason="size")
     flushed = sum(1 for item in window.waiting[:full] if item.member.offset <= window.flush_through)
     if flushed:
         return Close(count=flushed, reason="flush")
-    if newest_offset - oldest.member.offset >= policy.max_span:
+    if newest_offset - oldest.member.offset >= SPAN:
         return Close(count=full, reason="span")
-    if now - oldest.seen_at >= policy.max_wait_s:
+    if now - oldest.seen_at >= max_wait_s:
         return Close(count=full, reason="wait")
     return None
 
 
-def _within_bytes(waiting: Sequence[Waiting], max_bytes: int) -> int:
+def _within_bytes(waiting: Sequence[Waiting]) -> int:
     total = ids = 0
     for count, item in enumerate(waiting):
         total += item.size
         ids += _id_bytes(item.member)
-        if count and (total > max_bytes or ids > ID_BYTES):
+        if count and (total > BATCH_BYTES or ids > ID_BYTES):
             return count
     return len(waiting)

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from combee.core.evaluation.questions import Question
 from combee.core.formats import ace_protocol
-from combee.core.text.prompt import FENCE_WARNING, fence
+from combee.core.text.prompt import FENCE_WARNING, STRING, fence, object_of
 from combee_schemas.model import Prompt
 
 ScorerName = Literal["ace", "exact", "regex", "judge"]
@@ -20,13 +20,9 @@ MAX_SEARCHED = 2_000
 JUDGE = f"""You are the judge of an exam. You get a question, the right answer and the answer that was given. Say
 whether the given answer says the same as the right one; how it is worded does not matter, figures and names do.
 {FENCE_WARNING}
-Answer with one JSON object: {{"reasoning": "...", "is_right": true}}"""
-JUDGEMENT_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"reasoning": {"type": "string"}, "is_right": {"type": "boolean"}},
-    "required": ["reasoning", "is_right"],
-    "additionalProperties": False,
-}
+Answer with one JSON object: {{"reasoning": "...", "is_right": true}}
+"reasoning": how the two answers differ, if they do. "is_right": whether they say the same."""
+JUDGEMENT_SCHEMA = object_of(reasoning=STRING, is_right={"type": "boolean"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from combee.core.formats.render import (
 from combee.core.formats.skill import is_skill, skill_text, without_front
 from combee.core.formats.text import numbered
 from combee.core.playbook.components import clash
-from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.probation import shown
 from combee.core.playbook.sections import number_of, slug
 from combee_schemas.base import Holds, LineName, PlaybookName
 from combee_schemas.playbook import Entry, Playbook
@@ -212,7 +212,7 @@ def says_the_same(current: Playbook, given: Playbook, form: Format) -> bool:
 
     A text without proposed entries is compared with the content shown to agents.
     """
-    current = shown(current) if all(map(is_active, given.entries)) else current
+    current = shown(current) if all(entry.is_active for entry in given.entries) else current
     if form == "json":
         return _content(current) == _content(given)
     if form == "gepa":

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, Field, TypeAdapter
 
 from combee.core.formats.lines import refuse_twins
-from combee.core.formats.render import section_order
+from combee.core.playbook.sections import section_order
 from combee_schemas.playbook import Entry, Playbook
 
 DOCUMENT = TypeAdapter(dict[str, Any])

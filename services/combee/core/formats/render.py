@@ -1,12 +1,13 @@
 """A playbook as text: writing and reading ACE lines and Markdown."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
 
 from combee.core.formats import text
 from combee.core.formats.lines import Parsed, Reading, is_header, unexpected
+from combee.core.playbook.sections import section_order
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 
 COUNT = "[0-9]{1,15}"
@@ -21,11 +22,6 @@ MARKDOWN_UNSAFE = re.compile(r"[`\x00-\x1f\x7f]")
 INDENT = "  "
 SETTLED_AFTER = 16
 LINES_REMEMBERED = 8_192
-
-
-def section_order(sections: Sequence[str], entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return every section once: the listed ones in order, then those named only by entries."""
-    return tuple(dict.fromkeys([*sections, *(entry.section for entry in entries)]))
 
 
 def _header(section: str) -> str:

@@ -9,14 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age, section_order
-from combee.core.methods.method import DEFAULTS, Answer, Sources
+from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age
+from combee.core.methods.method import DEFAULTS, NO_NAMES, Answer, Sources
 from combee.core.playbook import operations as ops
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import mostly_harmful
 from combee.core.playbook.derived import once_per_version
+from combee.core.playbook.sections import section_order
 from combee.core.text.forms import clean
-from combee.core.text.prompt import FENCE_WARNING, as_fields, as_items, cache_key, fence
+from combee.core.text.prompt import (
+    FENCE_WARNING,
+    STRING,
+    as_fields,
+    as_items,
+    cache_key,
+    fence,
+    list_of,
+    object_of,
+)
 from combee.core.text.similarity.relevance import Subject, nearest_entries
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
@@ -42,13 +52,18 @@ DATA_WARNING = FENCE_WARNING
 
 REFLECTION_SHAPE = """Answer with one JSON object: {"reasoning": "...", "error_identification": "...",
 "root_cause_analysis": "...", "correct_approach": "...", "key_insight": "...",
-"bullet_tags": [{"id": "...", "tag": "helpful"}]}"""
+"bullet_tags": [{"id": "...", "tag": "helpful"}]}
+"reasoning": your analysis, with its calculations. "error_identification": what went wrong, or that nothing did.
+"root_cause_analysis": why. "correct_approach": what to do instead. "key_insight": the one strategy, formula or rule
+to remember. "bullet_tags": the "id" of each playbook entry below, with its "tag": "helpful" if it led towards the
+right answer, "harmful" if it led away from it, "neutral" (or no tag) if neither."""
 
 REFLECT = f"""You are the reflector. You read what one agent run left behind and say what can be learned from it.
-Find what went wrong or right, why, what the correct approach is, and one key insight that would help the
-next agent with tasks of this kind: specific, reusable, without the particular numbers of this one task
-unless they are the rule. The right answer ("target"), where it is told, will not be available later: say how to
-get there, not what it was. Judge each playbook entry below: helpful, harmful or neutral.
+Compare the answer with the feedback and the right answer ("target"), as far as they are told, and look for the cause
+rather than the symptom: a concept misunderstood, a figure miscalculated, an entry misapplied, or what made it right.
+The key insight is to help the next agent with tasks of this kind: specific, reusable, without the particular numbers
+of this one task unless they are the rule. The right answer will not be available later: say how to get there, not
+what it was.
 {DATA_WARNING}
 {REFLECTION_SHAPE}"""
 
@@ -56,7 +71,7 @@ EXAMPLE = "For opened parcels subtract a restocking fee of 15 % from the price."
 """The lesson in the worked examples; a model that repeats it has learned nothing."""
 REFLECT_SMALL = f"""Read what one agent run left behind. Say what the next agent should do in tasks of this kind.
 Rules: be specific. State the rule, not this task's numbers. The right answer ("target") will not be available later:
-say how to get there. Tag each playbook entry below as helpful, harmful or neutral.
+say how to get there.
 {DATA_WARNING}
 {REFLECTION_SHAPE}
 Example. The run: "task: Refund 80 €, the parcel was opened. answer: 80 target: 68". A good answer:
@@ -70,23 +85,30 @@ added last stands at the playbook's end, so a header may come again."""
 
 CURATE = f"""You are the curator of a playbook: short entries that help agents with their next tasks. You get numbered
 items and turn them into operations on the playbook.
-Keep every distinct lesson, one entry for each; leave out what the playbook already says and what is vague.
-Operations: ADD a new entry (section, content); UPDATE an entry that became wrong or too vague
-(entry_ids with its id, content); MERGE entries that say the same (entry_ids, content); REMOVE an entry that is
-wrong (entry_ids). Every operation names in "sources" the numbers of the items it rests on. "dropped" lists the
-numbers of items that are too vague to help anybody. "known" names items whose lesson an entry has already, and that
-entry: it counts as evidence for the entry. Keep figures with their units, conditions, exceptions and negations.
-"tags" and "counters" tell how often runs found an entry helpful or harmful: UPDATE or REMOVE what harms. Where little
-is left of the playbook's budget, UPDATE and MERGE rather than ADD.
+Keep every distinct lesson, one entry for each; leave out what the playbook already says and what is vague. Agents
+read an entry without the items behind it and without the right answers: say what to do and when, so that they can act
+on it. Keep figures with their units, conditions, exceptions and negations.
 Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD", "section": "...",
 "content": "...", "entry_ids": [], "sources": [1]}}], "dropped": [2], "known": [{{"n": 3, "entry_id": "..."}}]}}
+"reasoning": which items say the same, and what is new. The "type" of an operation: ADD a new entry
+("section", "content"); UPDATE an entry that became wrong or too vague ("entry_ids" with its id, "content"); MERGE
+entries that say the same ("entry_ids", "content"); REMOVE an entry that is wrong ("entry_ids"). "content" is the text
+alone, without an id. Where an item already says a lesson as the entry should, write "as item 3" for its content, with
+that item's number: its "key_insight", or a proposal's "content", is then taken word for word. "sources": the numbers
+of the items that an operation rests on. "dropped": the numbers of items that are too vague to help anybody. "known":
+each item ("n") whose lesson an entry ("entry_id") has already; it counts as evidence for the entry. Any list may be
+empty.
+"tags" and "counters" tell how often runs found an entry helpful or harmful: UPDATE or REMOVE what harms. Where little
+is left of the playbook's budget, UPDATE and MERGE rather than ADD.
 {SECTIONS}
 {DATA_WARNING}"""
 
 CURATE_SMALL = f"""You keep a playbook: short entries that help agents with their next tasks. You get numbered items.
-Write one ADD for each different lesson in them. Rules: items that say the same share one ADD. "sources" are the
-numbers of the items an ADD rests on. "known" are the items that the playbook already says, each with the id of the
-entry that says it. "dropped" are the numbers of vague items. Keep figures, conditions and negations.
+Write one ADD for each different lesson in them. Rules: items that say the same share one ADD. Say what to do and
+when. Keep figures, conditions and negations. "reasoning": which items say the same. "operations": the ADDs; "type" is
+ADD, "section" a header, "content" the lesson alone, without an id, "sources" the numbers of the items that the ADD
+rests on. "known": the items that the playbook already says, each by its number "n" with the "entry_id" of the entry
+that says it. "dropped": the numbers of vague items.
 {SECTIONS}
 {DATA_WARNING}
 Example. The playbook: "[misc-00007] Look up the order first." The items: "item 1: opened parcels cost a fee of 15 %",
@@ -98,83 +120,33 @@ Example. The playbook: "[misc-00007] Look up the order first." The items: "item 
 AGGREGATE = "These items are reflections on agent runs. Turn them into operations."
 COMBINE = """These items are operations that several curators proposed, each after other reflections of one batch.
 Combine them into one list: merge those that overlap into one more specific entry, drop what the playbook already
-says and what is vague, keep complementary ones apart, and prefer the more specific one where two conflict; if both
-are, the later one: they are in the order of their newest evidence, oldest first."""
+says and what is vague, and keep complementary ones apart. "support" tells how many reflections a proposal rests on,
+and of how many producers where they are known. Where two conflict, the one of more producers holds, then the one with
+more reflections, then the more specific one, then the later one: the items with least support come first, and of
+equals those with the oldest evidence."""
 
 SCOPED = """The playbook's entries nearest to the items below; it has {others} others that are not shown. UPDATE,
 MERGE and REMOVE only entries that are shown."""
 SCOPED_SMALL = "The playbook's entries nearest to the items below; it has {others} others that are not shown."
 
-_STRING = {"type": "string"}
-REFLECTION_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reasoning": _STRING,
-        "error_identification": _STRING,
-        "root_cause_analysis": _STRING,
-        "correct_approach": _STRING,
-        "key_insight": _STRING,
-        "bullet_tags": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "id": _STRING,
-                    "tag": {"type": "string", "enum": ["helpful", "harmful", "neutral"]},
-                },
-                "required": ["id", "tag"],
-                "additionalProperties": False,
-            },
-        },
-    },
-    "required": [
-        "reasoning",
-        "error_identification",
-        "root_cause_analysis",
-        "correct_approach",
-        "key_insight",
-        "bullet_tags",
-    ],
-    "additionalProperties": False,
-}
-_NUMBERS = {"type": "array", "items": {"type": "integer"}}
-_KNOWN = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {"n": {"type": "integer"}, "entry_id": _STRING},
-        "required": ["n", "entry_id"],
-        "additionalProperties": False,
-    },
-}
+TAG_SCHEMA = object_of(id=STRING, tag={"type": "string", "enum": ["helpful", "harmful", "neutral"]})
+REFLECTION_SCHEMA = object_of(**dict.fromkeys(LESSON_FIELDS, STRING), bullet_tags=list_of(TAG_SCHEMA))
+_NUMBERS = list_of({"type": "integer"})
 
 
-def _operations_schema(kinds: Sequence[str], **more: Any) -> dict[str, Any]:
+def _operations_schema(kinds: Sequence[str], **more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a curator's reply; ``more``: properties in addition to an ADD's."""
     kind = {"type": "string", "enum": list(kinds)}
-    properties = {"type": kind, "section": _STRING, "content": _STRING, **more, "sources": _NUMBERS}
-    operation = {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-    return {
-        "type": "object",
-        "properties": {
-            "reasoning": _STRING,
-            "operations": {"type": "array", "items": operation},
-            "dropped": _NUMBERS,
-            "known": _KNOWN,
-        },
-        "required": ["reasoning", "operations", "dropped", "known"],
-        "additionalProperties": False,
-    }
+    operation = object_of(type=kind, section=STRING, content=STRING, **more, sources=_NUMBERS)
+    return object_of(
+        reasoning=STRING,
+        operations=list_of(operation),
+        dropped=_NUMBERS,
+        known=list_of(object_of(n={"type": "integer"}, entry_id=STRING)),
+    )
 
 
-OPERATIONS_SCHEMA = _operations_schema(
-    ["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids={"type": "array", "items": _STRING}
-)
+OPERATIONS_SCHEMA = _operations_schema(["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids=list_of(STRING))
 WORDING: Mapping[Prompts, tuple[str, str, str, dict[str, Any]]] = {
     "full": (REFLECT, CURATE, SCOPED, OPERATIONS_SCHEMA),
     "small": (REFLECT_SMALL, CURATE_SMALL, SCOPED_SMALL, _operations_schema(["ADD"])),
@@ -249,8 +221,13 @@ def _reflected(reflection: Reflection) -> Subject:
 
 
 def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """Yield a reflection's fields for a curator; another method's reflections have that method's fields."""
+    """Yield a reflection's fields for a curator; another method's reflections have that method's fields.
+
+    Its reasoning is left out where it came to an approach and an insight: it is long, and all copies pay for it.
+    """
     said = {name: text for name in LESSON_FIELDS if (text := getattr(reflection, name))}
+    if said.keys() >= {"correct_approach", "key_insight"}:
+        said.pop("reasoning", None)
     if reflection.task_excerpt:
         yield "task", reflection.task_excerpt
     yield from (said or reflection.side_info).items()
@@ -261,7 +238,12 @@ def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator
 
 
 def combine_prompt(
-    base: Playbook, proposals: Sequence[Operation], /, *, settings: PlanSettings = DEFAULTS
+    base: Playbook,
+    proposals: Sequence[Operation],
+    names: Mapping[str, str] = NO_NAMES,
+    /,
+    *,
+    settings: PlanSettings = DEFAULTS,
 ) -> Prompt:
     """Ask to combine the children's operations; items are numbered from 1."""
     subjects = [Subject(operation.content, operation.entry_ids) for operation in proposals]
@@ -269,12 +251,14 @@ def combine_prompt(
     touched = len(named) + TOUCHED * sum(not subject.entry_ids for subject in subjects)
     shown = _shown(base, subjects, max(settings.scope, touched) if settings.scope else 0)
     entries = {entry.id: entry for entry in shown.entries}
-    items = as_items(dict(_proposed(operation, entries)) for operation in proposals)
+    items = as_items(dict(_proposed(operation, entries, names)) for operation in proposals)
     return _curate(base, shown, settings, f"{COMBINE}\n{fence('proposals', items)}")
 
 
-def _proposed(operation: Operation, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
-    """Yield a proposal's fields for a curator, without evidence, which code tracks."""
+def _proposed(
+    operation: Operation, entries: Mapping[str, Entry], names: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield a proposal's fields for a curator; of its evidence, which code tracks, only how much there is."""
     yield "type", operation.kind.value
     if operation.section:
         yield "section", operation.section
@@ -285,6 +269,12 @@ def _proposed(operation: Operation, entries: Mapping[str, Entry]) -> Iterator[tu
     counters = [_counted(entries[entry_id]) for entry_id in operation.entry_ids if entry_id in entries]
     if counters:
         yield "counters", "; ".join(counters)
+    producers, reflections = ops.support(operation, names)
+    if reflections:
+        behind = f"{reflections} reflection{'s' if reflections > 1 else ''}"
+        # Without any name nobody can tell how many there are.
+        whose = f" of {producers} producer{'s' if producers > 1 else ''}" if names else ""
+        yield "support", behind + whose
 
 
 def _counted(entry: Entry) -> str:
@@ -387,23 +377,19 @@ def _playbook_text(part: Playbook, prompts: Prompts, owner: str) -> Iterator[str
     """Yield a playbook, or a part of it, in a curator's format."""
     active = probation.shown(part)
     yield fence("playbook", ace_lines_by_age(active), owner=owner)
-    yield from _unsupported(part, prompts, owner)
+    yield from _unsupported(part, owner)
     yield from _harmful(active, prompts)
 
 
-PROPOSED = {
-    "full": """Agents are not shown these entries until more items support them. Where an item says what one of them
-says, UPDATE that one: its id in entry_ids, its content as it is, the item in "sources".""",
-    "small": """Agents are not shown these entries until more items support them. Where an item says what one of them
-says, ADD it again in the same words, with the item in "sources".""",
-}
+PROPOSED = """Agents are not shown these entries until more items support them: name each item that says what one of
+them says as "known"."""
 
 
-def _unsupported(base: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
+def _unsupported(base: Playbook, owner: str) -> Iterator[str]:
     """Yield a curator's description of proposed entries; nothing if there are none."""
-    proposed = tuple(entry for entry in base.entries if not probation.is_active(entry))
+    proposed = tuple(entry for entry in base.entries if not entry.is_active)
     if proposed:
-        yield PROPOSED[prompts]
+        yield PROPOSED
         yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), owner=owner)
 
 
@@ -432,17 +418,10 @@ def _standing(base: Playbook, budget_tokens: int) -> str:
 
 
 ANSWER = """You are an agent. Answer the question; the playbook holds what earlier runs have learned.
-Answer with one JSON object: {"reasoning": "...", "bullet_ids": ["..."], "final_answer": "..."}"""
-ANSWER_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reasoning": _STRING,
-        "bullet_ids": {"type": "array", "items": _STRING},
-        "final_answer": _STRING,
-    },
-    "required": ["reasoning", "bullet_ids", "final_answer"],
-    "additionalProperties": False,
-}
+Answer with one JSON object: {"reasoning": "...", "bullet_ids": ["..."], "final_answer": "..."}
+"reasoning": your steps. "bullet_ids": the ids of the playbook's lines that helped you, such as calc-00003 of a line
+that begins with [calc-00003]; none if none did. "final_answer": the answer alone."""
+ANSWER_SCHEMA = object_of(reasoning=STRING, bullet_ids=list_of(STRING), final_answer=STRING)
 
 
 def answer_prompt(playbook: Playbook, question: str) -> Prompt:

@@ -5,51 +5,39 @@ looks up in the statement; see `docs/design/coverage.md`.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from combee.core.text.forms import comparable
-from combee.core.text.prompt import FENCE_WARNING, as_items, fence
+from combee.core.text.prompt import FENCE_WARNING, STRING, as_fields, as_items, fence, list_of, object_of
 from combee_schemas.model import Prompt
 
 _WORD = re.compile(r"\w+")
 MAX_QUOTE_WORDS = 8
+"""Maximum words of a quote that counts; the prompt asks for six, since quotes are a third of a reply."""
 MIN_QUOTE_WORDS = 2
 """Minimum words of a quote, unless the statement is shorter: a single word stands in many statements."""
 
 CHECK = f"""You check whether statements say what was learned. You get numbered lessons and numbered statements.
-For each lesson name the statement that says it: an agent who reads that statement alone does what the lesson
-asks for, with the lesson's conditions, exceptions and figures. A statement about the same subject that is less
-specific, that says something else, or that adds advice which no lesson gives, does not say the lesson. Leave out the
-lessons that no statement says.
-"quote": at most eight consecutive words of the statement, copied, that say it best.
-Rewrites, if there are any, are entries before and after a change. "lost" names the rewrites whose "after" no longer
-has a condition, an exception or a negation of "before"; "quote": at most eight words of "before" that say it.
+"covered": for each "lesson" the "statement" that says it, by their numbers: an agent who reads that statement alone
+does what the lesson asks for, with the lesson's conditions, exceptions and figures. A statement about the same
+subject that is less specific, that says something else, or that adds advice which no lesson gives, does not say the
+lesson. Leave out the lessons that no statement says. "quote": at most six consecutive words of the statement,
+copied, that say it best.
+Rewrites, if there are any, are entries before and after a change. "lost": by its number, each "rewrite" whose "after"
+no longer has a condition, an exception or a negation of "before"; "quote": at most six words of "before" that say
+it.
 Answer with one JSON object: {{"covered": [{{"lesson": 1, "statement": 2, "quote": "..."}}],
 "lost": [{{"rewrite": 1, "quote": "..."}}]}}
 {FENCE_WARNING}"""
 
 
-def _list_of(**properties: str) -> dict[str, Any]:
-    item = {
-        "type": "object",
-        "properties": {name: {"type": kind} for name, kind in properties.items()},
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-    return {"type": "array", "items": item}
-
-
-CHECK_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "covered": _list_of(lesson="integer", statement="integer", quote="string"),
-        "lost": _list_of(rewrite="integer", quote="string"),
-    },
-    "required": ["covered", "lost"],
-    "additionalProperties": False,
-}
+_NUMBER = {"type": "integer"}
+CHECK_SCHEMA = object_of(
+    covered=list_of(object_of(lesson=_NUMBER, statement=_NUMBER, quote=STRING)),
+    lost=list_of(object_of(rewrite=_NUMBER, quote=STRING)),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +59,10 @@ class Checked:
 
 
 def prompt(lessons: Sequence[str], statements: Sequence[str], rewrites: Sequence[Rewrite] = ()) -> Prompt:
-    """Ask which statement says each lesson, and what the rewrites lost; items are numbered from 1."""
+    """Ask which statement says each lesson, and what the rewrites lost; texts are numbered from 1."""
     parts = [
-        fence("lessons", as_items({"lesson": text} for text in lessons)),
-        fence("statements", as_items({"statement": text} for text in statements)),
+        fence("lessons", _numbered(lessons)),
+        fence("statements", _numbered(statements)),
     ]
     if rewrites:
         pairs = ({"before": rewrite.before, "after": rewrite.after} for rewrite in rewrites)
@@ -86,6 +74,11 @@ def prompt(lessons: Sequence[str], statements: Sequence[str], rewrites: Sequence
         reply_schema=CHECK_SCHEMA,
         optional=frozenset({"lost"}),
     )
+
+
+def _numbered(texts: Iterable[str]) -> Iterator[str]:
+    """Yield texts as ``1: text``, ``2: text`` and so on: hundreds of shorter lines save 5 % of a check call."""
+    return as_fields({str(number): text for number, text in enumerate(texts, 1)})
 
 
 def read(

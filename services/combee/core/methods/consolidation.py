@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from combee.core.formats.render import ace_entry
-from combee.core.methods.ace import OPERATIONS_SCHEMA
 from combee.core.playbook.operations import read_operations
-from combee.core.text.prompt import FENCE_WARNING, as_items, fence
+from combee.core.text.prompt import FENCE_WARNING, STRING, as_items, fence, list_of, object_of
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
@@ -14,14 +13,19 @@ from combee_schemas.scan import Operation
 
 CONSOLIDATE = f"""You are the curator of a playbook: short entries that help agents with their next tasks. It has
 grown, and you make it shorter without losing what it knows. Each item is a cluster of its entries.
-"alike": MERGE those that say the same (entry_ids, content: one entry that keeps every condition, figure and example).
-Leave entries apart that complement or contradict each other: no operation for them.
-"harmful": runs found the entry harmful far more often than helpful. REMOVE it (entry_ids), or UPDATE it (entry_ids,
-content) if you can tell what is wrong with it.
-Every operation is about entries of one cluster; nothing is added.
-Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "MERGE", "section": "", "content": "...",
-"entry_ids": ["...", "..."], "sources": [1]}}]}}
+"alike": MERGE those that say the same into one that keeps every condition, figure and example. Leave entries apart
+that complement or contradict each other: no operation for them.
+"harmful": runs found the entry harmful far more often than helpful. REMOVE it, or UPDATE it if you can tell what is
+wrong with it.
+Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "MERGE", "content": "...",
+"entry_ids": ["...", "..."]}}]}}
+"reasoning": what the entries have in common. An operation has a "type" (MERGE, UPDATE or REMOVE), "entry_ids", all of
+one cluster, and "content", the new text without an id; it is empty for REMOVE. Nothing is added.
 {FENCE_WARNING}"""
+
+KIND = {"type": "string", "enum": ["MERGE", "UPDATE", "REMOVE"]}
+OPERATION = object_of(type=KIND, content=STRING, entry_ids=list_of(STRING))
+SCHEMA = object_of(reasoning=STRING, operations=list_of(OPERATION))
 
 
 def prompt(base: Playbook, asked: Sequence[Cluster]) -> Prompt:
@@ -38,8 +42,8 @@ def prompt(base: Playbook, asked: Sequence[Cluster]) -> Prompt:
         system=CONSOLIDATE,
         user=fence("clusters", as_items(items)),
         reply_name="operations",
-        reply_schema=OPERATIONS_SCHEMA,
-        optional=frozenset({"reasoning", "dropped", "known"}),
+        reply_schema=SCHEMA,
+        optional=frozenset({"reasoning"}),
     )
 
 

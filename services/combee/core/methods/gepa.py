@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from combee.core.methods.method import Answer, Sources
+from combee.core.methods.method import NO_NAMES, Answer, Sources
 from combee.core.playbook.operations import union
 from combee.core.text.forms import clean
-from combee.core.text.prompt import FENCE_WARNING, as_items, cache_key, fence
+from combee.core.text.prompt import FENCE_WARNING, STRING, as_items, cache_key, fence, object_of
 from combee_schemas.base import Holds
-from combee_schemas.model import Prompt
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.model import CHARS_PER_TOKEN, Prompt
+from combee_schemas.playbook import MAX_BUDGET_TOKENS, Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
 from combee_schemas.trace import Trace
@@ -26,7 +26,7 @@ COMPONENT = "instruction"
 """Name of the component of a playbook without any."""
 MAX_FIELD_CHARS = 8_000
 """Maximum characters of each text: a record's three texts stay well below a reflection's cap of 256 KiB."""
-MAX_TEXT_CHARS = 96_000
+MAX_TEXT_CHARS = MAX_BUDGET_TOKENS * CHARS_PER_TOKEN
 """Maximum characters of a new text, as many as the largest token budget; longer texts are refused, never cut."""
 CURR_PARAM, SIDE_INFO = "<curr_param>", "<side_info>"
 """Placeholders of the current text and the data, as in GEPA's own templates."""
@@ -44,10 +44,10 @@ The current text:
 """The shared beginning of both prompts, so that a server reads it once for all calls of a batch."""
 
 REWRITE = f"""These are records of runs in which the current text was used: the inputs, what the assistant produced,
-and feedback on that. Write a better text. Find out from the records what the tasks are and how they are to be done,
-and state every rule, fact and way of working that would have helped, each crisply and in general, without the
-particular numbers of one task unless they are the rule. The right answers will not be available later: say how to
-get there.
+and feedback on that. Write a better text. Find out from the records what the tasks are, what their inputs look like
+and how they are to be done. State every rule, every fact of the domain, however narrow, and every way of working that
+would have helped, each crisply and in general, without the particular numbers of one task unless they are the rule.
+Neither the records nor the right answers will be available later: say how to get there.
 
 The records:
 {SIDE_INFO}
@@ -55,8 +55,10 @@ The records:
 
 COMBINE = f"""Several writers saw different records of the same batch of runs, and each wrote a new version of the
 current text. Write one text that says everything worth keeping of all of them: every rule and fact once, those that
-complement each other side by side, and where two conflict the more specific one; if both are, the later one: the
-versions are in the order of their newest records, oldest first. Be as short as you can without losing a rule.
+complement each other side by side, and where two conflict the one that more versions say, then the more specific one,
+then the later one: the versions that rest on the fewest records come first, and of equals those with the oldest
+records. Keep all relevant details, even those that one version alone has: steps, formats, names, figures, conditions,
+exceptions and examples. Leave out nothing but repeats.
 
 The versions:
 {SIDE_INFO}
@@ -64,13 +66,9 @@ The versions:
 
 NOTHING_YET = "(there is none yet)"
 ANSWER = """You are an agent. Do the task as the text between the tags tells you; it was learned from earlier runs.
-Answer with one JSON object: {"reasoning": "...", "final_answer": "..."}"""
-ANSWER_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"reasoning": {"type": "string"}, "final_answer": {"type": "string"}},
-    "required": ["reasoning", "final_answer"],
-    "additionalProperties": False,
-}
+Answer with one JSON object: {"reasoning": "...", "final_answer": "..."}
+"reasoning": your steps. "final_answer": the answer alone."""
+ANSWER_SCHEMA = object_of(reasoning=STRING, final_answer=STRING)
 
 _FENCE = re.compile(r"^[ \t]*`{3,}|(?<!`)`{3,}[ \t]*$", re.MULTILINE)
 _LANGUAGE = re.compile(r"[\w+#.-]*[ \t]*\n")
@@ -141,8 +139,11 @@ def aggregate_prompt(base: Playbook, reflections: Sequence[Reflection]) -> Promp
     return _write(REWRITE, base, as_items(map(_record, reflections)))
 
 
-def combine_prompt(base: Playbook, proposals: Sequence[Operation]) -> Prompt:
+def combine_prompt(
+    base: Playbook, proposals: Sequence[Operation], names: Mapping[str, str] = NO_NAMES
+) -> Prompt:
     """Ask for one full new text from the children's texts."""
+    del names  # a version's support says nothing about one of its rules
     return _write(COMBINE, base, (fence("version", [proposal.content]) for proposal in proposals))
 
 

@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from combee_schemas.base import Holds
@@ -18,6 +19,9 @@ from combee_schemas.trace import Trace
 
 Sources = Sequence[tuple[str, ...]]
 """``sources[n - 1]`` is the evidence of a prompt's item n."""
+
+
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +65,13 @@ class Method(Protocol):
     def aggregate_prompt(self, base: Playbook, reflections: Sequence[Reflection], /) -> Prompt:
         """Ask for operations that one group's reflections support; they are numbered from 1."""
 
-    def combine_prompt(self, base: Playbook, proposals: Sequence[Operation], /) -> Prompt:
-        """Ask to combine the children's operations; they are numbered from 1."""
+    def combine_prompt(
+        self, base: Playbook, proposals: Sequence[Operation], names: Mapping[str, str] = NO_NAMES, /
+    ) -> Prompt:
+        """Ask to combine the children's operations; they are numbered from 1, those with least support first.
+
+        ``names``: the sources of reflections by their ids, for those with a name.
+        """
 
     def read(self, base: Playbook, body: Mapping[str, Any], sources: Sources, /) -> Answer:
         """Read the reply to either prompt."""

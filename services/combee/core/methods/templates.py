@@ -55,7 +55,7 @@ def templates_hash(
     written: tuple[Prompt | None, ...] = (
         method.reflect_prompt(TRACE, (ENTRY,)),
         method.aggregate_prompt(playbook, (REFLECTION, REFLECTION)),
-        method.combine_prompt(playbook, PROPOSALS),
+        method.combine_prompt(playbook, PROPOSALS, {REFLECTION.reflection_id: "a source"}),
     )
     if proposes:
         pending = ENTRY.model_copy(update={"state": "proposed"})

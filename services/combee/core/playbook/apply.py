@@ -1,23 +1,38 @@
-"""Apply operations to a playbook, by what it holds: entries or components.
+"""Apply operations to a playbook, by what it holds: which of them count, and what they make of it.
 
 Pure, so that history replayed gives the same snapshots.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 from combee.core.names.sources import is_from, names_of
 from combee.core.playbook import components, entries, probation
+from combee.core.playbook.clusters import ALIKE
 from combee.core.playbook.draft import NO_IDS, Draft
+from combee.core.playbook.guards import unites
 from combee.core.playbook.operations import union
-from combee.core.playbook.rejections import admitted
-from combee.core.playbook.screening import OPEN, Screen, barred_sources, with_sources
+from combee.core.playbook.screening import (
+    OPEN,
+    Refused,
+    Relations,
+    Screen,
+    Screened,
+    barred_sources,
+    with_sources,
+)
+from combee.core.playbook.sections import same_section
 from combee.core.playbook.trust import names_counted, parts
+from combee.core.text.similarity.lessons import at_odds, same_lesson
+from combee.core.text.similarity.overlap import common
+from combee.core.text.similarity.wording import wording
 from combee_schemas.base import Holds
+from combee_schemas.digests import digest
 from combee_schemas.plan import Plan, Probation
-from combee_schemas.playbook import Entry, EntryState, Playbook
-from combee_schemas.scan import NodeResult, Operation, Update
+from combee_schemas.playbook import ACE_SECTIONS, Entry, EntryState, Playbook, Rejected
+from combee_schemas.scan import NodeResult, Operation, OperationKind, Update
 
 Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 """The draft with its changes, and the sections and entries of the next version."""
@@ -64,16 +79,15 @@ def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: in
 def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
     """Apply the operations of a batch; operations for another kind of playbook are dropped, and recorded."""
     settings, policy = update.plan.settings, _policy(update.plan)
-    kind, gone = holds_after(base, settings.holds), barred(base, update)
-    screen = _screen(base, update, kind, gone)
-    draft = _batch_drafted(base, update, screen, kind, gone, budget_tokens=budget_tokens)
+    kind = holds_after(base, settings.holds)
+    draft = drafted(base, update, kind, barred(base, update), budget_tokens=budget_tokens)
     names = names_of(update.result.seen, names_counted(settings))
     for entry in with_sources(draft.entries.values(), names, draft.landing.by_entry()):
         draft.put(entry)
-    bounds = parts(base) if screen.rules.weighs else entries.UNBOUNDED
+    bounds = parts(base) if draft.screen.rules.weighs else entries.UNBOUNDED
     if kind == "entries" and policy is not None:
         evictions = partial(entries.evictions, budget_tokens=budget_tokens, parts=bounds)
-        _review(base, draft, names, policy, screen, evictions)
+        _review(base, draft, names, policy, evictions)
     for operation in update.result.operations if kind != settings.holds else ():
         text = f"{operation.kind}: made for {settings.holds}, and the playbook holds {kind}"
         draft.note("dropped", "", text)
@@ -95,31 +109,27 @@ def drafted(
     ``kind`` is what the playbook holds then. ``ids``: ids of added entries by their content. ``free_from``: the first
     free id number when the batch was first applied; 0: that of ``base``.
     """
-    screen = _screen(base, update, kind, gone)
-    return _batch_drafted(
-        base, update, screen, kind, gone, budget_tokens=budget_tokens, ids=ids, free_from=free_from
+    settings, result, policy = update.plan.settings, update.result, _policy(update.plan)
+    # Components are never on probation, and all their evidence counts.
+    own = settings if kind == "entries" else None
+    screen = Screen.of(base, result.seen, own, gone, result.conflicts)
+    waits = policy is not None and (screen.rules.weighs or not policy.is_off)
+    return _drafted(
+        base,
+        result if kind == settings.holds else result.model_copy(update={"operations": ()}),
+        screen,
+        kind,
+        gone,
+        budget_tokens=budget_tokens,
+        born=probation.PROPOSED if waits else "active",
+        ids=ids,
+        free_from=free_from,
     )
 
 
 def _policy(plan: Plan) -> Probation | None:
     """Return the probation of a batch; a consolidation has no reflections, so no entry waits longer because of it."""
     return None if plan.reason == "consolidate" else plan.settings.probation or probation.OFF
-
-
-def _screen(base: Playbook, update: Update, kind: Holds, gone: Sequence[str]) -> Screen:
-    """Return the rules of a batch; components are never on probation, and all their evidence counts."""
-    settings = update.plan.settings if kind == "entries" else None
-    return Screen.of(base, update.result.seen, settings, gone, update.result.conflicts)
-
-
-def _batch_drafted(
-    base: Playbook, update: Update, screen: Screen, kind: Holds, gone: Sequence[str], **more: Any
-) -> Draft:
-    policy, result = _policy(update.plan), update.result
-    if kind != update.plan.settings.holds:
-        result = result.model_copy(update={"operations": ()})
-    waits = policy is not None and (screen.rules.weighs or not probation.is_off(policy))
-    return _drafted(base, result, screen, kind, gone, born=probation.PROPOSED if waits else "active", **more)
 
 
 def _drafted(
@@ -141,7 +151,6 @@ def _drafted(
     if kind == "components":
         draft = components.apply_operations(base, usable, seen, budget_tokens=budget_tokens, **given)
     else:
-        person = screen.is_person
         draft = entries.apply_operations(
             base,
             usable,
@@ -149,11 +158,12 @@ def _drafted(
             conflicts=result.conflicts,
             born=born,
             links=screened.links,
-            by_hand=person,
+            by_hand=screen.is_person,
             names=screen.names,
             free_from=free_from,
             **given,
         )
+    draft.screen = screen
     for refusal in screened.refused:
         text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
         draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
@@ -169,16 +179,13 @@ def _finished(
 
 
 def _review(
-    base: Playbook,
-    draft: Draft,
-    names: Mapping[str, str],
-    policy: Probation,
-    screen: Screen,
-    evictions: Evictions,
+    base: Playbook, draft: Draft, names: Mapping[str, str], policy: Probation, evictions: Evictions
 ) -> None:
     """Apply the review of proposed entries to a draft."""
     after, supported = tuple(draft.entries.values()), draft.landing.by_entry()
-    full: frozenset[str] = frozenset()
+    if all(entry.is_active for entry in after):
+        return
+    screen, full = draft.screen, frozenset[str]()
     found = probation.review(base.entries, after, supported, names, policy, screen)
     if screen.rules.weighs:
         # What is shown for the first time never displaces what is shown: it waits for room.
@@ -192,3 +199,95 @@ def _review(
         if change.kind in {"expire", "remove"}:
             draft.landing.evict(change.entry_id)
             draft.drop(change.entry_id)
+
+
+# ---- which operations count
+
+
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """What a person rejected of candidates, so that no batch brings it back."""
+
+    said: frozenset[str] = frozenset()
+    """Digests of wordings."""
+    witnesses: frozenset[str] = frozenset()
+    """The reflections that taught it."""
+
+    @classmethod
+    def of(cls, playbook: Playbook) -> "Rejections":
+        """Return what a playbook keeps of its rejections."""
+        return _rejections(playbook.rejected)
+
+    def has(self, content: str) -> bool:
+        """Return whether a content says what was rejected."""
+        return bool(content) and said_digest(content) in self.said
+
+    def bars(self, operation: Operation) -> bool:
+        """Return whether an operation says what was rejected, or rests on its witnesses alone."""
+        evidence = operation.evidence
+        return self.has(operation.content) or (bool(evidence) and self.witnesses.issuperset(evidence))
+
+
+@lru_cache(64)
+def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
+    said = frozenset(rejection.said for rejection in rejected)
+    return Rejections(said, frozenset().union(*(rejection.evidence for rejection in rejected)))
+
+
+def said_digest(content: str) -> str:
+    """Return what contents of one wording have in common, as rejections keep it."""
+    return digest("said", *wording(content).words).hex()
+
+
+def admitted(base: Playbook, operations: Sequence[Operation], screen: Screen) -> Screened:
+    """Return the operations as they count, and what becomes of the others."""
+    if screen.is_person:
+        return Screened(passed=operations)
+    rejections = Rejections.of(base)
+    permitted, rejected = list[Operation](), list[Refused]()
+    for operation in operations:
+        if screen.needs_evidence and not operation.evidence:
+            rejected.append(Refused(operation=operation, why="nothing that was reflected says it"))
+        elif rejections.bars(operation):
+            rejected.append(Refused(operation=operation, why="a person rejected it"))
+        else:
+            permitted.append(operation)
+    screened = screen.screened(base, permitted, _RELATIONS)
+    passed: Sequence[Operation] = screened.passed
+    renamed: Sequence[Refused] = ()
+    if screen.rules.weighs:
+        passed, renamed = _under_known_headers(base, passed, screen)
+    return replace(screened, passed=passed, refused=(*rejected, *screened.refused, *renamed))
+
+
+def _is_related(content: str, other: str) -> bool:
+    """Return whether two contents are about one thing: alike, the same lesson, or at odds.
+
+    It depends on these two alone: a batch that is applied again, to other entries, gets the same answer.
+    """
+    return common(content, other) >= ALIKE or same_lesson(content, other) or at_odds(content, other)
+
+
+_RELATIONS = Relations(same=same_lesson, related=_is_related, unites=unites)
+
+
+def _under_known_headers(
+    base: Playbook, operations: Iterable[Operation], screen: Screen
+) -> tuple[Sequence[Operation], Sequence[Refused]]:
+    """Return operations of which none begins a section that its screen holds back.
+
+    Where only proven sources count, that is any section: reflections do not name sections, so a header has no
+    witnesses. Elsewhere it is one whose name is more than a name. What an operation says is judged by itself: so
+    nobody bars an honest lesson by the header that he gives it.
+    """
+    headers = (entry.section for entry in base.entries if entry.is_active)
+    known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))
+    placed, refused = list[Operation](), list[Refused]()
+    for operation in operations:
+        is_new = operation.kind == OperationKind.ADD and same_section(operation.section, known) not in known
+        if is_new and (why := screen.doubt_of_section(operation.section)):
+            why = f"its section {why}, so it stands under {ACE_SECTIONS[-1]}"
+            refused.append(Refused(operation=operation, why=why))
+            operation = operation.model_copy(update={"section": ACE_SECTIONS[-1]})  # noqa: PLW2901
+        placed.append(operation)
+    return placed, refused

@@ -7,6 +7,7 @@ or mostly harmful goes to the model, a cluster at a time, and only what it answe
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
+from combee.core.playbook.budget import budget_of
 from combee.core.playbook.probation import shown_tokens
 from combee.core.playbook.trust import OPEN, Rules
 from combee.core.text.figures import conflicting
@@ -38,10 +39,11 @@ Whatever the last one found: it is asked again only about a playbook that has go
 """
 
 
-def has_grown(playbook: Playbook, above: float, budget_tokens: int) -> bool:
+def has_grown(playbook: Playbook, above: float, configured_tokens: int) -> bool:
     """Return whether a playbook is to be consolidated by itself; ``above`` is a share of its budget, 0 for never."""
-    if not above or not budget_tokens or playbook.holds != "entries":
+    if not above or not configured_tokens or playbook.holds != "entries":
         return False
+    budget_tokens = budget_of(playbook, configured_tokens)
     tokens = shown_tokens(playbook)
     added = (
         tokens.get(entry.id, 0)
@@ -118,11 +120,7 @@ def _alike(entries: Sequence[Entry], near: Mapping[tuple[str, str], float]) -> I
 
 def _pairs(entries: Sequence[Entry]) -> dict[tuple[str, str], float]:
     """Return pairs that are alike, ids in order. Entries without a rare word in common are not compared."""
-    overlap = Overlap(entries)
-    together = overlap.sharing(max(RARE, len(entries) // 20))
-    candidates = {pair for ids in together for pair in combinations(sorted(ids), 2)}
-    shares = ((pair, overlap.shared(*pair)) for pair in sorted(candidates))
-    return {pair: share for pair, share in shares if share >= ALIKE}
+    return Overlap(entries).alike(ALIKE, most=max(RARE, len(entries) // 20))
 
 
 def within(operations: Iterable[Operation], asked: Sequence[Cluster]) -> tuple[Operation, ...]:

@@ -7,8 +7,9 @@ components.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from combee.core.formats.render import section_order
+from combee.core.playbook.budget import ENTRIES_BYTES, stored_bytes
 from combee.core.playbook.draft import NO_IDS, Draft, drafted, rest_on
+from combee.core.playbook.sections import section_order
 from combee.core.text.prompt import entry_tokens
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
@@ -69,9 +70,14 @@ def _write(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int)
     written = rest_on(
         entry.model_copy(update={"content": operation.content}), operation.evidence, draft.version
     )
-    taken = sum(entry_tokens(other) for other in draft.entries.values() if other.id != entry.id)
+    others = [other for other in draft.entries.values() if other.id != entry.id]
+    taken = sum(map(entry_tokens, others))
     if entry_tokens(written) > max(budget_tokens - taken, entry_tokens(entry)):
         size = f"{entry_tokens(written)} tokens in addition to {taken} exceed the budget of {budget_tokens}"
+        draft.note("dropped", entry.id, f"{operation.kind}: {size}")
+        return
+    if (size_bytes := stored_bytes([*others, written])) > ENTRIES_BYTES:
+        size = f"{size_bytes} bytes exceed the {ENTRIES_BYTES} of a version's record"
         draft.note("dropped", entry.id, f"{operation.kind}: {size}")
         return
     is_new = entry.id not in draft.entries

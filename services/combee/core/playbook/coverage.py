@@ -37,7 +37,7 @@ from combee_schemas.scan import (
 )
 
 By = Literal["words", "meaning", "check"]
-NEAREST = 2
+NEAREST = 4
 """Number of entries per lesson that a check call is shown next to the ones that the model claimed."""
 VAGUE_WORDS = 4
 """Minimum words, grammar aside, of a lesson that is more than a general remark."""
@@ -307,11 +307,14 @@ class Coverage:
         entries = self._index(statement.text for statement in self.statements if statement.entry_id)
         near = {place for n in left for place in entries.to_ask_about(self.lessons[n].text, NEAREST)}
         claimed = {claim.entry_id for claim in self.result.known}
+        by_figures = {frozenset(figures(self.lessons[n].text)): self.lessons[n].text for n in left}
         asked = tuple(
             place
             for place, statement in enumerate(self.statements)
             if (statement.operation is not None or place in near or statement.entry_id in claimed)
             and statement.text
+            # An answer with a statement that lacks a figure of the lesson would not count.
+            and not all(lacking(statement.text, text) for text in by_figures.values())
         )
         doubtful = rewrites(self.base, (*self.operations, *self.result.aside))
         if not (left and asked):
@@ -462,14 +465,15 @@ class Coverage:
         """Yield the batch's reflections, with what became of each."""
         places = {lesson.reflection.reflection_id: n for n, lesson in enumerate(self.lessons)}
         own = len(self.result.operations)
-        dropped = {self.lessons[n].reflection.reflection_id for n in self.dropped}
+        dropped = set(self.dropped)
         claimed = claimed_by(self.result)
         for seen in self.result.seen:
             n = places.get(seen.reflection_id)
             place = None if n is None else self.covering.get(n)
             update: dict[str, object] = {
                 "said": n is not None and (seen.reflection_id in claimed or seen.dropped),
-                "dropped": seen.reflection_id in dropped,
+                "dropped": n in dropped,
+                "text": self.lessons[n].text[:MAX_CONTENT_CHARS] if n is not None and n in dropped else "",
             }
             if n is not None and place is not None:
                 operation, match = self.statements[place].operation, self.matches[n][place]

@@ -4,19 +4,18 @@ What holds for every kind of playbook stands here: which tags and operations of 
 stands in ``entries`` and ``components``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 
 from combee.core.names.sources import UNPROVEN
-from combee.core.playbook.conflicts import NO_NAMES, contest
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
-from combee.core.playbook.screening import NO_LINKS, Links, last_sources
+from combee.core.playbook.screening import NO_LINKS, OPEN, Links, Screen, last_sources
 from combee.core.playbook.sections import number_of, same_section, slug
-from combee.core.text.similarity.lessons import Index, index_of
+from combee.core.text.similarity.lessons import Index, index_of, same_lesson
 from combee_schemas.playbook import (
     ACE_SECTIONS,
     Change,
@@ -25,9 +24,10 @@ from combee_schemas.playbook import (
     EntryState,
     Playbook,
 )
-from combee_schemas.scan import Conflict, Echo, Known, Operation, Seen
+from combee_schemas.scan import Conflict, Echo, Known, Operation, OperationKind, Seen
 
 NO_IDS: Mapping[str, str] = MappingProxyType({})
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 UNGIVEN = "\0"
 """Begins the ids that a recomputation gives anew, until a version has them.
 
@@ -45,11 +45,13 @@ class Draft:
     version: int
     entries: dict[str, Entry]
     next_id: int
-    sections: dict[str, None] = field(default_factory=lambda: dict.fromkeys(ACE_SECTIONS))
+    sections: dict[str, None]
     """The playbook's own come first."""
+    _index: Index
+    screen: Screen = OPEN
+    """The rules of the batch."""
     changes: list[Change] = field(default_factory=list)
     landing: Landing = field(default_factory=Landing)
-    _index: Index = field(default_factory=Index)
     _reworded: dict[str, None] = field(default_factory=dict)
     """Entries whose content is new in this version."""
     _noted: set[frozenset[str]] = field(default_factory=set)
@@ -71,17 +73,14 @@ class Draft:
     def of(cls, base: Playbook) -> "Draft":
         """Begin the version after ``base``."""
         named = (*base.sections, *(entry.section for entry in base.entries), *ACE_SECTIONS)
-        draft = cls(
-            base.version + 1, {entry.id: entry for entry in base.entries}, base.next_id, dict.fromkeys(named)
-        )
-        draft._index = index_of(base).copy()
-        return draft
+        entries = {entry.id: entry for entry in base.entries}
+        return cls(base.version + 1, entries, base.next_id, dict.fromkeys(named), index_of(base).copy())
 
-    def section(self, name: str) -> str:
-        """Return the section that a name means: one that is there, as it is spelt, or a new one."""
-        section = same_section(name or ACE_SECTIONS[-1], self.sections)
+    def place(self, section: str, content: str) -> tuple[str, str]:
+        """Return the section, one that is there, as it is spelt, or a new one, and the id of a new entry."""
+        section = same_section(section or ACE_SECTIONS[-1], self.sections)
         self.sections[section] = None
-        return section
+        return section, self.new_id(section, content)
 
     def new_id(self, section: str, content: str) -> str:
         """Return the id of a new entry in a section: the one that it had when recorded, or the next free one."""
@@ -189,8 +188,8 @@ def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
                 "support": union(kept.support, twin.support),
             }
         )
-        kept = activated(kept) if twin.state == "active" else kept
-    return activated(kept) if kept.state == "active" else kept
+        kept = activated(kept) if twin.is_active else kept
+    return activated(kept) if kept.is_active else kept
 
 
 def drafted(
@@ -317,3 +316,62 @@ def _count(draft: Draft, seen: Iterable[Seen], names: Mapping[str, str]) -> None
                         "harmed": last_sources(entry.harmed, harmed_by),
                     }
                 )
+
+
+# ---- operations that contend for an entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loser:
+    """An operation that is not applied, and its entry."""
+
+    operation: Operation
+    entry_id: str
+    is_repeat: bool
+    """Whether the winner has the same effect, and rests on this operation's evidence as well."""
+
+
+def contest(
+    operations: Sequence[Operation],
+    live: Container[str],
+    offsets: Mapping[str, int],
+    names: Mapping[str, str] = NO_NAMES,
+) -> tuple[list[Operation], list[Loser]]:
+    """Return the operations to apply in order, at most one for each ``live`` entry; and the losers.
+
+    The operation with most sources wins, then the one with the newest evidence: one source's last word does
+    not undo what several agree on. ``offsets`` are those of the reflections, and ``names`` those of their sources;
+    reflections without a name count as one source. Between equals the later operation wins. Operations without
+    evidence are people's, and all apply.
+    """
+    kept = dict(enumerate(operations))
+    losers: list[Loser] = []
+    holder: dict[str, int] = {}
+
+    def weight(n: int) -> tuple[int, int, int]:
+        evidence = operations[n].evidence
+        sources = {names.get(reflection_id, UNPROVEN) for reflection_id in evidence}
+        return len(sources), max(offsets.get(reflection_id, -1) for reflection_id in evidence), n
+
+    contenders = [
+        n for n, operation in kept.items() if operation.evidence and operation.kind != OperationKind.ADD
+    ]
+    for n in sorted(contenders, key=weight, reverse=True):
+        targets = [identity for identity in operations[n].entry_ids if identity in live]
+        contested = next((target for target in targets if target in holder), None)
+        if contested is None:
+            holder.update(dict.fromkeys(targets, n))
+            continue
+        loser, winner = kept.pop(n), kept[holder[contested]]
+        is_repeat = _agree(loser, winner)
+        losers.append(Loser(operation=loser, entry_id=contested, is_repeat=is_repeat))
+        if is_repeat:
+            both = union(loser.evidence, winner.evidence)
+            kept[holder[contested]] = winner.model_copy(update={"evidence": both})
+    return list(kept.values()), losers
+
+
+def _agree(operation: Operation, rival: Operation) -> bool:
+    if operation.kind != rival.kind or set(operation.entry_ids) != set(rival.entry_ids):
+        return False
+    return operation.kind == OperationKind.REMOVE or same_lesson(operation.content, rival.content)

@@ -4,17 +4,17 @@ Entries are short lessons in sections (ACE). An operation adds, changes, merges 
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
 
-from combee.core.formats.render import section_order
 from combee.core.names.sources import UNPROVEN
+from combee.core.playbook.budget import ENTRIES_BYTES, PROPOSED_SHARE, stored_bytes
 from combee.core.playbook.draft import Draft, drafted, rest_on, united
 from combee.core.playbook.operations import union
-from combee.core.playbook.probation import is_active
+from combee.core.playbook.sections import section_order
 from combee.core.playbook.trust import supporters
 from combee.core.text.flags import has_markup
 from combee.core.text.forms import comparable
@@ -22,10 +22,6 @@ from combee.core.text.prompt import tokens_by_entry
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
-
-PROPOSED_SHARE = 4
-"""Proposed entries may use this part of the token budget, in addition to it: 1 / PROPOSED_SHARE."""
-
 
 Parts = Mapping[str, Fraction]
 """By source, its part of the playbook's reflections; of one source it bounds nothing."""
@@ -40,20 +36,17 @@ def finish(
     The sections are the playbook's own, which ACE or a person gave it; those of other entries follow wherever the
     entries are shown.
     """
-    sections = section_order(base.sections, _begun_by_hand(draft))
+    # The header of an entry that a person added stays without it; the header that a batch began leaves with it.
+    begun = (
+        entry for entry in draft.entries.values() if draft.by_hand and entry.created_version == draft.version
+    )
+    sections = section_order(base.sections, begun)
     for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries, sections, parts):
         draft.note("evict", entry_id, draft.entries[entry_id].content)
         draft.landing.evict(entry_id)
         draft.drop(entry_id)
     draft.note_conflicts()
     return sections, tuple(draft.entries.values())
-
-
-def _begun_by_hand(draft: Draft) -> Iterator[Entry]:
-    """Yield the entries that a person added: their headers stay without them, those of batches leave with entries."""
-    return (
-        entry for entry in draft.entries.values() if draft.by_hand and entry.created_version == draft.version
-    )
 
 
 def evictions(
@@ -63,7 +56,7 @@ def evictions(
     sections: Sequence[str] = ACE_SECTIONS,
     parts: Parts = UNBOUNDED,
 ) -> tuple[str, ...]:
-    """Return whom to evict so that the rest fits; ``before`` are the entries of the version before.
+    """Return whom to evict so that the rest fits budget and record; ``before`` are the entries of the version before.
 
     Headers count, but those of ``sections``, the playbook's own. The entry that begins a section brings its header.
 
@@ -75,19 +68,23 @@ def evictions(
     would learn nothing new if it had to make room for them at once. Of what is proposed, what looks like an
     markup goes first: only a person can let agents see it. Then the source that has most of the room makes some.
     """
-    was_shown = [entry for entry in (entries if before is None else before) if is_active(entry)]
+    was_shown = [entry for entry in (entries if before is None else before) if entry.is_active]
     was, out = tokens_by_entry(was_shown, sections), dict[str, None]()
     # Again, because the header of an entry that goes counts for the next one of its section then.
     while True:
         left = [entry for entry in entries if entry.id not in out]
-        shown = [entry for entry in left if is_active(entry)]
-        proposed = [entry for entry in left if not is_active(entry)]
+        shown = [entry for entry in left if entry.is_active]
+        proposed = [entry for entry in left if not entry.is_active]
         gone = (
             *_excess(shown, tokens_by_entry(shown, sections), was, budget_tokens, parts),
             *_crowded_out(proposed, tokens_by_entry(proposed, sections), budget_tokens // PROPOSED_SHARE),
         )
-        if not gone:
+        if not gone and stored_bytes(left) <= ENTRIES_BYTES:
             return tuple(out)
+        if not gone:
+            # Short entries, and letters of several bytes, fill a record with fewer tokens than others.
+            sizes = tokens_by_entry(left, sections)
+            budget_tokens = min(budget_tokens, sum(sizes.values())) * 9 // 10
         out |= dict.fromkeys(gone)
 
 
@@ -188,12 +185,12 @@ def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_toke
 
 
 def _is_welcome(entry: Entry) -> bool:
-    return is_active(entry) or not has_markup(entry.content)
+    return entry.is_active or not has_markup(entry.content)
 
 
 def _use(entry: Entry) -> tuple[int | str, ...]:
     """Return how useful an entry is."""
-    evidence = entry.evidence_count if is_active(entry) else len(entry.support)
+    evidence = entry.evidence_count if entry.is_active else len(entry.support)
     return _is_welcome(entry), entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
 
 
@@ -221,10 +218,9 @@ def _add(draft: Draft, operation: Operation) -> None:
     same = draft.saying(operation.content)
     if same is not None:
         draft.placed.setdefault(operation.content, same.id)
-        _strengthen(draft, same if is_active(same) else draft.links.linked(same), operation)
+        _strengthen(draft, same if same.is_active else draft.links.linked(same), operation)
         return
-    section = draft.section(operation.section)
-    entry_id = draft.new_id(section, operation.content)
+    section, entry_id = draft.place(operation.section, operation.content)
     draft.next_id += 1
     draft.placed.setdefault(operation.content, entry_id)
     entry = Entry(
@@ -235,7 +231,7 @@ def _add(draft: Draft, operation: Operation) -> None:
         by_hand=draft.by_hand,
         created_version=draft.version,
     )
-    entry = entry if is_active(entry) else draft.links.linked(entry)
+    entry = entry if entry.is_active else draft.links.linked(entry)
     draft.put(rest_on(entry, operation.evidence, draft.version))
     draft.note("add", entry_id)
 
@@ -291,10 +287,10 @@ def _for(operation: Operation, entry: Entry) -> Entry:
     Both are for the entry's own words. Words that rest on nothing are those of a consolidation, or a person's: they
     stand for the words of active entries.
     """
-    stands = is_active(entry) and not operation.evidence
+    stands = entry.is_active and not operation.evidence
     if stands or same_lesson(entry.content, operation.content):
         return entry
-    return entry.model_copy(update={"sources": ()} if is_active(entry) else {"support": (), "sources": ()})
+    return entry.model_copy(update={"sources": ()} if entry.is_active else {"support": (), "sources": ()})
 
 
 def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:

@@ -4,23 +4,23 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from combee.core.formats.render import section_order
 from combee.core.playbook import evidence, probation
 from combee.core.playbook.apply import edited
 from combee.core.playbook.branching import Adoption, taken_over, with_revocations_of
+from combee.core.playbook.budget import budget_of, needed_tokens, oversize
 from combee.core.playbook.cleaning import clean_command
 from combee.core.playbook.components import clash
 from combee.core.playbook.operations import union
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.rejecting import without_entries, without_rejected
-from combee.core.playbook.sections import number_of
+from combee.core.playbook.sections import number_of, section_order
 from combee.core.playbook.versions import InapplicableError, empty, next_version, remembered
 from combee_schemas.base import is_branch_of
 from combee_schemas.command import Command
 from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, Playbook
 from combee_schemas.scan import Operation, Update
 
-CONTENT = ("entries", "sections", "counters", "holds", "counted_offset", "again")
+CONTENT = ("entries", "sections", "counters", "holds", "budget_tokens", "counted_offset", "again")
 """A version's content, the extent of its tags, and the reflections it lacks; all other fields are bookkeeping."""
 
 
@@ -54,7 +54,7 @@ def after_command(
     command = clean_command(command)
     match command.kind:
         case "import":
-            changed = _imported(current, command)
+            changed = _imported(current, command, budget_tokens)
         case "edit":
             _refuse_stale(current, command.operations, target)
             changed = _edited(current, command, budget_tokens)
@@ -78,11 +78,14 @@ def after_command(
     return next_version(current, changed, command, offset=offset, now_ms=now_ms)
 
 
-def _imported(current: Playbook, command: Command) -> Playbook:
+def _imported(current: Playbook, command: Command, budget_tokens: int) -> Playbook:
     if len({entry.id for entry in command.entries}) < len(command.entries):
         raise InapplicableError("two entries of the import have one id")
     if command.holds == "components" and (reason := clash(command.entries)):
         raise InapplicableError(reason)
+    if reason := oversize(command.entries, command.sections):
+        raise InapplicableError(reason)
+    fits = needed_tokens(command.entries, command.sections) <= budget_tokens
     version = current.version + 1
     since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
     entries = tuple(
@@ -101,6 +104,7 @@ def _imported(current: Playbook, command: Command) -> Playbook:
             "again": (),
             "counters": command.counters,
             "holds": command.holds,
+            "budget_tokens": 0 if fits else command.budget_tokens,
             "next_id": max([current.next_id, *(number_of(e.id) + 1 for e in entries)]),
             "changes": tuple(Change(kind="import", entry_id=e.id) for e in entries),
         }
@@ -123,7 +127,8 @@ def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Play
 
 
 def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook:
-    draft, sections, entries = edited(current, command.operations, budget_tokens=budget_tokens)
+    budget = budget_of(current, budget_tokens)
+    draft, sections, entries = edited(current, command.operations, budget_tokens=budget)
     touched = tuple(entry for entry in entries if entry.updated_version == draft.version)
     theirs = {entry.id: probation.activated(entry) for entry in touched}
     was = {entry.id: entry for entry in current.entries if entry.id in theirs}
@@ -133,7 +138,7 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
     kept = (
         entry_id
         for entry_id, entry in theirs.items()
-        if entry_id in was and (not probation.is_active(was[entry_id]) or _is_kept(was[entry_id], entry))
+        if entry_id in was and (not was[entry_id].is_active or _is_kept(was[entry_id], entry))
     )
     changes = (Change(kind="promote", entry_id=entry_id, detail="by hand") for entry_id in kept)
     return current.model_copy(
@@ -158,6 +163,7 @@ def _deleted(current: Playbook) -> Playbook:
         update={
             **bare,
             "again": (),
+            "budget_tokens": 0,
             "branch": None,
             "retention_recent": (),
             "omitted_recent": (),

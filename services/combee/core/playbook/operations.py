@@ -1,5 +1,6 @@
 """Operations as values: read from a model's reply, merged by code, their evidence tracked by code."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -21,6 +22,8 @@ MAX_REPLY_CHARS = 250_000
 """Maximum characters of contents in one reply: a verbose node must not crowd out the others."""
 TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 1, OperationKind.MERGE: 2}
 """Minimum number of entries that an operation must name."""
+AS_ITEM = re.compile(r"\s*as item #?(?P<n>\d{1,6})[.\s]*", re.IGNORECASE)
+"""Content that refers to an item for its words."""
 KINDS = {kind.value: kind for kind in OperationKind}
 
 
@@ -51,6 +54,25 @@ def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
         dropped=frozenset(_numbers(body.get("dropped"), sources)),
         known=_claims(body.get("known"), sources),
     )
+
+
+def in_words(body: Mapping[str, Any], words: Sequence[str]) -> Mapping[str, Any]:
+    """Return a curator's reply in which an operation with the content "as item 3" has that item's words.
+
+    ``words[n - 1]`` is what item n says. An operation as an item that there is not has no content.
+    """
+    items = body.get("operations")
+    if not isinstance(items, list):
+        return body
+
+    def worded(item: object) -> object:
+        named = AS_ITEM.fullmatch(str(item.get("content") or "")) if isinstance(item, dict) else None
+        if named is None or not isinstance(item, dict):
+            return item
+        number = int(named["n"])
+        return {**item, "content": words[number - 1] if 1 <= number <= len(words) else ""}
+
+    return {**body, "operations": [worded(item) for item in items]}
 
 
 def _bounded(read: Iterable[Operation]) -> Iterator[Operation]:
@@ -112,6 +134,13 @@ def _claims(value: object, sources: Sources) -> dict[int, str]:
             for entry_id in _texts([given.get("entry_id")]):
                 claims.setdefault(n, entry_id)
     return claims
+
+
+def support(operation: Operation, names: Mapping[str, str]) -> tuple[int, int]:
+    """Return the number of sources and of reflections behind an operation; those without a name share a source."""
+    return len({names.get(reflection_id, "") for reflection_id in operation.evidence}), len(
+        operation.evidence
+    )
 
 
 def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:

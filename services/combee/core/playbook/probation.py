@@ -19,26 +19,18 @@ OFF = Probation(reflections=1)
 NO_ROOM, REPLACED = "there is no room", "its place takes"
 
 
-def is_off(policy: Probation) -> bool:
-    """Return whether one reflection suffices, so that no entry is only proposed."""
-    return policy.reflections == 1
-
-
-def is_active(entry: Entry) -> bool:
-    """Return whether agents are shown an entry."""
-    return entry.state == "active"
-
-
 def shown(playbook: Playbook) -> Playbook:
     """Return a playbook as agents are shown it, without proposed entries."""
-    if all(map(is_active, playbook.entries)):
+    if all(entry.is_active for entry in playbook.entries):
         return playbook
-    return playbook.model_copy(update={"entries": tuple(filter(is_active, playbook.entries))})
+    return playbook.model_copy(
+        update={"entries": tuple(entry for entry in playbook.entries if entry.is_active)}
+    )
 
 
 def shown_tokens(playbook: Playbook) -> dict[str, int]:
     """Return about how many tokens each entry that agents are shown takes of the token budget, by id."""
-    return tokens_by_entry(filter(is_active, playbook.entries), playbook.sections)
+    return tokens_by_entry((entry for entry in playbook.entries if entry.is_active), playbook.sections)
 
 
 class Counts(TypedDict):
@@ -50,7 +42,7 @@ class Counts(TypedDict):
 
 def counts(playbook: Playbook) -> Counts:
     """Return a playbook's numbers of entries, for lists."""
-    active = sum(map(is_active, playbook.entries))
+    active = sum(entry.is_active for entry in playbook.entries)
     return {"entries": active, "proposed": len(playbook.entries) - active}
 
 
@@ -97,7 +89,7 @@ def review(
     there is no room (``full``).
     """
     pending = [entry for entry in after if entry.state == PROPOSED]
-    if is_off(policy) and not screen.rules.weighs:
+    if policy.is_off and not screen.rules.weighs:
         promoted = (Change(kind="promote", entry_id=entry.id, detail="probation is off") for entry in pending)
         return Review(entries=tuple(map(activated, pending)), changes=tuple(promoted))
     known, there = {entry.id for entry in before}, {entry.id: entry for entry in after}

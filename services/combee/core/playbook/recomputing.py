@@ -18,6 +18,7 @@ from combee.core.names.sources import names_of
 from combee.core.playbook import evidence, probation
 from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after
 from combee.core.playbook.branching import learns
+from combee.core.playbook.budget import budget_of
 from combee.core.playbook.draft import UNGIVEN, Draft
 from combee.core.playbook.entries import UNBOUNDED, evictions
 from combee.core.playbook.evidence import Place, here, ids_here
@@ -167,7 +168,7 @@ class Recomputation:
         entries = tuple(left[entry_id] for entry_id in order)
         changes = [*_differences(known, left)]
         if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
-            budget = self._settings.playbook_tokens or budget_tokens
+            budget = budget_of(self.recorded, self._settings.playbook_tokens or budget_tokens)
             weighs = rules_of(self._settings).weighs
             bounds = parts(self.recorded) if weighs else UNBOUNDED
             shared = tuple(self._shared.values())
@@ -281,7 +282,7 @@ class Recomputation:
         if _is_wholly(update, gone) and not _is_wholly(update, frozenset(known)):
             return self.entries
         holds = holds_after(before, update.plan.settings.holds)
-        budget = update.plan.settings.playbook_tokens or NO_BUDGET
+        budget = budget_of(before, update.plan.settings.playbook_tokens or NO_BUDGET)
         recorded = drafted(before, update, holds, known, budget_tokens=budget)
         prepared = _Prepared(self, before, update, gone, recorded.placed)
         base = before.model_copy(
@@ -358,7 +359,7 @@ class Recomputation:
         for entry_id, was in recorded.items():
             about = (*was.replaces, *was.rivals)
             lost = [one for one in about if one in recorded and one not in known and one not in out]
-            if not lost or entry_id not in known or not probation.is_active(known[entry_id]):
+            if not lost or entry_id not in known or not known[entry_id].is_active:
                 continue
             own = draft.entries.get(entry_id)
             back = [draft.entries[one] for one in lost if one in draft.entries]
@@ -551,7 +552,7 @@ def _differences(known: Mapping[str, Entry], left: Mapping[str, Entry]) -> Itera
             yield Change(kind="remove", entry_id=entry_id, detail=ALONE)
         elif now.content != entry.content:
             yield Change(kind="update", entry_id=entry_id, detail=entry.content[:MAX_DETAIL_CHARS])
-        elif probation.is_active(entry) and not probation.is_active(now):
+        elif entry.is_active and not now.is_active:
             yield Change(kind="update", entry_id=entry_id, detail=f"{UNSEEN}: {entry.content[:250]}")
     for entry_id in left:
         if entry_id not in known:

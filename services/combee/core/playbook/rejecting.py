@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from combee.core.names.sources import counted_name
+from combee.core.playbook.apply import Rejections, said_digest
+from combee.core.playbook.budget import budget_of
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import resting_on, without
 from combee.core.playbook.operations import union
-from combee.core.playbook.probation import is_active
-from combee.core.playbook.rejections import Rejections, said_digest
 from combee.core.playbook.screening import barred_sources
 from combee.core.playbook.trust import names_counted
 from combee.core.text.similarity.lessons import same_lesson
@@ -121,7 +121,7 @@ def without_entries(
     order = [entry.id for entry in current.entries if entry.id in entries]
     kept = tuple(entries[entry_id] for entry_id in dict.fromkeys((*order, *entries)))
     out = (
-        frozenset(evictions(kept, budget_tokens, production.entries, current.sections))
+        frozenset(evictions(kept, budget_of(current, budget_tokens), production.entries, current.sections))
         if current.holds == "entries"
         else frozenset()
     )
@@ -153,14 +153,14 @@ def _before_rejected(
     current: Playbook,
 ) -> dict[str, Entry]:
     """Return entries as they were last with the words that they get back, without what is revoked since."""
-    read = {entry.id: entry.content for entry in production.entries if is_active(entry)}
+    read = {entry.id: entry.content for entry in production.entries if entry.is_active}
     last: dict[str, Entry] = {}
     for version in (production, *between):
         for entry in version.entries:
             is_read = entry.content == read.get(entry.id)
             is_proposal = (
                 entry.id not in read
-                and not is_active(entry)
+                and not entry.is_active
                 and not same_lesson(entry.content, says.get(entry.id, ""))
             )
             if entry.id in entry_ids and (is_read or is_proposal):

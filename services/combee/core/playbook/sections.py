@@ -1,11 +1,11 @@
-"""When two headers name the same section; the first spelling is kept."""
+"""Sections: their order, two headers that name the same one (the first spelling is kept), ids of their entries."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from combee.core.text.forms import comparable
-from combee_schemas.playbook import ACE_SECTIONS
+from combee_schemas.playbook import ACE_SECTIONS, Entry
 
 MAX_SECTION_CHARS = 80
 MAX_DIGITS = 15
@@ -13,6 +13,11 @@ MAX_DIGITS = 15
 SLUGS = dict(zip(ACE_SECTIONS, ("str", "calc", "code", "err", "prob", "ctx", "misc"), strict=True))
 _JOINTS = re.compile(r"[^\w+#]+|_+")
 """What separates words; C, C++ and C# are three names."""
+
+
+def section_order(sections: Sequence[str], entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return every section once: the listed ones in order, then those named only by entries."""
+    return tuple(dict.fromkeys([*sections, *(entry.section for entry in entries)]))
 
 
 @lru_cache(4_096)

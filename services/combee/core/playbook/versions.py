@@ -7,7 +7,7 @@ from typing import TypeVar
 from combee.core.names.sources import names_of
 from combee.core.playbook import retention
 from combee.core.playbook.apply import applied, holds_after
-from combee.core.playbook.probation import is_active
+from combee.core.playbook.budget import budget_of
 from combee.core.playbook.screening import barred_sources, by_source, taught
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee.core.playbook.trust import names_counted
@@ -18,7 +18,6 @@ from combee_schemas.playbook import (
     EVIDENCE_KEPT,
     RETIRED_KEPT,
     AppliedBatch,
-    Asked,
     ChangeKind,
     Entry,
     Playbook,
@@ -108,7 +107,7 @@ def _retired(
     """
     live = {entry.id for entry in entries}
     still = (entry for entry in earlier if entry.entry_id not in live)
-    left = (entry for entry in before if entry.id not in live and is_active(entry))
+    left = (entry for entry in before if entry.id not in live and entry.is_active)
     now = (Retired(entry_id=entry.id, content=entry.content) for entry in left)
     return (*still, *now)[-RETIRED_KEPT:]
 
@@ -126,7 +125,7 @@ def after_update(
 ) -> Playbook:
     """Return the version that ``update`` makes of ``current``; the number rises even if nothing changes.
 
-    ``budget_tokens`` is the token budget if the batch's manifest does not state it.
+    ``budget_tokens`` is the configured token budget if the batch's manifest does not state it.
 
     Raises
     ------
@@ -136,30 +135,23 @@ def after_update(
     plan, result = update.plan, update.result
     if plan.reflections < 1 and plan.reason != "consolidate":
         raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
-    budget = plan.settings.playbook_tokens or budget_tokens
+    budget = budget_of(current, plan.settings.playbook_tokens or budget_tokens)
     draft, sections, entries = applied(current, update, budget_tokens=budget)
     holds = holds_after(current, plan.settings.holds)
     audit = retention.audit(result, draft.landed())
     names = names_of(result.seen, names_counted(plan.settings))
-    batch = AppliedBatch(
-        plan=plan,
-        degraded=result.status in {"failed", "merged"} or not all(s.ok for s in result.seen),
-        audit=audit,
-        sources=by_source(result.seen, names),
-        usage=result.usage,
-    )
+    answered = {reflection.offset for reflection in result.seen} if plan.reason == "revoke" else ()
     changed = current.model_copy(
         update={
+            **retention.recent_shares(current, audit),
             "sections": sections,
             "entries": entries,
-            "taught_by": taught(current.taught_by, result.seen, names, barred_sources(current)),
             "next_id": draft.next_id,
             "changes": tuple(draft.changes),
             "method": plan.settings.method,
             "trust": plan.settings.trust,
             "holds": holds,
             "counters": current.counters and holds == "entries",
-            **retention.recent_shares(current, audit),
             "spend": after_batch(
                 current.spend,
                 (result.usage, plan.reflect_usage),
@@ -170,18 +162,18 @@ def after_update(
             "consolidated_version": plan.base_version
             if plan.reason == "consolidate"
             else current.consolidated_version,
-            "again": _unasked(current, update),
+            "again": tuple(asked for asked in current.again if asked.offset not in answered),
+            "taught_by": taught(current.taught_by, result.seen, names, barred_sources(current)),
         }
     )
+    batch = AppliedBatch(
+        plan=plan,
+        degraded=result.status in {"failed", "merged"} or not all(s.ok for s in result.seen),
+        audit=audit,
+        sources=by_source(result.seen, names),
+        usage=result.usage,
+    )
     return next_version(current, changed, batch, offset=update.manifest_offset, now_ms=now_ms)
-
-
-def _unasked(current: Playbook, update: Update) -> tuple[Asked, ...]:
-    """Return the reflections still to be asked about again after a batch."""
-    if update.plan.reason != "revoke":
-        return current.again
-    seen = {reflection.offset for reflection in update.result.seen}
-    return tuple(asked for asked in current.again if asked.offset not in seen)
 
 
 def made_by(playbook: Playbook) -> str:

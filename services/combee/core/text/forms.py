@@ -95,6 +95,9 @@ def _folded(text: str, *, cased: bool) -> str:
 
 def _with_few_marks(text: str) -> str:
     """Return a text without the combining characters that follow ``MAX_MARKS`` others."""
+    characters = set(text)
+    if not any(map(unicodedata.combining, characters)) and _MARKS_BY_NORMALISING.isdisjoint(characters):
+        return text
     kept: list[str] = []
     marks = 0
     for char in text:
@@ -161,11 +164,7 @@ def _cleaned(text: str) -> str:
         text = unicodedata.normalize("NFC", _with_few_marks(text.encode(errors="replace").decode()))
     if not (text.isascii() and text.replace("\n", "").isprintable()):
         text = _UNSEEN.sub(_needed, _LINE_ENDS.sub("\n", text))
-    return _CHAT_TOKEN.sub(_defused, text)
-
-
-def _defused(token: re.Match[str]) -> str:
-    return f"{token[0]} "
+    return _CHAT_TOKEN.sub(r"\g<0> ", text)
 
 
 def _needed(unseen: re.Match[str]) -> str:

@@ -109,6 +109,24 @@ def free_mark(seed: str, text: str) -> str:
     return next(mark for mark in marks if mark not in folded)
 
 
+STRING: Mapping[str, Any] = {"type": "string"}
+
+
+def object_of(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that has all these properties and no other."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def list_of(items: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items}
+
+
 def cache_key(instructions: str, owner: str) -> str:
     """Return the server's cache key for prompts with this beginning; it is independent of a text's versions."""
     return f"combee-{_hash(instructions + owner)[:16]}"

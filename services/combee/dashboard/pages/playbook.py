@@ -4,6 +4,7 @@ from nicegui import ui
 
 from combee.adapters.ports import FatalError, TransientError
 from combee.core.names.sources import sources_text
+from combee.core.playbook.budget import budget_of, budget_text
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.probation import shown_tokens
 from combee.core.playbook.retention import warnings
@@ -181,7 +182,7 @@ class _Facts:
     """Facts about a version: origin, prompt size, labels."""
 
     def __init__(self, context: Context) -> None:
-        self._budget = context.settings.playbook.playbook_tokens
+        self._configured = context.settings.playbook.playbook_tokens
         self._about = ui.label().classes("quiet")
         self._warned = ui.label().classes("wrong words").props("role=status")
         with ui.element("div").classes("sizes"):
@@ -198,9 +199,10 @@ class _Facts:
         )
         self._warned.text = "\n".join(f"warning: {text}" for text in warnings(playbook).values())
         tokens = sum(shown_tokens(playbook).values())
-        self._tokens.text = f"about {tokens:,} of {self._budget:,} prompt tokens"
-        self._bar.value = min(1.0, tokens / self._budget)
-        self._bar.props["color"] = "primary" if tokens <= self._budget else "negative"
+        budget, own = budget_of(playbook, self._configured), budget_text(playbook, self._configured)
+        self._tokens.text = f"about {tokens:,} of {budget:,} prompt tokens" + (f"; {own}" if own else "")
+        self._bar.value = min(1.0, tokens / budget)
+        self._bar.props["color"] = "primary" if tokens <= budget else "negative"
         self._labels.clear()
         with self._labels:
             for label, version in sorted(labels.items()):

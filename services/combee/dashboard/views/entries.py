@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from combee.core.formats.render import section_order
 from combee.core.playbook.comparison import Comparison
-from combee.core.playbook.probation import is_active
+from combee.core.playbook.sections import section_order
 from combee.core.playbook.trust import proven_sources
 from combee.core.text.flags import flags
 from combee.dashboard.views.rows import Row
@@ -86,7 +85,7 @@ def _row(playbook: Playbook, entry: Entry, kind: str, before: str, conflict: str
     about += f", {kind}" if kind else ""
     return _base(playbook, entry.id, entry.section, entry.content, kind) | {
         "before": before,
-        "state": "" if is_active(entry) else entry.state,
+        "state": "" if entry.is_active else entry.state,
         "about": f"{about}, in conflict: {conflict}" if conflict else about,
         "evidence": entry.evidence_count,
     }

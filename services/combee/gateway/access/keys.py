@@ -23,9 +23,11 @@ from pydantic import (
     model_validator,
 )
 
+from combee.adapters.ports import ConfigurationError
 from combee.core.formats.files import is_name
 from combee.process.settings.gateway import GatewaySettings
-from combee.process.settings.group import SettingsError, read_trusted
+from combee.process.settings.group import SettingsError
+from combee.process.trusted_files import read_trusted
 from combee_schemas.base import playbook_of
 
 logger = structlog.get_logger()
@@ -172,7 +174,7 @@ class Keyring:
             try:
                 self._callers, self.anybody = _read(self._file, empty=True)
                 logger.info("keys_read", file=str(self._file), keys=len(self._callers))
-            except SettingsError as error:
+            except ConfigurationError as error:
                 self._trouble, self._told_ms = str(error), now_ms - TOLD_AGAIN_MS
         if self._trouble and now_ms - self._told_ms >= TOLD_AGAIN_MS:
             self._told_ms = now_ms

@@ -144,7 +144,7 @@ class GatewayDeployment:
 
 def _about(newest: Playbook, entry: Entry) -> str:
     counts = f"helpful {entry.helpful}, harmful {entry.harmful}, {entry.evidence_count} reflections"
-    state = "" if entry.state == "active" else f", only {entry.state}"
+    state = "" if entry.is_active else f", only {entry.state}"
     return f"[{entry.id}] {entry.content}\n{newest.name} version {newest.version}, {entry.section}{state}; {counts}"
 
 

@@ -12,7 +12,7 @@ from combee.adapters.ports import FatalError, Log, TopicPartition
 from combee.core.names.identity import fingerprint
 from combee.core.playbook.evidence import Place, ancestry, began_with, place
 from combee.log.evidence import Taught, places_of, with_evidence
-from combee.log.history import messages, partition_of
+from combee.log.history import messages, partition_of, reflections_at
 from combee_schemas import base, topics
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Change, Entry, Playbook
@@ -155,14 +155,9 @@ async def _sources(
         for reflection_id, taught in (await places_of(log, line, ids)).items():
             places.setdefault(reflection_id, (line, taught))
     name = playbook_of(on[0])
-    source = await partition_of(log, topics.REFLECTIONS, name)
-    records = await log.read_at(source, sorted({taught.offset for _, taught in places.values()}))
     own_ids = {taught.offset: reflection_id for reflection_id, (_, taught) in places.items()}
-    reflections = {
-        own_ids[offset]: reflection
-        for offset, record in records.items()
-        for reflection in topics.REFLECTIONS.under(name, [record])
-    }
+    read = await reflections_at(log, name, own_ids)
+    reflections = {reflection.reflection_id: reflection for reflection in read.values()}
     wanted = {run for reflection in reflections.values() if (run := _run_of(reflection))}
     by_run = await _traces(log, name, wanted, on_progress) if traces else {}
     return [
@@ -206,14 +201,8 @@ async def last_taught(log: Log, version: Playbook, ids: Collection[str]) -> dict
         for member in batch.members
         if member.reflection_id in ids
     }
-    number = await log.partition_for(topics.REFLECTIONS.name, version.name.encode())
-    source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
-    records = await log.read_at(source, sorted(own_ids))
-    return {
-        own_ids[offset]: reflection
-        for offset, record in records.items()
-        for reflection in topics.REFLECTIONS.under(playbook_of(version.name), [record])
-    }
+    read = await reflections_at(log, playbook_of(version.name), own_ids)
+    return {reflection.reflection_id: reflection for reflection in read.values()}
 
 
 async def _traces(

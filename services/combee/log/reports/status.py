@@ -7,6 +7,7 @@ from combee.core.evaluation.outcomes.report import outcomes_report
 from combee.core.gate.canary_verdict import CanaryReport
 from combee.core.gate.gate import Gate
 from combee.core.log.live.values import LiveBatch, LivePlaybook, LiveVersion
+from combee.core.playbook.budget import budget_text
 from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import last_shares, warnings
 from combee.core.playbook.side_by_side import Today, branch_row
@@ -48,15 +49,20 @@ def status_row(
     today: Today,
     decided: BatchSize | None,
     *,
+    budget_tokens: int,
     outcomes: OutcomeStatistics | None,
     gate: Gate | None,
     canary: CanaryReport | None,
 ) -> dict[str, Any]:
-    """Return one line of ``status --json``; of outcomes those of the newest version that any run was shown."""
+    """Return one line of ``status --json``; of outcomes those of the newest version that any run was shown.
+
+    ``budget_tokens`` is the configured token budget.
+    """
     runs = outcomes_report("", outcomes, playbook.version).versions
     return {
         **line_row(playbook, lines),
         "made_by": made_by(playbook),
+        "budget": budget_text(playbook, budget_tokens) or None,
         "batch_size": today.own.batch_size,
         "sizing": sizing_row(decided),
         "in_flight": today.own.in_flight,

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from combee.core.playbook.spend import SpendPolicy
 from combee.process.settings.group import TOML_FILE, SettingsError, SettingsGroup
+from combee_schemas.playbook import MAX_BUDGET_TOKENS
 
 MAX_PRICE = 1e6
 
@@ -16,7 +17,7 @@ class PlaybookSettings(SettingsGroup):
     playbook_tokens: int = Field(
         16_000,
         ge=100,
-        le=24_000,
+        le=MAX_BUDGET_TOKENS,
         description="maximum size of a playbook's entries: the room for them in agents' prompts (tokens)",
     )
 
@@ -41,7 +42,8 @@ class SpendSettings(SettingsGroup):
     prices: dict[str, Price] = Field(
         default_factory=dict,
         description='price per million tokens, in `combee.toml`: `[prices."openai/gpt-4.1-mini"]` with `in`,'
-        " `out` and, if it differs, `cached_in` (from the prompt cache); without a price money is not counted",
+        " `out` and, if it differs, `cached_in` (from the prompt cache); without a price money is not counted."
+        " With a lower `cached_in` a batch asks its first group before the others, so that they find it cached.",
     )
 
     def policy(self, model: str | None) -> SpendPolicy:
@@ -61,6 +63,13 @@ class SpendSettings(SettingsGroup):
                 )
             return self.caps()
         return replace(self.caps(), **price.model_dump())
+
+    def has_cheaper_cache(self, model: str | None) -> bool:
+        """Return whether a model's tokens cost less from the prompt cache."""
+        price = self.prices.get(model or "")
+        return (
+            price is not None and price.price_cached_in is not None and price.price_cached_in < price.price_in
+        )
 
     def caps(self) -> SpendPolicy:
         """Return the caps without prices, for reports that spend nothing."""

@@ -9,7 +9,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from combee.core.names.sources import GATEWAY_KEY, MAX_NAME, UNPROVEN, Signer
-from combee.process.settings.group import SettingsError, SettingsGroup, read_trusted
+from combee.process.settings.group import SettingsError, SettingsGroup
+from combee.process.trusted_files import read_trusted
 
 VARIABLE = "COMBEE_SOURCES_FILE"
 SHORTEST = 16

@@ -5,16 +5,14 @@ from combee.core.commands import check_branch, has_branches
 from combee.core.playbook import executing
 from combee.core.playbook.branching import Adoption, with_revocations_of
 from combee.core.playbook.recomputing import Recomputed
-from combee.publish.decide.basis import AdoptionOf, Basis
-from combee.publish.decide.decision import PublishDecision
-from combee.publish.partition import PublishState
+from combee.publish.basis import AdoptionOf, Basis, PublishState
 from combee_schemas.base import playbook_of
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 
 
-def decide_command(basis: Basis, command: Command, offset: int) -> PublishDecision:
-    """Return the versions that a command makes; ``offset``: where it stands.
+def versions_after(basis: Basis, command: Command, offset: int | None = None) -> tuple[Playbook, ...]:
+    """Return the versions that a command makes; ``offset``: where it stands, if it came as a record.
 
     Raises
     ------
@@ -23,11 +21,6 @@ def decide_command(basis: Basis, command: Command, offset: int) -> PublishDecisi
     PoisonError, RefusedError, InapplicableError
         If it cannot be executed on the playbook as it is.
     """
-    return PublishDecision(versions=versions_after(basis, command, offset))
-
-
-def versions_after(basis: Basis, command: Command, offset: int | None = None) -> tuple[Playbook, ...]:
-    """Return the versions that a command makes; ``offset``: where it stands, if it came as a record."""
     lines = [command.playbook]
     if command.kind == "revoke":
         # A reflection revoked on one line is revoked on all; their versions are written in one transaction.

@@ -15,9 +15,8 @@ from combee.core.playbook import executing, rejecting, versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.operations import union
 from combee.core.playbook.versions import empty
-from combee.publish.decide.basis import Basis, EntriesBetween, FirstReflection, UpdatesBetween
+from combee.publish.basis import SKIP, Basis, EntriesBetween, FirstReflection, PublishDecision, UpdatesBetween
 from combee.publish.decide.command import versions_after
-from combee.publish.decide.decision import SKIP, PublishDecision
 from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Playbook, label_key

@@ -1,6 +1,7 @@
 """A client of aiokafka whose start is cancelled, or fails, keeps no connection."""
 
 import asyncio
+import gc
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -203,3 +204,18 @@ async def test_a_cluster_that_names_no_broker_yet_is_waited_for(monkeypatch: pyt
     log = KafkaLog(Connection(bootstrap_servers="b:1", prefix="t"))
     with pytest.raises(TransientError, match="initialising transactional id shuffle-0"):
         await log.transactor("shuffle-0")
+
+
+async def test_a_stop_that_is_cancelled_before_it_began_leaves_no_client_unclosed() -> None:
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers="127.0.0.1:1")
+    closing = asyncio.create_task(lifetime.stopped(producer))
+    await asyncio.sleep(0)  # it has made the task that stops the client, which has not run yet
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    assert len(tasks) == 2
+    for task in tasks:  # as a loop that ends does
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert closing.cancelled()
+    del closing, tasks, task, producer
+    gc.collect()  # an unclosed one would warn here, and a warning is an error

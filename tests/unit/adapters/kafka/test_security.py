@@ -1,5 +1,6 @@
 """What a client shows a cluster: every setting that is missing or wrong has its own sentence."""
 
+import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from pydantic import SecretStr
 
 from combee.adapters.credentials import Credentials
+from combee.adapters.extras import pip_install
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import Need, refused_certificate, translated
 from combee.adapters.kafka.security import NEEDS, security_options, variable
@@ -133,7 +135,7 @@ def test_a_secret_goes_over_tls_or_stays_on_this_machine(url: str) -> None:
 
 def test_without_amazon_s_library_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "aws_msk_iam_sasl_signer", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'combee\[msk\]'"):
+    with pytest.raises(ConfigurationError, match=re.escape(pip_install("msk"))):
         security_options(Credentials(**WHOLE | {"sasl_mechanism": "AWS_MSK_IAM"}))
 
 

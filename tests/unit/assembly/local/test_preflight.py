@@ -18,11 +18,12 @@ from combee.adapters.ports import ConfigurationError
 from combee.assembly.local import log as local_log
 from combee.assembly.local.deployment import Deployment, beside, deployment
 from combee.assembly.local.extras import EXTRAS
-from combee.assembly.local.stack_file import UP, sole_stack, stack_file
+from combee.assembly.local.stack_file import sole_stack, stack_file
 from combee.cli.doctor.examine import settings_checks
 from combee.cli.learn.run import SERVICES
 from combee.cli.shared.console import remark
 from combee.core.log.diagnosis.flow import waited_for
+from combee.process.running import UP
 from combee.process.settings.group import NAMED_BY
 from combee.process.settings.loading import Settings, load_settings
 from support.reading import run
@@ -109,6 +110,47 @@ def test_a_data_directory_that_cannot_be_written_is_refused(
     monkeypatch.setenv("COMBEE_GATEWAY_PORT", "0")
     monkeypatch.setenv("COMBEE_DATA_DIR", str(tmp_path / "file" / "data"))
     assert "COMBEE_DATA_DIR" in refused(*arguments)
+
+
+# ---- services that somebody else starts: combee worker --check
+
+
+@pytest.mark.parametrize(
+    ("roles", "given", "said"),
+    [
+        (("reflect",), {}, "no model is configured"),
+        (("scan",), {"COMBEE_MODEL": "gpt-x"}, "OPENAI_API_KEY"),
+        (("reflect",), {"COMBEE_MODEL": "m", "COMBEE_BASE_URL": NOBODY}, "no answer from 127.0.0.1:1"),
+        (("shuffle",), {"COMBEE_EMBEDDING_MODEL": "openai/text-embedding-3-small"}, "OPENAI_API_KEY"),
+        (("shuffle",), {"COMBEE_SOURCES_FILE": "missing.toml"}, "missing.toml cannot be read"),
+        (("control", "gateway"), {"COMBEE_GATEWAY_KEYS_FILE": "missing.toml"}, "missing.toml cannot be read"),
+        (("publish", "gateway"), {"COMBEE_GATEWAY_HOST": "0.0.0.0"}, "COMBEE_GATEWAY_KEYS_FILE"),  # noqa: S104
+        (("publish",), {"COMBEE_PLAYBOOK_TOKENS": "1"}, "COMBEE_PLAYBOOK_TOKENS"),
+    ],
+)
+def test_a_check_says_why_a_service_could_not_start(
+    monkeypatch: pytest.MonkeyPatch, roles: tuple[str, ...], given: dict[str, str], said: str
+) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    ended = run("worker", "--check", *roles)
+
+    assert ended.exit_code in {1, 2}
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("combee: ")
+    assert said in ended.stderr
+
+
+def test_a_check_passes_where_every_service_could_start_and_starts_none(started: list[str]) -> None:
+    ended = run("worker", "--check", "publish", "shuffle", "control", "gateway")
+
+    assert (ended.exit_code, ended.output) == (0, "")
+    assert started == []
+
+
+def test_only_a_check_takes_several_services() -> None:
+    assert "a worker is one service" in run("worker", "scan", "publish").stderr
+    assert "no such role: skan" in run("worker", "--check", "scan", "skan").stderr
 
 
 # ---- extras

@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from combee.core.batching import shuffle, tree
+from combee.core.batching.limits import PRODUCT
 from combee.core.batching.plan import Base, deal_batch, make_groups, plan_batch
 from combee.core.names import identity
 from combee_schemas import digests
@@ -75,7 +76,15 @@ def test_there_are_as_many_groups_as_the_paper_says(count: int, groups: int) -> 
 
 @each_row(("count", "copies"), [(1, 1), (3, 1), (4, 2), (40, 2)])
 def test_fewer_than_four_reflections_are_not_copied(count: int, copies: int) -> None:
-    assert shuffle.effective_copies(count, 2, shuffle.group_count(count)) == copies
+    assert shuffle.effective_copies(count, 2, shuffle.group_count(count), "paper") == copies
+
+
+@given(st.integers(1, 200), st.integers(1, 8), st.integers(1, 40))
+def test_there_are_as_many_copies_as_asked_but_fewer_than_groups(
+    count: int, copies: int, groups: int
+) -> None:
+    made = shuffle.effective_copies(count, copies, groups)
+    assert made == 1 if count < 4 or groups == 1 else made == min(copies, groups - 1)
 
 
 # ---- the tree
@@ -270,6 +279,52 @@ def test_a_batch_is_one_call_only_where_each_group_of_the_paper_would_hold_all_o
         assert (small.plan.widths, small.copies) == (paper.plan.widths, paper.copies)
 
 
+FEWER = POLICY.model_copy(update={"small_batches": "fewer-copies"})
+
+
+@given(st.integers(1, 60), st.integers(1, 8), st.integers(0, 80), st.integers(500, 20_000))
+@settings(max_examples=60)
+def test_a_new_plan_makes_fewer_copies_than_groups_or_says_why_not(
+    count: int, copies: int, groups: int, tokens: int
+) -> None:
+    assert PRODUCT.small_batches == "fewer-copies"
+    policy = PRODUCT.model_copy(update={"copies": copies, "groups": groups, "aggregate_tokens": tokens})
+    batch = planned([200] * count, policy)
+    if batch.plan.widths[0] == 1:
+        assert batch.copies == 1
+        assert "too few" in batch.shape_reason or "k = 1 as set" in batch.shape_reason
+        return
+    assert batch.copies < batch.plan.widths[0]
+    assert all(len(group) < count for group in deal_batch(batch))
+    less = f"p = {batch.copies} instead of {copies}: fewer than {batch.plan.widths[0]} groups"
+    assert (less in batch.shape_reason) is (batch.copies < copies)
+
+
+@given(st.integers(4, 60), st.integers(1, 8))
+def test_where_copies_are_below_groups_anyway_the_plan_is_the_papers(count: int, copies: int) -> None:
+    paper = planned([20] * count, POLICY.model_copy(update={"copies": copies}))
+    fewer = planned([20] * count, FEWER.model_copy(update={"copies": copies}))
+    assert fewer.plan.widths == paper.plan.widths
+    if copies < paper.plan.widths[0]:
+        assert deal_batch(fewer) == deal_batch(paper)
+        assert fewer.shape_reason == paper.shape_reason
+
+
+def test_a_recorded_plan_is_made_again_as_it_was() -> None:
+    """Frozen: twelve reflections with three copies in the paper's shape and in one call, and the hashes of both."""
+    policy = POLICY.model_copy(update={"copies": 3})
+    paper = planned([200] * 12, policy)
+    one_call = planned([200] * 12, policy.model_copy(update={"small_batches": "one-call"}))
+    assert (paper.copies, paper.plan.widths, paper.shape_reason) == (3, (3, 1), "k = 3 = ⌊√12⌋; two levels")
+    assert (one_call.copies, one_call.plan.widths, one_call.shape_reason) == (
+        1,
+        (1,),
+        "k = 1: each of 3 groups would hold all 12 reflections",
+    )
+    assert paper.plan.sha256 == "07e433c869194e4be558e4116281a0667d212a84aec0659092076049eababc62"
+    assert one_call.plan.sha256 == "385231455ff4cecf1d891ce1437afbfe86aace7ab54a3079fc1d250e3577f797"
+
+
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 80))
 def test_a_batch_has_the_groups_that_are_asked_for_at_most_one_per_reflection(
     count: int, copies: int, groups: int
@@ -300,7 +355,7 @@ def test_without_a_token_bound_the_shape_is_the_papers(count: int, copies: int, 
     batch = planned([200] * count, bounded(None, copies=copies, fan_in=fan_in))
     groups = shuffle.group_count(count)
     assert batch.plan.widths == tree.plan_widths(groups, fan_in, 4)
-    assert batch.copies == shuffle.effective_copies(count, copies, groups)
+    assert batch.copies == shuffle.effective_copies(count, copies, groups, "paper")
 
 
 @given(sizes_of)
@@ -322,6 +377,16 @@ def test_one_reflection_that_is_too_long_alone_does_not_multiply_the_groups() ->
         ([1_000] * 3, bounded(32_000), "k = 1: 3 are too few to be copied"),
         ([1_000] * 40, bounded(None), "k = 6 = ⌊√40⌋; two levels"),
         ([1_000] * 40, bounded(None, groups=5), "k = 5 as set; two levels"),
+        (
+            [1_000] * 12,
+            bounded(None, copies=3, small_batches="fewer-copies"),
+            "k = 3 = ⌊√12⌋; p = 2 instead of 3: fewer than 3 groups; two levels",
+        ),
+        (
+            [1_000] * 12,
+            bounded(None, groups=1, small_batches="fewer-copies"),
+            "k = 1 as set; p = 1 instead of 2: one group",
+        ),
         (
             [1_000] * 40,
             bounded(32_000),
@@ -350,7 +415,7 @@ def test_one_reflection_that_is_too_long_alone_does_not_multiply_the_groups() ->
             ),
         ),
     ],
-    ids=["few", "paper", "set", "room", "tokens", "bytes", "fan-in", "as high as may be"],
+    ids=["few", "paper", "set", "copies", "one group", "room", "tokens", "bytes", "fan-in", "as high as may be"],
 )  # fmt: skip
 def test_a_manifest_says_why_its_tree_has_its_shape(
     sizes: list[int], policy: PlanSettings, reason: str

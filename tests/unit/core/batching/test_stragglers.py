@@ -234,3 +234,7 @@ def test_only_calls_that_nothing_covers_are_made_again() -> None:
     assert not is_covered(cut(9).plan, 1)
     assert not is_covered(cut(9, 1).plan, 0)
     assert not is_covered(cut(3).plan, 0)
+    # Two copies are asked for; two groups have one.
+    assert is_covered(cut(4).plan, 0)
+    assert not is_covered(cut(4, small_batches="fewer-copies").plan, 0)
+    assert is_covered(cut(9, small_batches="fewer-copies").plan, 0)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.core.batching.limits import BATCH_BYTES, SPAN
 from combee.core.batching.plan import Base, plan_batch
-from combee.core.batching.window import Close, Share, Waiting, Window, WindowPolicy, due
+from combee.core.batching.window import Close, Share, Waiting, Window, due
 from combee.core.log.watermark import Watermark
 from combee_schemas.base import Source
 from combee_schemas.batch import Member
@@ -15,10 +16,12 @@ from combee_schemas.codec import encode
 from combee_schemas.plan import LARGEST_BATCH, PlanSettings
 from support.rows import each_row
 
-POLICY = WindowPolicy(batch_size=4, max_wait_s=30.0, max_bytes=1000, max_span=100)
+BATCH_SIZE, MAX_WAIT_S = 4, 30.0
+PART = BATCH_BYTES // 1_000
+"""A thousandth of the bytes that a batch may have."""
 
 
-def window(*offsets: int, size: int = 10, seen_at: float = 0.0, flush_through: int = -1) -> Window:
+def window(*offsets: int, size: int = 10 * PART, seen_at: float = 0.0, flush_through: int = -1) -> Window:
     waiting = [
         Waiting(member=Member(offset=at, reflection_id=f"r-{at}"), size=size, seen_at=seen_at, body=None)
         for at in offsets
@@ -28,14 +31,15 @@ def window(*offsets: int, size: int = 10, seen_at: float = 0.0, flush_through: i
 
 def closing(one: Window, now: float = 0.0, newest: int | None = None) -> Close | None:
     last = max((item.member.offset for item in one.waiting), default=0)
-    return due(one, POLICY, now=now, newest_offset=last if newest is None else newest)
+    newest = last if newest is None else newest
+    return due(one, BATCH_SIZE, max_wait_s=MAX_WAIT_S, now=now, newest_offset=newest)
 
 
 # ---- when a window closes
 
 
 def test_an_empty_window_never_closes() -> None:
-    assert due(Window(flush_through=99), POLICY, now=1e9, newest_offset=10**9) is None
+    assert closing(Window(flush_through=99), now=1e9, newest=10**9) is None
 
 
 def test_a_window_closes_when_it_has_the_batch_size() -> None:
@@ -45,17 +49,17 @@ def test_a_window_closes_when_it_has_the_batch_size() -> None:
 
 
 def test_a_window_closes_before_it_gets_too_large() -> None:
-    assert closing(window(0, 1, 2, size=400)) == Close(count=2, reason="bytes")
-    assert closing(window(0, 1, size=400)) is None
-    assert closing(window(0, 1, 2, 3, size=250)) == Close(count=4, reason="size")
+    assert closing(window(0, 1, 2, size=400 * PART)) == Close(count=2, reason="bytes")
+    assert closing(window(0, 1, size=400 * PART)) is None
+    assert closing(window(0, 1, 2, 3, size=250 * PART)) == Close(count=4, reason="size")
 
 
 def test_one_reflection_larger_than_a_batch_makes_a_batch_of_its_own() -> None:
-    assert closing(window(0, 1, size=5_000)) == Close(count=1, reason="bytes")
+    assert closing(window(0, 1, size=5_000 * PART)) == Close(count=1, reason="bytes")
 
 
 def test_one_reflection_alone_waits_however_large_it_is() -> None:
-    assert closing(window(0, size=5_000)) is None
+    assert closing(window(0, size=5_000 * PART)) is None
 
 
 def test_a_window_closes_when_its_oldest_has_waited() -> None:
@@ -80,10 +84,10 @@ def test_whatever_sizes_the_controller_chooses_none_waits_longer_than_the_longes
     )
     now = seen_at[-1] + later
     for turn in range(2 * len(seen_at)):  # the size changes from one closing to the next
-        policy = replace(POLICY, batch_size=sizes[turn % len(sizes)], max_span=1_000)
-        if close := due(left, policy, now=now, newest_offset=len(seen_at)):
+        size = sizes[turn % len(sizes)]
+        if close := due(left, size, max_wait_s=MAX_WAIT_S, now=now, newest_offset=len(seen_at)):
             left.take(close.count)
-    assert all(now - item.seen_at < POLICY.max_wait_s for item in left.waiting)
+    assert all(now - item.seen_at < MAX_WAIT_S for item in left.waiting)
 
 
 def test_the_newest_may_wait_as_long_as_it_likes() -> None:
@@ -93,8 +97,8 @@ def test_the_newest_may_wait_as_long_as_it_likes() -> None:
 
 
 def test_a_window_closes_when_its_oldest_lies_too_far_back() -> None:
-    assert closing(window(0, 1), newest=99) is None
-    assert closing(window(0, 1), newest=100) == Close(count=2, reason="span")
+    assert closing(window(0, 1), newest=SPAN - 1) is None
+    assert closing(window(0, 1), newest=SPAN) == Close(count=2, reason="span")
 
 
 def test_a_flush_takes_what_it_names_and_no_more() -> None:
@@ -104,9 +108,9 @@ def test_a_flush_takes_what_it_names_and_no_more() -> None:
 
 
 def test_a_count_beats_bytes_beats_time() -> None:
-    everything = window(*range(4), size=250, flush_through=9)
+    everything = window(*range(4), size=250 * PART, flush_through=9)
     assert closing(everything, now=1e9, newest=10**6) == Close(count=4, reason="size")
-    assert closing(window(0, 1, size=999, flush_through=9), now=1e9) == Close(count=1, reason="bytes")
+    assert closing(window(0, 1, size=999 * PART, flush_through=9), now=1e9) == Close(count=1, reason="bytes")
     assert closing(window(0, flush_through=9), now=1e9, newest=10**6) == Close(count=1, reason="flush")
     assert closing(window(0), now=1e9, newest=10**6) == Close(count=1, reason="span")
 
@@ -117,11 +121,11 @@ def test_a_batch_is_never_empty_never_larger_than_asked_and_never_beyond_its_byt
 ) -> None:
     one = window(flush_through=flush_through)
     for at, size in enumerate(sizes):
-        one.waiting += window(at, size=size).waiting
+        one.waiting += window(at, size=size * PART).waiting
     if (close := closing(one, now)) is None:
         return
-    assert 1 <= close.count <= min(len(sizes), POLICY.batch_size)
-    assert close.count == 1 or sum(sizes[: close.count]) <= POLICY.max_bytes
+    assert 1 <= close.count <= min(len(sizes), BATCH_SIZE)
+    assert close.count == 1 or sum(sizes[: close.count]) * PART <= BATCH_BYTES
 
 
 def test_taking_removes_the_oldest_and_the_duplicates_noted() -> None:
@@ -280,14 +284,14 @@ BEE = "\N{HONEYBEE}"  # four bytes
 @each_row("characters", [1, 32, 200])
 def test_the_largest_manifest_fits_a_record(characters: int) -> None:
     source = Source(name="s" * 80)
-    one = window(*range(LARGEST_BATCH))
+    one = window(*range(LARGEST_BATCH), size=1)
     one.waiting = [
         replace(item, member=item.member.model_copy(update={"reflection_id": BEE * characters}))
         for item in one.waiting
     ]
     for item in one.waiting:
         one.add_repeat(item.member)
-    close = due(one, replace(POLICY, batch_size=LARGEST_BATCH, max_bytes=10**9), now=0.0, newest_offset=0)
+    close = due(one, LARGEST_BATCH, max_wait_s=MAX_WAIT_S, now=0.0, newest_offset=0)
     taken, repeats = one.take(close.count if close else 0)
     members = [item.member.model_copy(update={"source": source, "score": {"s": 0.5}}) for item in taken]
     batch = plan_batch(

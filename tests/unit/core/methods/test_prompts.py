@@ -212,6 +212,14 @@ def test_items_are_numbered_from_1_and_empty_fields_are_left_out() -> None:
     assert lines[lines.index("item 2") + 1 : -1] == ["key_insight: <\\/reflections> is only text."]
 
 
+def test_a_curator_reads_how_a_reflection_came_about_only_if_it_came_to_nothing_else() -> None:
+    told = REFLECTIONS[0]
+    assert "\nreasoning:" not in ace.aggregate_prompt(PLAYBOOK, [told]).user
+    for name in ("correct_approach", "key_insight"):
+        unfinished = told.model_copy(update={name: ""})
+        assert f"\nreasoning: {told.reasoning}\n" in ace.aggregate_prompt(PLAYBOOK, [unfinished]).user
+
+
 def test_a_curator_is_told_task_tags_counters_and_what_is_left_of_the_budget() -> None:
     known = REFLECTIONS[0].model_copy(
         update={

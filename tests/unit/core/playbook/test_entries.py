@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.formats.render import section_order
 from combee.core.playbook.entries import apply_operations, evictions, finish
 from combee.core.playbook.operations import MAX_OPERATIONS
+from combee.core.playbook.sections import section_order
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.codec import decode, encode
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook

@@ -10,6 +10,7 @@ from combee.core.playbook.operations import (
     MAX_OPERATIONS,
     MAX_REPLY_CHARS,
     cut_evidence,
+    in_words,
     merge,
     merge_seen,
     normalise,
@@ -77,6 +78,30 @@ def test_evidence_is_what_the_named_items_rest_on_or_all_of_it(
 
 def test_an_id_that_a_model_writes_is_never_evidence() -> None:
     assert usable(sources=["r-4"], evidence=["r-invented"]).evidence == ALL
+
+
+# ---- the words of an item
+
+
+@each_row(
+    ("content", "expected"),
+    [
+        ("as item 2", "second"), ("As item #2.", "second"), (" as item 1\n", "first"),
+        ("as item 3", ""), ("as item 0", ""), ("as item 9", ""),
+        ("as item 2 says", "as item 2 says"), ("Do as item 2", "Do as item 2"), ("a rule", "a rule"),
+        ("", ""), (None, None), (7, 7),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_operation_may_have_the_words_of_one_item(content: Any, expected: Any) -> None:
+    body = {"operations": [{"type": "ADD", "content": content}, "odd"], "dropped": [1]}
+    found = in_words(body, ["first", "second", ""])
+    assert found == {"operations": [{"type": "ADD", "content": expected}, "odd"], "dropped": [1]}
+
+
+@pytest.mark.parametrize("body", [{}, {"operations": None}, {"text": "```\nnew\n```"}], ids=str)
+def test_a_reply_without_operations_stays_as_it_is(body: dict[str, Any]) -> None:
+    assert in_words(body, ["first"]) == body
 
 
 # ---- what a reply says about its items

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from combee.core import commands
 from combee.core.formats.files import write_playbook
 from combee.core.playbook import entries, versions
+from combee.core.playbook.budget import PROPOSED_SHARE
 from combee.core.playbook.comparison import compare
-from combee.core.playbook.entries import PROPOSED_SHARE, evictions
-from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.entries import evictions
+from combee.core.playbook.probation import shown
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import entry_tokens
 from combee_schemas.plan import CloseReason, Probation
@@ -352,7 +353,7 @@ def test_no_reflections_evidence_is_lost_by_probation(history: list[list[Operati
 @given(histories)
 def test_states_follow_from_evidence_alone(history: list[list[Operation]]) -> None:
     made = batches(*history, policy=LASTING)
-    assert {kept.id: is_active(kept) for kept in made.entries} == {
+    assert {kept.id: kept.is_active for kept in made.entries} == {
         kept.id: len(kept.evidence) >= LASTING.reflections for kept in made.entries
     }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from combee.adapters.ed25519 import key_proof
+from combee.adapters.ports import ConfigurationError
 from combee.assembly.backends import known_sources
 from combee.core.names.sources import Signer, secret_proof
 from combee.process.settings.group import SettingsError
@@ -88,7 +89,7 @@ def test_a_file_that_is_not_there_or_that_others_may_write_is_refused(tmp_path: 
         load_settings(sources_file=tmp_path / "none").sources.file()
     found = settings(tmp_path, "")
     (tmp_path / "sources.toml").chmod(0o666)
-    with pytest.raises(SettingsError, match="written by everybody"):
+    with pytest.raises(ConfigurationError, match="written by everybody"):
         found.file()
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from combee.adapters.ports import ConfigurationError
 from combee.assembly.local.deployment import deployment
 from combee.assembly.local.stack_file import data_dir, stack_file, stack_is_running
-from combee.process.settings import group
-from combee.process.settings.group import SettingsError, distrust, read_trusted
+from combee.process import trusted_files
+from combee.process.settings.group import SettingsError
 from combee.process.settings.loading import load_settings
+from combee.process.trusted_files import distrust, read_trusted
 from support.rows import each_row
 
 ME, OTHER, MINE, SHARED = 1000, 1001, 1000, 100
@@ -57,10 +59,10 @@ def test_one_judgement_holds_for_settings_keys_stack_file_and_data_directory(
     marker.write_text(json.dumps({"pid": os.getpid()}))
     marker.chmod(0o666)
     for look in (stack_is_running, deployment):
-        with pytest.raises(SettingsError, match=r"stack-combee\.json can be written by everybody"):
+        with pytest.raises(ConfigurationError, match=r"stack-combee\.json can be written by everybody"):
             look(settings)
     home.chmod(0o777)
-    with pytest.raises(SettingsError, match="data can be written by everybody"):
+    with pytest.raises(ConfigurationError, match="data can be written by everybody"):
         data_dir(settings)
     settings_file.chmod(0o666)
     with pytest.raises(
@@ -97,7 +99,7 @@ def test_a_file_is_judged_by_what_was_opened(tmp_path: Path, monkeypatch: pytest
         judged.append(found.st_ino)
         return ""
 
-    monkeypatch.setattr(group, "distrust", see)
+    monkeypatch.setattr(trusted_files, "distrust", see)
     assert read_trusted(path) == "x"
     assert judged == [path.stat().st_ino]
 

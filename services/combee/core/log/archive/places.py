@@ -83,7 +83,9 @@ class Places:
                 self._totals[source] = BEFORE_FIRST if source in self.cut else 0
             lanes = [(at, lane) for (name, *at), lane in sorted(self._lanes.items()) if name == topic]
             for (partition, _), lane in lanes:
-                borders = sorted(self._committed(topic, partition))
+                borders = sorted(
+                    group.offsets[partition] for group in self._positions if group.topic == topic
+                )
                 lane.ends = [bisect_left(lane.offsets, border) for border in borders]
                 lane.ends.append(len(lane.offsets))
             for rank in range(self._ranks(topic)):
@@ -99,9 +101,6 @@ class Places:
             for number in range(self.after[topic]) if before else ():
                 if not same or number in before:
                     yield TopicPartition(topic=topic, partition=number)
-
-    def _committed(self, topic: str, partition: int) -> list[int]:
-        return [group.offsets[partition] for group in self._positions if group.topic == topic]
 
     def _ranks(self, topic: str) -> int:
         return 1 + sum(group.topic == topic for group in self._positions)

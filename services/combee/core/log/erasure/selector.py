@@ -69,7 +69,7 @@ def _readings(text: str) -> Iterator[str]:
 
 def _read(text: str) -> Iterator[str]:
     if "\\" in text or "&" in text:
-        yield _ESCAPE.sub(_unescaped, text)
+        yield _ESCAPE.sub(lambda escape: _meaning(escape[0]), text)
     if "%" in text:
         yield _PERCENT.sub(_unquoted, text)
     if "=" in text:
@@ -79,10 +79,6 @@ def _read(text: str) -> Iterator[str]:
 def _unquoted(quoted: re.Match[str]) -> str:
     digits = quoted[0].replace("%", "").replace("=", "")
     return bytes.fromhex(digits).decode(errors="replace")  # an escaped end of line: nothing
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    return _meaning(escape[0])
 
 
 @lru_cache(maxsize=1_024)

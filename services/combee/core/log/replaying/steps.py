@@ -49,6 +49,29 @@ def closed_at_ms(batch: Sequence[Arrival], *, batch_size: int, max_wait_s: float
     return last if full else max(last, min(arrival.at_ms for arrival in batch) + max_wait_s * 1000)
 
 
+SHAPING = {"copies", "groups", "small_batches"}
+"""Settings that act by the shape of a batch alone."""
+
+
+def is_same_work(
+    batches: Sequence[Sequence[Arrival]],
+    settings: PlanSettings,
+    others: Sequence[Sequence[Arrival]],
+    other_settings: PlanSettings,
+) -> bool:
+    """Return whether both make the same calls: the same batches and prompts, and each batch in the same shape."""
+    if list(map(list, batches)) != list(map(list, others)):
+        return False
+    if settings.model_dump(exclude=SHAPING) != other_settings.model_dump(exclude=SHAPING):
+        return False
+    return all(_form(batch, settings) == _form(batch, other_settings) for batch in batches)
+
+
+def _form(batch: Sequence[Arrival], settings: PlanSettings) -> tuple[int, tuple[int, ...]]:
+    shape = shape_of([arrival.size for arrival in batch], 0, settings)
+    return shape.copies, shape.widths
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """Cost of a replay without any recorded answer."""

@@ -6,7 +6,7 @@ sentences of one frame (`benchmarks/similarity.py`).
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 
@@ -16,6 +16,8 @@ from combee_schemas.playbook import Entry
 
 REARRANGED = 0.9
 """Minimum share of words, grammar included, that a content and its contrary have in common."""
+ROUNDING = 1e-6
+"""By how much sums of weights in different orders may differ."""
 Exact = tuple[tuple[str, ...], int]
 """The numbers of a content, and its number of negations."""
 Words = frozenset[str]
@@ -50,6 +52,18 @@ class _Weights:
         # Summed in a fixed order, on which the last digit depends.
         return sum([self._by_word.get(word, self._unknown) for word in sorted(words)])
 
+    def about(self, known: Iterable[str]) -> float:
+        """Return the same of known words, but for the last digits."""
+        return sum(map(self._by_word.__getitem__, known))
+
+    @property
+    def heaviest(self) -> float:
+        """The largest weight of a known word."""
+        return max(self._by_word.values(), default=0.0)
+
+
+Pair = tuple[str, str]
+
 
 class Overlap:
     """Compares entries by the words of their contents, without words of grammar."""
@@ -67,20 +81,47 @@ class Overlap:
         lighter = min(self._weights.of(own), self._weights.of(known))
         return self._weights.of(own & known) / lighter if lighter else 0.0
 
-    def shared(self, entry_id: str, other_id: str) -> float:
-        """Return the share of two entries' words that both contain: 0 … 1."""
-        words, others = self._words[entry_id], self._words[other_id]
-        together = self._weights.of(words | others)
-        return self._weights.of(words & others) / together if together else 0.0
+    def alike(self, least: float, *, most: int) -> dict[Pair, float]:
+        """Return the pairs of entries that share at least ``least``, ids in order, each with its share.
 
-    def sharing(self, most: int) -> Iterator[list[str]]:
-        """Yield the entries that share a word which at most ``most`` entries have."""
-        having: dict[str, list[str]] = defaultdict(list)
-        for entry_id, words in self._words.items():
-            for word in words:
-                if self._weights.having[word] <= most:
-                    having[word].append(entry_id)
-        yield from having.values()
+        Compared are entries that share a word which at most ``most`` entries have.
+        """
+        names, weigh = sorted(self._words), self._weights.of
+        words = [self._words[name] for name in names]
+        heavy = [weigh(said) for said in words]
+        masks = list(self._masks(words))
+        heaviest = self._weights.heaviest
+        found: dict[Pair, float] = {}
+        for first, second in _sharing(words, self._weights.having, most):
+            # Most pairs are far apart: the number of their common words shows it, or an unsorted sum.
+            needed = least * (heavy[first] + heavy[second]) / (1 + least) - ROUNDING
+            if (masks[first] & masks[second]).bit_count() * heaviest < needed:
+                continue
+            both = words[first] & words[second]
+            if self._weights.about(both) < needed:
+                continue
+            together = weigh(words[first] | words[second])
+            share = weigh(both) / together if together else 0.0
+            if share >= least:
+                found[names[first], names[second]] = share
+        return found
+
+    def _masks(self, words: Iterable[Words]) -> Iterator[int]:
+        """Yield each text's words as the bits of a number."""
+        bits = {word: 1 << place for place, word in enumerate(self._weights.having)}
+        return (sum(map(bits.__getitem__, said)) for said in words)
+
+
+def _sharing(words: Sequence[Words], having: Mapping[str, int], most: int) -> Iterator[tuple[int, int]]:
+    """Yield the places of texts that share a word which at most ``most`` texts have, in order."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, said in enumerate(words):
+        for word in said:
+            if having[word] <= most:
+                places[word].append(place)
+    for place, said in enumerate(words):
+        near = set[int]().union(*(places[word] for word in said if word in places))
+        yield from ((place, other) for other in sorted(near) if other > place)
 
 
 def contradicts(text: str, content: str) -> bool:

@@ -14,6 +14,8 @@ from combee.core.text.similarity.wording import evened
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.trace import Trace
 
+BAGS_KEPT = 8_192
+"""Cache size: bags of words. With less room than a playbook has entries, every look-up reads all texts."""
 WORD = re.compile(r"\w+")
 SATURATION, LENGTH = 1.2, 0.75
 """k1 and b of BM25: the saturation of repeated words, and the penalty of long entries."""
@@ -62,7 +64,7 @@ def _use(entry: Entry) -> tuple[int, int, int, str]:
 
 def relevance(entries: Sequence[Entry], query: str) -> Mapping[str, float]:
     """Return each entry's relevance to ``query`` by id: BM25 over words, singular and plural alike."""
-    return _Bags(entries).scores(query)
+    return _Bags(entries, only=_wanted(query)).scores(query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +107,20 @@ def rarity(having: int, count: int) -> float:
 class _Bags:
     """Entries as bags of words, compared with several texts in turn."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[Entry], *, only: frozenset[str] | None = None) -> None:
+        """Index entries by their words, or by ``only`` these."""
         self._lengths: dict[str, int] = {}
         self._having: dict[str, list[tuple[str, int]]] = defaultdict(list)
         """Word → the entries with it, and its frequency in each."""
         for entry in entries:
-            bag = _bag(f"{entry.section} {entry.content}")
-            self._lengths[entry.id] = bag.total()
-            for word, count in bag.items():
-                self._having[word].append((entry.id, count))
+            bag, self._lengths[entry.id] = _bag(f"{entry.section} {entry.content}")
+            for word in bag if only is None else bag.keys() & only:
+                self._having[word].append((entry.id, bag[word]))
         self._mean = sum(self._lengths.values()) / max(1, len(self._lengths)) or 1.0
 
     def scores(self, query: str) -> Mapping[str, float]:
-        half = MAX_QUERY_CHARS // 2
-        wanted = set(_words(query if len(query) <= MAX_QUERY_CHARS else f"{query[:half]} {query[-half:]}"))
         scores = dict.fromkeys(self._lengths, 0.0)
-        for word in sorted(wanted & self._having.keys()):
+        for word in sorted(_wanted(query) & self._having.keys()):
             having = self._having[word]
             rare = rarity(len(having), len(self._lengths))
             for entry_id, count in having:
@@ -134,9 +134,17 @@ def _bags_of(playbook: Playbook) -> _Bags:
     return _Bags(playbook.entries)
 
 
-@lru_cache(maxsize=2_048)
-def _bag(text: str) -> Counter[str]:
-    return Counter(_words(text))
+@lru_cache(BAGS_KEPT)
+def _bag(text: str) -> tuple[Counter[str], int]:
+    """Return the words of a text with their frequencies, and how many there are."""
+    words = _words(text)
+    return Counter(words), len(words)
+
+
+@lru_cache(8)
+def _wanted(query: str) -> frozenset[str]:
+    half = MAX_QUERY_CHARS // 2
+    return frozenset(_words(query if len(query) <= MAX_QUERY_CHARS else f"{query[:half]} {query[-half:]}"))
 
 
 def _words(text: str) -> list[str]:

@@ -1,0 +1,76 @@
+"""Kafka killed with SIGKILL under load, and started again: what is lost (nothing), and what it costs.
+
+By default what is shipped, each kill once; ``--kills N`` measures all topologies with N kills each, for the table of
+docs/results/reliability.md. The model is a stand-in: a simulation.
+"""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from support import kafka_kills
+from support.compose import SIMULATED, Deployment, deployment
+from support.kafka_kills import SHIPPED, TOPOLOGIES, Kill, Load, Topology, probe
+
+pytestmark = pytest.mark.timeout(7200)
+PLAYBOOK = "support/kills"
+WATCHED = ("batches", "scan.0", "updates", "playbooks")
+"""Topics of Combee that are written in transactions."""
+TABLE = "kafka-kills.csv"
+KILLS = pytest.StashKey[list[Kill]]()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "topology" in metafunc.fixturenames:
+        topologies = TOPOLOGIES if metafunc.config.getoption("--kills") else (SHIPPED,)
+        metafunc.parametrize("topology", topologies, ids=[one.name for one in topologies])
+
+
+async def test_kills_lose_nothing_and_leave_nothing_unreadable(
+    built: Deployment, topology: Topology, pytestconfig: pytest.Config
+) -> None:
+    times = pytestconfig.getoption("--kills") or 1
+    if topology.override:
+        (built.folder / topology.files[0]).write_text(topology.override)
+    three = "deploy/three-nodes.yml" in topology.files
+    with deployment(built.folder, built.env, SIMULATED, *topology.files, settings={}) as project:
+        kills = await _kills(project, topology, times, replicas=3 if three else 1)
+    _record(pytestconfig, kills)
+
+    if topology == SHIPPED:
+        assert [one for one in kills if one.stale] == []
+        assert [one for one in kills if one.hanging] == []
+
+
+async def _kills(project: Deployment, topology: Topology, times: int, *, replicas: int) -> list[Kill]:
+    load = Load(project, PLAYBOOK)
+    async with probe(WATCHED, replicas) as probing, load.running():
+        async with asyncio.timeout(kafka_kills.RECOVERED_S):
+            while len(load.versions) < 1:  # noqa: ASYNC110 - the first one of the playbook
+                await asyncio.sleep(kafka_kills.LOOK_S)
+        kills = [
+            await kafka_kills.kill(project, topology, killed, load, probing)
+            for killed in topology.kills
+            for _ in range(times)
+        ]
+    accepted = len(load.accepted)
+    await asyncio.to_thread(project.wait_applied, accepted)
+    ledger = await asyncio.to_thread(project.ledger)
+    # One may have been published and not accepted, when the load ended.
+    assert accepted <= ledger["applied"] + ledger["pending"] <= accepted + 1
+    assert {name: ledger[name] for name in ("lost", "double", "dead_lettered", "violations")} == {
+        **dict.fromkeys(("lost", "double", "dead_lettered"), 0),
+        "violations": [],
+    }
+    return kills
+
+
+def _record(config: pytest.Config, kills: list[Kill]) -> None:
+    seen = config.stash.setdefault(KILLS, [])
+    seen.extend(kills)
+    print(f"\n{kafka_kills.table(kills)}")  # noqa: T201 - a measurement
+    folder: Path | None = config.getoption("--fault-results")
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / TABLE).write_text(kafka_kills.table(seen), "utf-8")

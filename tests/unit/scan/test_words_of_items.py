@@ -1,0 +1,27 @@
+"""Operations that name an item for its words, up the tree to the update."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from combee_schemas.model import Prompt
+from support.models import ScriptedModel, is_combine, items
+from support.scanned import contents, learned, reflections
+
+
+def by_number(prompt: Prompt) -> Mapping[str, Any]:
+    """Answer with an operation per item, in the item's words."""
+    if prompt.reply_name == "check":
+        return {"covered": [], "lost": []}
+    added = {"type": "ADD", "section": "OTHERS", "entry_ids": []}
+    numbers = [item["n"] for item in items(prompt)]
+    operations = [{**added, "content": f"as item {n}", "sources": [n]} for n in numbers]
+    return {"operations": operations, "dropped": [], "known": []}
+
+
+async def test_a_group_and_a_combine_may_name_an_item_for_its_words() -> None:
+    texts = sorted(f"Smile at every customer who comes in. Nod {n} times." for n in range(4))
+    model = ScriptedModel(by_number)
+    found = await learned(model, reflections(*texts), groups=2)
+    assert contents(found) == texts
+    assert any(map(is_combine, model.prompts))
+    assert {operation.evidence for operation in found.operations} == {(f"r-{n}",) for n in range(4)}
