@@ -48,18 +48,23 @@ rows](tables/attacks.csv).
 
 {price}
 
-In five wordings each wording is a lesson of its own to code: in `public` it waits for four sources of its own. That
-is the price of checking evidence word for word, and it misses the bar of 2 %.
+In five wordings each wording is a lesson of its own to code: in `public` it waits for four sources of its own.
 
 ## Why what is missed is missed
 
 - **team, destroyed**: an entry behind which one source stands with one reflection is changed by one other reflection:
-  destroying costs as much as building, and building cost one. Behind none of the destroyed ones two sources stood
-  (last column), and all were learned again.
+  destroying costs as much as building, and building cost one. Most were learned again.
 - **team, harmful where there is room**: what a source adds is never held up. A judge or `public` holds it up.
+- **team, harmful where room is short**, above its part: *instructions to agents* are short, and room is counted in
+  tokens.
 - **Where nobody proves who they are** all are one source, and no rule by source can help: destroying takes three
-  reflections at most.
+  reflections at most, and a curator that obeys an order removes what it is told to.
 - **three who collude in a team** have what three sources have: they change anything.
+
+*Reputation* found a hole in the first run: in `public` one attacker got four riding texts in and four lessons out,
+because the check call takes a text that rides on a lesson for that lesson. What only a check call says is no support
+since; *reputation* was measured again on six arms after that, everything else before it. The price of that rule for
+lessons in other words stands in the table above.
 
 ## Who attacks
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from combee.core.names.sources import is_from, names_of
+from combee.core.names.sources import is_from
 from combee.core.playbook import components, entries, probation
 from combee.core.playbook.clusters import ALIKE
 from combee.core.playbook.draft import NO_IDS, Draft
@@ -21,6 +21,7 @@ from combee.core.playbook.screening import (
     Screen,
     Screened,
     barred_sources,
+    supporting,
     with_sources,
 )
 from combee.core.playbook.sections import same_section
@@ -81,7 +82,7 @@ def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
     settings, policy = update.plan.settings, _policy(update.plan)
     kind = holds_after(base, settings.holds)
     draft = drafted(base, update, kind, barred(base, update), budget_tokens=budget_tokens)
-    names = names_of(update.result.seen, names_counted(settings))
+    names = supporting(update.result.seen, settings)
     for entry in with_sources(draft.entries.values(), names, draft.landing.by_entry()):
         draft.put(entry)
     bounds = parts(base) if draft.screen.rules.weighs else entries.UNBOUNDED
@@ -182,7 +183,7 @@ def _review(
     base: Playbook, draft: Draft, names: Mapping[str, str], policy: Probation, evictions: Evictions
 ) -> None:
     """Apply the review of proposed entries to a draft."""
-    after, supported = tuple(draft.entries.values()), draft.landing.by_entry()
+    after, supported = tuple(draft.entries.values()), sure(draft)
     if all(entry.is_active for entry in after):
         return
     screen, full = draft.screen, frozenset[str]()
@@ -199,6 +200,15 @@ def _review(
         if change.kind in {"expire", "remove"}:
             draft.landing.evict(change.entry_id)
             draft.drop(change.entry_id)
+
+
+def sure(draft: Draft) -> Mapping[str, tuple[str, ...]]:
+    """Return the reflections that support each entry."""
+    unsure = draft.screen.unsure
+    return {
+        entry_id: tuple(one for one in ids if one not in unsure)
+        for entry_id, ids in draft.landing.by_entry().items()
+    }
 
 
 # ---- which operations count

@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from combee.core.names.sources import names_of
 from combee.core.playbook import evidence, probation
-from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after
+from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after, sure
 from combee.core.playbook.branching import learns
 from combee.core.playbook.budget import budget_of
 from combee.core.playbook.draft import UNGIVEN, Draft
@@ -24,8 +23,8 @@ from combee.core.playbook.entries import UNBOUNDED, evictions
 from combee.core.playbook.evidence import Place, here, ids_here
 from combee.core.playbook.operations import MAX_DETAIL_CHARS
 from combee.core.playbook.rejecting import allowed
-from combee.core.playbook.screening import Screen, barred_sources, with_sources
-from combee.core.playbook.trust import names_counted, parts, rules_of
+from combee.core.playbook.screening import Screen, barred_sources, supporting, with_sources
+from combee.core.playbook.trust import parts, rules_of
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Asked, Change, Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen, Update
@@ -337,7 +336,7 @@ class Recomputation:
             elif entry_id not in recorded and entry_id not in out:
                 entries[entry_id] = entry
         left = [reflection for reflection in update.result.seen if reflection.reflection_id not in gone]
-        names = names_of(left, names_counted(update.plan.settings))
+        names = supporting(left, update.plan.settings)
         self._take_back(entries, after, recorded, draft, names, update, left)
         return {entry.id: entry for entry in with_sources(entries.values(), names, draft.landing.by_entry())}
 
@@ -354,7 +353,7 @@ class Recomputation:
         """Bring back what took an entry's place with support that is not left: it waits again."""
         base = self.recorded.model_copy(update={"entries": tuple(draft.entries.values())})
         screen = Screen.of(base, left, update.plan.settings)
-        policy, supported = update.plan.settings.probation or probation.OFF, draft.landing.by_entry()
+        policy, supported = update.plan.settings.probation or probation.OFF, sure(draft)
         known, out = {entry.id: entry for entry in after.entries}, _evicted(after)
         for entry_id, was in recorded.items():
             about = (*was.replaces, *was.rivals)

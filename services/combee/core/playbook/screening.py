@@ -92,6 +92,8 @@ class Screen:
     """By reflection, the source it counts for."""
     revoked: frozenset[str] = frozenset()
     """Reflections that bear nothing out."""
+    unsure: frozenset[str] = frozenset()
+    """Reflections of which only a model's check call says that a text says them: evidence, but no support."""
     against: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the entries that it speaks against."""
     needs_evidence: bool = False
@@ -131,6 +133,7 @@ class Screen:
             rules=rules,
             names=names,
             revoked=gone,
+            unsure=unsure_of(seen, rules),
             against={
                 reflection.reflection_id: frozenset(tag.id for tag in reflection.tags if tag.tag == "harmful")
                 for reflection in seen
@@ -200,6 +203,8 @@ class Screen:
     def _speaking_of(self, operation: Operation, entry: Entry, relations: Relations) -> frozenset[str]:
         """Return the reflections of an operation that speak of an entry, in its words or against it."""
         witnesses = frozenset(operation.evidence).difference(self.revoked)
+        if operation.kind in REWORDING:
+            witnesses -= self.unsure
         if operation.kind not in REWORDING or relations.related(operation.content, entry.content):
             return witnesses
         return frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
@@ -307,6 +312,20 @@ class Screen:
 
 
 OPEN = Screen()
+
+
+def unsure_of(seen: Iterable[Seen], rules: Rules) -> frozenset[str]:
+    """Return the reflections that are no support: a model may take a text that rides on a lesson for that lesson."""
+    checked = (reflection.reflection_id for reflection in seen if reflection.covered == "check")
+    return frozenset(checked) if rules.weighs else frozenset()
+
+
+def supporting(seen: Iterable[Seen], settings: PlanSettings) -> dict[str, str]:
+    """Return the counting names of the reflections that can support an entry, for those with a name."""
+    seen = tuple(seen)
+    unsure = unsure_of(seen, rules_of(settings))
+    names = names_of(seen, names_counted(settings))
+    return {one: name for one, name in names.items() if one not in unsure}
 
 
 def _strengthens(operation: Operation, known: Mapping[str, Entry], relations: Relations) -> bool:
