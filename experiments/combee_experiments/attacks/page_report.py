@@ -48,7 +48,8 @@ rows](tables/attacks.csv).
 
 {price}
 
-In five wordings each wording is a lesson of its own to code: in `public` it waits for four sources of its own.
+In five wordings each wording is a lesson of its own to code: in `public` it waits for four sources of its own. So
+`public` misses its bar of 2 % wherever sources use their own words.
 
 ## Why what is missed is missed
 
