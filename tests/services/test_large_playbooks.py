@@ -23,6 +23,7 @@ from support.models import ScriptedModel, echo, is_combine
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 BATCHES = 20
+DEADLINE_S = 60.0
 APPWORLD = 318, 29_000
 """Entries and tokens of the playbook that ACE released, about."""
 WORDS = ["".join(pair) for pair in zip("bdfgklmnprst" * 12, "aeiou" * 30, "lmnrst" * 24, strict=False)]
@@ -111,7 +112,7 @@ async def test_a_batch_on_the_largest_playbook_ends_in_a_version_and_keeps_every
             for n in range(count)
         ]
         await deployment.log.produce(*map(outgoing, said))
-        await deployment.until(lambda: ledger.applied(deployment.log) == count)
+        await deployment.until(lambda: ledger.applied(deployment.log) == count, DEADLINE_S)
     assert ledger.dead_letters(deployment.log) == []
     entries = {entry.content for entry in ledger.latest(deployment.log).entries}
     assert {each.key_insight for each in said} <= entries

@@ -108,6 +108,7 @@ def _verdicts(name: str, measured: Measured) -> Iterator[Verdict]:
             )
             for n in found.values("n")
             for copies in found.values("copies")
+            if copies != 1
         }
         worst = min(differences, key=lambda case: differences[case].mean)
         below = [one for one in differences.values() if (one.mean if arm == CHECKED else one.high) < 0]

@@ -21,8 +21,8 @@ RULES = (
 )
 FAILING = (
     "Modes at their usual rates: paraphrase 0.8, invented 2 per call, correlated 0.1 of the reflections, "
-    "contradictions 0.2 of them; checker errs: 0.1 of its judgements, both ways; all: these together. They were set, not "
-    "fitted to any model."
+    "contradictions 0.2 of them; checker errs: 0.1 of its judgements, both ways; all: these together. They were set, "
+    "not fitted to any model."
 )
 COUNTED = (
     "Lessons are counted by meaning, and only where a right statement is in. Wordings per lesson: entries with a "

@@ -4,7 +4,6 @@ import gc
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import typer
@@ -125,7 +124,8 @@ class Verbs(TyperGroup):
         """Write the list of verbs, which fits one screen of 24 lines."""
         rows = [USAGE_LINE]
         for panel, verbs in PANELS.items():
-            for label, (name, verb) in zip_longest((panel,), verbs.items(), fillvalue=""):
+            for number, (name, verb) in enumerate(verbs.items()):
+                label = "" if number else panel
                 rows.append(f"{label:{LABEL}}{name:{NAME}}{verb.summary.removesuffix('.')}")
         rows.append(f"{'Services':{LABEL}}{', '.join(SERVICES)}: what Compose and the chart run")
         formatter.write("\n".join(rows) + "\n")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import markdown
+import markdown  # type: ignore[import-untyped] # it ships no types
 import pytest
 
 from support.shown import ROOT

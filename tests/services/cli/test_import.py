@@ -1,24 +1,27 @@
 """An import becomes one version, keeps what the file cannot say, and says why if it does not."""
 
+import asyncio
 import json
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import Log
 from combee.assembly.local import publisher
+from combee.cli.playbook import import_export
 from combee.cli.shared.sending import commands_on
 from combee.core import commands
 from combee.core.formats.files import read_playbook, write_playbook
 from combee.core.playbook.versions import empty
 from combee_schemas.command import Command
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import MAX_BUDGET_TOKENS, Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
-from support.reading import learned_from, run, use_log
+from support.reading import learned_from, run, run_json, use_log
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 ACE = "## OTHERS\n[misc-00007] helpful=1 harmful=0 :: look twice\n"
@@ -100,3 +103,34 @@ def test_a_file_s_ignored_fields_are_told_of_once(monkeypatch: pytest.MonkeyPatc
     assert ended.stderr.splitlines() == [
         f"{book}: fields that were ignored: contents (did you mean content?), verion (did you mean version?)"
     ]
+
+
+def test_show_and_status_say_which_budget_an_import_brought(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment = Deployment()
+
+    async def large_import() -> Playbook:
+        lines = (f"[misc-{n:05d}] {n} {'look twice, ' * 30}" for n in range(1, 201))
+        async with deployment.running(["publish"]):
+            command = import_command(empty(NAME), given("\n".join(["## OTHERS", *lines])))
+            return await run_command(deployment.log, command, 10)
+
+    made = asyncio.run(large_import())
+    use_log(monkeypatch, deployment.log)
+    told = f"budget {made.budget_tokens:,} tokens, which an import brought (COMBEE_PLAYBOOK_TOKENS: 16,000)"
+    assert told in run("playbook", "show", NAME).stdout
+    assert f"{NAME}: {told}" in run("status").stdout
+    assert run_json("status")["playbooks"][0]["budget"] == told
+    monkeypatch.setenv("COMBEE_PLAYBOOK_TOKENS", str(MAX_BUDGET_TOKENS))
+    assert "budget" not in run("playbook", "show", NAME).stdout
+    assert run_json("status")["playbooks"][0]["budget"] is None
+
+
+def test_an_import_says_which_budget_it_brought(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def carried_out(*_: object, **__: object) -> SimpleNamespace:
+        made = given().model_copy(update={"version": 1, "budget_tokens": 37_000})
+        return SimpleNamespace(playbook=made, changed=True)
+
+    monkeypatch.setattr(import_export, "carry_out", carried_out)
+    (tmp_path / "p.txt").write_text(ACE)
+    ended = run("playbook", "import", NAME, str(tmp_path / "p.txt"))
+    assert "budget 37,000 tokens, which an import brought (COMBEE_PLAYBOOK_TOKENS: 16,000)" in ended.stdout

@@ -14,6 +14,7 @@ import pytest
 from typer.main import get_command
 
 from combee import cli
+from combee.adapters.extras import pip_install
 from combee.adapters.kafka.errors import translated
 from combee.adapters.ports import CombeeError, ConfigurationError, FatalError, TransientError
 from combee.assembly.local import extras
@@ -325,7 +326,7 @@ def test_mcp_without_its_extra_or_without_a_gateway_for_http_says_what_helps(
     monkeypatch.setitem(sys.modules, "mcp", None)
     result = run("mcp", "--gateway", "http://127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (USAGE, "")
-    assert f"mcp is not installed: {extras.pip_install('mcp')}" in result.stderr
+    assert f"mcp is not installed: {pip_install('mcp')}" in result.stderr
     result = run("mcp", "--http", "--bootstrap-servers", "127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (USAGE, "")
     assert "each caller brings a key of the gateway" in result.stderr

@@ -75,7 +75,7 @@ def run(answer: str) -> Trace:
     return Trace(trace_id="t", playbook="p", task=task, answer=answer, target=QUESTION.target)
 
 
-PAIR = Rewrite(before="Refund within 30 days unless it was opened.", after="Refund within 30 days.")
+PAIR = Rewrite(before="Refund it unless it was opened.", after="Refund it.")
 PROMPTS: Mapping[str, Prompt] = {
     "reflect": ace.reflect_prompt(run("0"), BASE.entries),
     "reflect, small": ace.reflect_prompt(run("0"), BASE.entries, settings=SMALL),

@@ -77,8 +77,7 @@ def import_(
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     made = change.playbook
-    more = {"format": read_as, "budget_tokens": made.budget_tokens}
-    print_change(made, more, changed=change.changed, as_json=as_json)
+    print_change(made, {"format": read_as}, changed=change.changed, as_json=as_json)
     configured = deployed_settings(bootstrap_servers=bootstrap_servers).playbook.playbook_tokens
     if (budget := budget_text(made, configured)) and not as_json:
         output().print(budget, soft_wrap=True)
