@@ -56,14 +56,15 @@ def whole(texts: Sequence[str], usage: Usage) -> Learned:
 def retrieval(reflections: Sequence[Reflection], k: int) -> Learned:
     """Keep the raw reflections; an agent gets the k whose insight is most like its question (no model call)."""
     insights = [default_process(reflection.key_insight) for reflection in reflections]
-    raw = ["\n".join(getattr(reflection, name) for name in LESSON_FIELDS) for reflection in reflections]
+    # Each field is a line of its own, since the stand-in's agents know a lesson by its line.
+    raw = [[text for name in LESSON_FIELDS if (text := getattr(one, name))] for one in reflections]
 
     def given(question: str) -> Playbook:
         query = default_process(question[-QUERY_CHARS:])
         found = process.extract(query, insights, scorer=fuzz.token_set_ratio, limit=k)
-        return as_playbook([raw[index] for _, _, index in found])
+        return as_playbook([text for _, _, index in found for text in raw[index]])
 
-    return Learned(kept=tuple(raw), given=given)
+    return Learned(kept=tuple(map("\n".join, raw)), given=given)
 
 
 def batches(reflections: Sequence[Reflection], size: int) -> Iterator[Sequence[Reflection]]:
