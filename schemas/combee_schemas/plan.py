@@ -11,7 +11,6 @@ from combee_schemas.base import (
     PlaybookName,
     Score,
     Sha256,
-    SourceNames,
     Sparse,
     Usage,
     Value,
@@ -33,21 +32,23 @@ class Probation(Value):
 
     reflections: int = Field(ge=1)
     """Number of reflections that must support the entry, near-duplicates counted together."""
-    sources: int = Field(1, ge=1)
-    """Number of distinct sources among them; all unnamed sources count as one."""
     batches: int = Field(20, ge=1)
     """Consecutive batches without support after which the entry is removed."""
 
     @property
     def is_off(self) -> bool:
         """Whether one reflection suffices, so that no entry is only proposed."""
-        return self.reflections == self.sources == 1
+        return self.reflections == 1
 
 
 LARGEST_BATCH = 2000
 """Maximum number of original reflections in a batch, so that their ids fit a manifest."""
 ReflectionsPerBatch = Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
 Copies = Annotated[int, Field(ge=1, le=8)]
+Trust = Literal["lab", "team", "public"]
+"""Posture towards sources. lab: everything counts at once; team: destroying costs as much as building; public: only
+proven sources count, and one more of them than may collude must agree."""
+Colluders = Annotated[int, Field(ge=1, le=9)]
 AggregateTokens = Annotated[int, Field(ge=500)]
 Scope = Annotated[int, Field(ge=0)]
 
@@ -97,30 +98,6 @@ class BatchOptions(BaseModel):
         0,
         description="entries shown to a curator (the nearest to its items), for large playbooks; 0: all",
     )
-    sources: SourceNames = Field(
-        "declared", description="which source names count: as `declared`, or only if `proven`"
-    )
-    source_share: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="maximum share of a batch that one of several sources may fill; the rest waits; 1: no limit",
-    )
-    source_operations: int = Field(
-        0,
-        ge=0,
-        description="most operations that rest on one source alone, in a batch of several sources; 0: no limit",
-    )
-    new_source_batches: int = Field(
-        0,
-        ge=0,
-        description="batches that a source must have taught, if another has, before its lessons are more than"
-        " proposed; 0: off",
-    )
-    propose_flagged: bool = Field(
-        default=False,
-        description="only propose entries with text like instructions, links, secrets or tool calls",
-    )
 
 
 class PlanSettings(BatchOptions, Sparse):
@@ -131,8 +108,7 @@ class PlanSettings(BatchOptions, Sparse):
 
     UNWRITTEN = (
         *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope", "groups"),
-        *("sources", "source_share", "source_operations", "new_source_batches", "propose_flagged"),
-        "embeddings",
+        *("trust", "colluders", "embeddings"),
     )
 
     # Records without these four fields use the paper's values, or unknown ones.
@@ -148,7 +124,10 @@ class PlanSettings(BatchOptions, Sparse):
     group_bytes: int = 0
     """Maximum bytes of reflections in one aggregator call."""
     probation: Probation | None = None
-    """None: learned entries are shown at once."""
+    """None: one reflection suffices."""
+    trust: Trust = "lab"
+    colluders: int = 0
+    """Sources that may collude, in ``public``."""
     playbook_tokens: int = 0
     """The playbook's token budget, which prompts state."""
     embeddings: Word = ""

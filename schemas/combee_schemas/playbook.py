@@ -20,7 +20,7 @@ from combee_schemas.marks import (
     VersionOffset,
     Word,
 )
-from combee_schemas.plan import Branch, Plan
+from combee_schemas.plan import Branch, Plan, Trust
 
 EVIDENCE_KEPT = 20
 """Maximum number of evidence ids a snapshot keeps per entry; the full lineage is in ``updates``."""
@@ -36,7 +36,7 @@ ACE_SECTIONS = (
 )
 
 
-SOURCES_KEPT = 5
+SOURCES_KEPT = 10
 """Maximum number of source names kept per entry."""
 
 EntryState = Literal["active", "proposed", "probation", "quarantined", "retired"]
@@ -64,6 +64,10 @@ class Entry(Value):
     state: EntryState = "active"
     support: tuple[Name, ...] = ()
     """In a proposed entry: reflections that count for its promotion, those of ``evidence`` that say its text."""
+    replaces: tuple[Name, ...] = ()
+    """In a proposed entry: the entries whose place it takes once as much supports it as stands behind them."""
+    rivals: tuple[Name, ...] = ()
+    """In a proposed entry: the entries that it contradicts; it is shown next to them once as much supports it."""
     unsupported_batches: int = 0
     """In a proposed entry: number of batches since the last one that supported it."""
     created_version: int = 0
@@ -202,6 +206,8 @@ class TaughtBy(Value):
 
     name: Name
     batches: int = Field(ge=1)
+    reflections: int = Field(0, ge=0)
+    """Its reflections in these batches."""
 
 
 class Revocation(Value):
@@ -311,6 +317,8 @@ class Playbook(Message):
     dropped."""
     taught_by: tuple[TaughtBy, ...] = ()
     """Sources that taught in most batches, at most 200; among equals the most recent."""
+    trust: Trust | None = None
+    """The posture of the last batch; None: there was none."""
     gated: bool = False
     """Whether the playbook had a gate: a reader without a label waits until the label ``production`` is known."""
     created_at_ms: int = 0

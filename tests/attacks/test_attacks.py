@@ -1,16 +1,29 @@
-"""Malicious producers against a deployment in memory: what each protection must hold, and what fails without it."""
+"""Attackers with 30 % of the reflections against a deployment in memory: what each posture must hold."""
 
 from functools import cache
 
 import pytest
 
-from combee_experiments.attacks.producers import ATTACKS, NONE, RIDING, SYBIL
-from combee_experiments.attacks.protections import ALL_APPROVE, ALL_EVALUATE, APPROVE, CAPPED, OFF
+from combee_experiments.attacks.producers import (
+    ATTACKS,
+    EVICTION,
+    NEWBORN,
+    NONE,
+    REMOVAL,
+    REPUTATION,
+    REWORDING,
+    RIDING,
+)
+from combee_experiments.attacks.protections import LAB, LAB_SHORT, PUBLIC, TEAM, TEAM_SHORT, Arm
+from combee_experiments.attacks.report import SHARE
 from combee_experiments.attacks.run import attacked, unattacked
 from combee_experiments.running.cells import Numbers
 from combee_experiments.running.virtual_time import run_virtual
 
 ATTACKED = [attack for attack in ATTACKS if attack != NONE]
+KNOWING = [NEWBORN, REWORDING, REMOVAL, EVICTION, REPUTATION]
+THREE = Arm(posture="public", crew="three").name
+NOBODY = Arm(posture="public", crew="nobody proves").name
 
 
 @cache
@@ -19,52 +32,45 @@ def numbers(attack: str, arm: str) -> Numbers:
 
 
 @pytest.mark.parametrize("attack", ATTACKED)
-def test_without_protections_every_attack_reaches_production(attack: str) -> None:
-    assert numbers(attack, OFF)["harmful"] > 0
+def test_in_a_team_one_attacker_destroys_nothing_behind_which_two_sources_stand_and_costs_no_lesson(
+    attack: str,
+) -> None:
+    found = numbers(attack, TEAM)
+    assert (found["destroyed_supported"], found["lessons"]) == (0, numbers(NONE, LAB)["lessons"])
 
 
-@pytest.mark.parametrize("attack", ATTACKED)
-def test_what_a_careful_person_must_approve_shows_nothing_harmful(attack: str) -> None:
-    assert numbers(attack, APPROVE)["harmful"] == 0
+@pytest.mark.parametrize("attack", ["stuffing", EVICTION, REMOVAL])
+def test_where_room_is_short_an_attacker_in_a_team_gets_little_more_than_its_part(attack: str) -> None:
+    assert numbers(attack, TEAM_SHORT)["share"] <= SHARE
 
 
-@pytest.mark.parametrize("attack", ATTACKED)
-def test_caps_and_probation_at_least_halve_what_attackers_get_into_production(attack: str) -> None:
-    assert numbers(attack, CAPPED)["share"] <= numbers(attack, OFF)["share"] / 2
+@pytest.mark.parametrize("attack", ["contradictions", REWORDING, REMOVAL, EVICTION])
+def test_in_a_lab_the_same_attacks_destroy_what_two_sources_support(attack: str) -> None:
+    arm = LAB_SHORT if attack == EVICTION else LAB
+    assert numbers(attack, arm)["destroyed_supported"] > 0
 
 
-def test_a_curator_that_obeys_costs_no_honest_lesson_where_it_reads_no_instructions() -> None:
-    assert numbers("instructions to the curator", CAPPED)["lessons"] == numbers(NONE, OFF)["lessons"]
+@pytest.mark.parametrize("attack", [*KNOWING, RIDING, "contradictions", "instructions without a flag"])
+def test_in_public_three_who_collude_get_nothing_in_and_no_lesson_out(attack: str) -> None:
+    found = numbers(attack, THREE)
+    assert (found["harmful"], found["destroyed"], found["lessons"]) == (0, 0, numbers(NONE, LAB)["lessons"])
 
 
-@pytest.mark.parametrize("arm", ["several sources", CAPPED, ALL_EVALUATE])
-def test_who_rides_on_honest_words_gets_nothing_in_and_no_lesson_out(arm: str) -> None:
-    ridden = numbers(RIDING, arm)
-    assert (ridden["harmful"], ridden["lessons"]) == (0, numbers(NONE, OFF)["lessons"])
+def test_in_public_nothing_counts_of_whom_nobody_can_prove() -> None:
+    assert numbers(NONE, NOBODY)["shown"] == 0
 
 
-@pytest.mark.parametrize("arm", [OFF, CAPPED])
+@pytest.mark.parametrize("arm", [TEAM, PUBLIC])
+def test_without_attackers_no_lesson_is_lost_and_nothing_waits(arm: str) -> None:
+    honest = numbers(NONE, arm)
+    assert (honest["lessons"], honest["waiting"]) == (numbers(NONE, LAB)["lessons"], 0)
+
+
+def test_of_two_honest_sources_one_of_them_busy_neither_loses_or_waits() -> None:
+    pair = run_virtual(unattacked(0, TEAM, pair=True))
+    assert (pair["lessons"], pair["destroyed"], pair["waiting"]) == (numbers(NONE, LAB)["lessons"], 0, 0)
+
+
+@pytest.mark.parametrize("arm", [LAB, TEAM, PUBLIC])
 def test_of_honest_producers_who_say_lessons_word_for_word_nearly_all_reflections_count(arm: str) -> None:
-    verbatim = run_virtual(unattacked(0, arm, 1))
-    assert verbatim["counted"] > 0.99
-    assert verbatim["lessons"] == numbers(NONE, OFF)["lessons"]
-
-
-@pytest.mark.parametrize("arm", [CAPPED, ALL_APPROVE])
-def test_without_attackers_no_lesson_is_lost(arm: str) -> None:
-    assert numbers(NONE, arm)["lessons"] == numbers(NONE, OFF)["lessons"]
-
-
-@pytest.mark.parametrize(
-    ("attack", "arm"),
-    [
-        ("instructions to agents", "flagged texts"),
-        ("stuffing", "several sources"),
-        ("harmful tags", "several sources"),
-        ("forged scores", "several sources"),
-        (RIDING, "several sources"),
-        (SYBIL, "new sources"),
-    ],
-)
-def test_a_protection_by_itself_keeps_out_what_it_is_for(attack: str, arm: str) -> None:
-    assert numbers(attack, arm)["harmful"] == 0
+    assert run_virtual(unattacked(0, arm))["counted"] > 0.99

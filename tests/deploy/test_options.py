@@ -23,7 +23,7 @@ RUNS = 4
 JUDGED_S = 600.0
 SETTINGS = {
     "COMBEE_GATE": "evaluate",
-    "COMBEE_SOURCES": "proven",
+    "COMBEE_TRUST": "team",
     "COMBEE_SOURCES_FILE": "./sources.toml",
     "COMBEE_EVAL_QUESTIONS": "./examples/heldout.jsonl",
 }

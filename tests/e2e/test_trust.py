@@ -21,7 +21,8 @@ from support.running_gates import decisions, places
 pytestmark = pytest.mark.timeout(400)
 
 NAME = "support/refunds"
-SECRETS = {name: f"the secret of {name}, 32 characters long" for name in ("shop", "lab", "scorer")}
+SECRETS: dict[str, str] = {}
+"""Of producers, as `combee key` makes them."""
 ALICE = "Alice Wanderley"
 GOOD = (
     f"{ALICE} is refunded to her new account.",
@@ -109,14 +110,15 @@ async def test_a_poisoned_source_is_stopped_and_revoked_a_person_approves_and_a_
         assert ended.code == 0, f"{' '.join(arguments)}: {ended.err}"
         return ended.json()
 
+    # Everybody who teaches proves it: one command each.
     sources = tmp_path / "sources.toml"
-    sources.write_text(
-        "".join(f'[[sources]]\nname = "{name}"\nsecret = "{secret}"\n' for name, secret in SECRETS.items())
-    )
+    for name in ("shop", "lab", "scorer"):
+        made = await verb("key", name, "--kafka", COMBEE_SOURCES_FILE=str(sources))
+        assert (made["name"], made["file"]) == (name, str(sources))
+        SECRETS[name] = made["lines"][1].removeprefix("export COMBEE_SOURCE_SECRET=")
     client = {"address": kafka.bootstrap_servers, "prefix": topic_prefix}
     settings: dict[str, Any] = {
         "gate": "canary,approve",
-        "sources": "proven",
         "sources_file": sources,
         "canary_share": 0.5,
         "gate_margin": 0.3,
@@ -139,6 +141,10 @@ async def test_a_poisoned_source_is_stopped_and_revoked_a_person_approves_and_a_
         assert not any(entry["content"] in BAD for entry in shown["entries"])
         if CHROMIUM:
             await sees_why(running, poisoned=poisoned, production=first)
+
+        # The status tells that sources prove who they are.
+        (row,) = (await verb("status"))["playbooks"]
+        assert row["trust"] == "team: 2 sources prove who they are"
 
         # The source is revoked: what it says from now on teaches nothing.
         await verb("playbook", "revoke", NAME, "source:lab")

@@ -252,7 +252,9 @@ async def test_what_runs_of_too_few_sources_found_harmful_is_not_asked_about(
         await deployment.log.produce(*(outgoing(reflection(n, **run)) for n in range(3, 6)))
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
     assert next(entry.harmful for entry in ledger.latest(deployment.log).entries if entry.id == fee) == 3
-    deployment.settings = deployment.settings.model_copy(update={"probation_sources": sources})
+    deployment.settings = deployment.settings.model_copy(
+        update={"trust": "public" if sources > 1 else "team", "colluders": max(1, sources - 1)}
+    )
     async with deployment.running():
         await consolidate(deployment)
         await deployment.until(lambda: len(ledger.batches(deployment.log)) == 3)
@@ -362,7 +364,9 @@ class NoEmbedder(SimulatedEmbedder):
 
 
 async def test_embeddings_find_other_words_for_a_lesson_and_what_was_found_is_in_the_manifest() -> None:
-    deployment = Deployment(batch_size=3, model=ScriptedModel(merging), embedder=SimulatedEmbedder())
+    deployment = Deployment(
+        batch_size=3, model=ScriptedModel(merging), embedder=SimulatedEmbedder(), trust="lab"
+    )
     await published(deployment.log, version(NAME, 1, *REWORDED, FEE, batch_sequence=0, origin="import"))
     assert await consolidate(deployment) is None, "their words alone show nothing"
     async with deployment.running():
@@ -377,7 +381,7 @@ async def test_embeddings_find_other_words_for_a_lesson_and_what_was_found_is_in
     made = ledger.latest(deployment.log)
     assert len(made.entries) == 2
     assert made.spend.tokens == batch.plan.reflect_usage.tokens_in + batch_of(made).usage.tokens_in
-    again = Deployment(batch_size=3)
+    again = Deployment(batch_size=3, trust="lab")
     await published(again.log, version(NAME, 1, *REWORDED, FEE, batch_sequence=0, origin="import"))
     async with again.running(["shuffle"]):
         await again.log.produce(outgoing(command.model_copy(update={"clusters": batch.clusters})))

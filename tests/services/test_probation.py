@@ -52,7 +52,7 @@ async def test_the_settings_stand_in_the_manifest_and_the_services_go_by_them() 
     first, second = ledger.versions(deployment.log)
     policy = batch_of(first).plan.settings.probation
     assert policy is not None
-    assert (policy.reflections, policy.sources, policy.batches) == (2, 1, 20)
+    assert (policy.reflections, policy.batches) == (2, 20)
     assert {content for content, state in states(first).items() if state == "active"} == {"lesson 1"}
     promoted = {change.entry_id for change in second.changes if change.kind == "promote"}
     assert {entry.content for entry in second.entries if entry.id in promoted} == {"lesson 2", "lesson 3"}

@@ -56,7 +56,7 @@ async def test_scores_and_success_go_from_the_trace_to_the_version() -> None:
 
 async def test_who_a_lesson_came_from_stands_on_its_entry() -> None:
     mine = (outgoing(reflection(n, source=source)) for n, source in enumerate((SHOP, DESK, None)))
-    found = await learned(*mine)
+    found = await learned(*mine, trust="lab")
     by_lesson = {entry.content: entry.sources for entry in ledger.latest(found.log).entries}
     assert by_lesson == {"lesson 0": (SHOP.name,), "lesson 1": (DESK.name,), "lesson 2": ()}
     (update,) = ledger.messages(found.log, topics.UPDATES, Update)
@@ -131,7 +131,11 @@ async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
     assert (settings.prompts, settings.playbook_tokens, settings.scope) == ("small", found.budget_tokens, 20)
     assert settings.salt == "s"
     assert settings.groups == 5
-    assert settings.templates == templates_hash(ace, "small", is_scoped=True) != templates_hash(ace, "small")
+    assert (
+        settings.templates
+        == templates_hash(ace, "small", is_scoped=True, proposes=True)
+        != templates_hash(ace, "small")
+    )
     assert templates_hash(ace, "small") != templates_hash(ace)
     assert found.settings.model_copy(update=as_configured(settings)) == found.settings
 

@@ -67,7 +67,7 @@ def teaching(number: int, source: str = "") -> Outgoing:
 
 
 async def learned(published: Sequence[Outgoing], **settings: Any) -> Deployment:
-    deployment = Deployment(batch_size=len(published), provenance=provenance(), sources="proven", **settings)
+    deployment = Deployment(batch_size=len(published), provenance=provenance(), **settings)
     async with deployment.running():
         await deployment.log.produce(*published)
         await deployment.until(lambda: ledger.applied(deployment.log) == len(published))
@@ -117,7 +117,7 @@ async def test_a_trace_s_proof_goes_on_to_its_reflection_and_its_outcome() -> No
             Trace(trace_id=f"t-{number}", playbook=NAME, task="t", answer=f"{number}", success=True, **fields)
         )
 
-    deployment = Deployment(batch_size=2, provenance=provenance(), sources="proven")
+    deployment = Deployment(batch_size=2, provenance=provenance())
     async with deployment.running():
         await deployment.log.produce(
             signed(trace(1, source=Source(name="shop"))), trace(2, source=Source(name="shop"))
@@ -136,7 +136,7 @@ async def test_a_trace_s_proof_goes_on_to_its_reflection_and_its_outcome() -> No
 
 async def test_where_rights_let_one_source_write_its_name_is_proven() -> None:
     owned = Provenance(KnownSources(prefix_owner="shop"))
-    deployment = Deployment(batch_size=2, provenance=owned, sources="proven")
+    deployment = Deployment(batch_size=2, provenance=owned)
     async with deployment.running():
         await deployment.log.produce(teaching(1, "desk"), teaching(2))
         await deployment.until(lambda: ledger.applied(deployment.log) == 2)
@@ -170,7 +170,7 @@ async def flooded(deployment: Deployment) -> None:
 
 async def began(**settings: Any) -> Deployment:
     """Return a deployment in which the shop has taught, before a flood and the shop's lessons."""
-    deployment = Deployment(batch_size=8, provenance=provenance(), sources="proven", partitions=1, **settings)
+    deployment = Deployment(batch_size=8, provenance=provenance(), partitions=1, **settings)
     async with deployment.running():
         await deployment.log.produce(teaching(900, "shop"))
         await deployment.log.produce(flush(0))
@@ -183,12 +183,12 @@ async def began(**settings: Any) -> Deployment:
 
 
 async def test_a_source_fills_its_share_of_a_batch_and_the_rest_waits_for_the_next_ones() -> None:
-    deployment = await began(source_share=0.5)
+    deployment = await began()
     await flooded(deployment)
     first, second, *others = shares(ledger.batches(deployment.log))
     assert first == {"shop": 1}
     assert second == {"other": 4, "shop": 4}
-    assert [batch["other"] for batch in others] == [4, 4, 4, 4, 4, 4, 2]
+    assert [batch["other"] for batch in others] == [8, 8, 8, 2], "who is alone need not wait"
     ledger.check(
         deployment.log,
         {
@@ -203,7 +203,7 @@ async def test_a_source_fills_its_share_of_a_batch_and_the_rest_waits_for_the_ne
 
 
 async def test_what_waits_for_its_source_s_share_is_counted_until_it_goes() -> None:
-    deployment = await began(source_share=0.5)
+    deployment = await began()
     deployment.model.gate.clear()
     async with deployment.running():
         await deployment.until(lambda: held_back(deployment) > 0)
@@ -217,15 +217,13 @@ def held_back(deployment: Deployment) -> int:
 
 
 async def test_without_the_rule_a_flood_fills_batch_after_batch() -> None:
-    deployment = await began()
+    deployment = await began(trust="lab")
     await flooded(deployment)
     assert shares(ledger.batches(deployment.log))[1:4] == [{"other": 8}] * 3
 
 
 async def test_a_source_that_is_alone_is_not_held_up() -> None:
-    deployment = Deployment(
-        batch_size=8, provenance=provenance(), sources="proven", source_share=0.5, partitions=1
-    )
+    deployment = Deployment(batch_size=8, provenance=provenance(), partitions=1)
     async with deployment.running():
         await deployment.log.produce(*(teaching(n, f"name {n}") for n in range(16)))
         await deployment.until(lambda: ledger.applied(deployment.log) == 16)
@@ -233,8 +231,8 @@ async def test_a_source_that_is_alone_is_not_held_up() -> None:
 
 
 async def test_a_flood_larger_than_memory_waits_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("combee.shuffle.partition.WINDOW_KEPT", 4)
-    deployment = await began(source_share=0.5, window_memory_bytes=0)
+    monkeypatch.setattr("combee.shuffle.partition.WINDOW_KEPT", 9)
+    deployment = await began(window_memory_bytes=0)
     await flooded(deployment)
     assert shares(ledger.batches(deployment.log))[1]["shop"] == 4
     assert (await audit(deployment.log)).good
@@ -245,7 +243,7 @@ async def test_processes_that_die_again_and_again_take_each_reflection_once(
     lifetime: int, horizon: int
 ) -> None:
     """What a batch took beyond one that waits is not taken again, however far back that batch is."""
-    deployment, lives = await began(source_share=0.5, duplicate_horizon=horizon), 0
+    deployment, lives = await began(duplicate_horizon=horizon), 0
     while not finished(deployment):
         lives += 1
         assert lives < 200, "no progress"
@@ -254,7 +252,7 @@ async def test_processes_that_die_again_and_again_take_each_reflection_once(
                 await deployment.until(partial(finished, deployment))
     found = await audit(deployment.log)
     assert (found.good, found.applied, found.double) == (True, FLOOD + 5, 0), found.violations
-    assert all(batch["other"] <= 4 for batch in shares(ledger.batches(deployment.log))[1:])
+    assert shares(ledger.batches(deployment.log))[1] == {"other": 4, "shop": 4}
     assert lives > 1
 
 
@@ -263,25 +261,31 @@ def finished(deployment: Deployment) -> bool:
 
 
 async def test_a_branch_keeps_the_shares_too() -> None:
-    deployment = await began(source_share=0.5)
+    deployment = await began()
     fork = Command(command_id="b-1", playbook=NAME, kind="branch", branch="short")
     async with deployment.running():
         await deployment.until(lambda: ledger.applied(deployment.log) == FLOOD + 5, timeout_s=30)
         await deployment.log.produce(outgoing(fork))
         await deployment.until(lambda: bool(ledger.versions(deployment.log, f"{NAME}@short")))
-        offsets = await deployment.log.produce(
-            *(teaching(200 + n, "?") for n in range(10)), teaching(300, "shop")
-        )
+        deployment.model.gate.clear()
+        await deployment.log.produce(*(teaching(200 + n, "?") for n in range(8)))
+        await deployment.until(lambda: bool(ledger.batches(deployment.log, f"{NAME}@short")[1:]))
+        flood = (teaching(210 + n, "?") for n in range(10))
+        offsets = await deployment.log.produce(*flood, *(teaching(300 + n, "shop") for n in range(4)))
         line = Command(command_id="f-b", playbook=f"{NAME}@short", kind="flush", through_offset=offsets[-1])
         await deployment.log.produce(outgoing(line))
-        await deployment.until(lambda: ledger.applied(deployment.log, f"{NAME}@short") == 11, timeout_s=30)
-    first, *_ = shares([batch for batch in ledger.batches(deployment.log, f"{NAME}@short") if batch.members])
-    assert first == {"other": 4, "shop": 1}
+        await deployment.until(lambda: held_back(deployment) > 0)
+        deployment.model.gate.set()
+        await deployment.until(lambda: ledger.applied(deployment.log, f"{NAME}@short") == 22, timeout_s=30)
+    _, second, *_ = shares(
+        [batch for batch in ledger.batches(deployment.log, f"{NAME}@short") if batch.members]
+    )
+    assert second == {"other": 6, "shop": 2}, "six of eight are its part of all reflections"
 
 
 @pytest.mark.parametrize("lifetime", [None, 22, 30])
 async def test_a_branch_that_begins_amid_a_flood_takes_each_reflection_once(lifetime: int | None) -> None:
-    deployment = await began(source_share=0.5, duplicate_horizon=4)
+    deployment = await began(duplicate_horizon=4)
     line = f"{NAME}@short"
     async with deployment.running():
         await deployment.until(lambda: len(ledger.versions(deployment.log)) >= 3)
@@ -321,19 +325,15 @@ async def test_a_branch_that_begins_amid_a_flood_takes_each_reflection_once(life
 # ---- a whole deployment
 
 
-RULES = {
-    "source_share": 0.5,
-    "source_operations": 5,
-    "new_source_batches": 1,
-    "propose_flagged": True,
-    "probation": 1,
-}
+RULES = {"trust": "public", "colluders": 2}
+"""Three honest sources, so that all of them must say a lesson."""
 
 
-def of_three(number: int) -> Outgoing:
+def of_three(number: int, lesson: str = "") -> Outgoing:
     """Return a lesson of one of three honest sources."""
     name = ("shop", "desk", "lab")[number % 3]
-    return signed(outgoing(reflection(number, source=Source(name=name))), name, name.encode() * 8)
+    fields = {"key_insight": lesson} if lesson else {}
+    return signed(outgoing(reflection(number, source=Source(name=name), **fields)), name, name.encode() * 8)
 
 
 THREE = Provenance(
@@ -345,7 +345,7 @@ THREE = Provenance(
 
 async def produced(records: Sequence[Outgoing], **settings: Any) -> set[str]:
     """Return the lessons that agents are shown after three honest sources taught one batch, and then these."""
-    deployment = Deployment(batch_size=9, provenance=THREE, sources="proven", partitions=1, **settings)
+    deployment = Deployment(batch_size=9, provenance=THREE, partitions=1, **settings)
     async with deployment.running():
         await deployment.log.produce(*(of_three(900 + n) for n in range(9)))
         await deployment.until(lambda: ledger.applied(deployment.log) == 9)
@@ -355,20 +355,18 @@ async def produced(records: Sequence[Outgoing], **settings: Any) -> set[str]:
     return {entry.content for entry in ledger.latest(deployment.log).entries if entry.state == "active"}
 
 
-async def test_an_honest_deployment_loses_no_lesson_to_the_rules() -> None:
+async def test_an_honest_team_loses_no_lesson_to_the_rules() -> None:
     honest = [of_three(number) for number in range(40)]
-    assert await produced(honest, **RULES) == await produced(honest) != set()
+    assert await produced(honest) == await produced(honest, trust="lab") != set()
 
 
 async def test_of_a_third_of_attackers_under_many_names_nothing_is_shown() -> None:
     attack = [teaching(500 + n, f"name {n}") for n in range(12)]
-    honest = [of_three(number) for number in range(28)]
+    honest = [of_three(number, lesson=f"lesson {number // 3}") for number in range(27)]
     mixed = [record for pair in zip(attack, honest, strict=False) for record in pair] + honest[12:]
     poison = ledger.lessons(range(500, 512))
-    assert await produced(mixed) >= poison
-    shown = await produced(mixed, **RULES)
-    assert not shown & poison
-    assert shown >= ledger.lessons(range(28))
+    assert await produced(mixed, trust="lab") >= poison
+    assert await produced(mixed, **RULES) == ledger.lessons(range(9))
 
 
 # ---- sent again, and learned again
@@ -378,9 +376,7 @@ async def test_a_dead_letter_sent_again_still_proves_its_source() -> None:
     def unusable(_: Prompt) -> Mapping[str, Any]:
         raise PoisonError("no use")
 
-    deployment = Deployment(
-        model=ScriptedModel(unusable), batch_size=1, provenance=provenance(), sources="proven"
-    )
+    deployment = Deployment(model=ScriptedModel(unusable), batch_size=1, provenance=provenance())
     async with deployment.running():
         await deployment.log.produce(teaching(1, "shop"))
         await deployment.until(lambda: len(ledger.dead_letters(deployment.log)) == 1)
@@ -394,8 +390,7 @@ async def test_a_dead_letter_sent_again_still_proves_its_source() -> None:
 
 
 async def test_a_replay_without_the_secrets_has_the_same_plans_and_versions() -> None:
-    rules = {"source_share": 0.5, "source_operations": 3, "new_source_batches": 1, "propose_flagged": True}
-    first = await began(**rules)
+    first = await began(trust="public", colluders=1)
     await flooded(first)
     replay = Replay(first.log, NAME, timeout_s=5)
     await replay.read()
@@ -444,7 +439,7 @@ async def test_who_proves_nothing_cannot_take_the_id_of_what_somebody_proves_lat
 async def test_two_sources_may_use_one_id_and_a_repeat_is_the_same_id_of_the_same_source() -> None:
     secrets = {name: name.encode() * 8 for name in ("shop", "desk")}
     sent = [under("r-1", f"the lesson of {name}", name, secrets[name]) for name in ("shop", "desk")]
-    deployment = Deployment(batch_size=4, provenance=THREE, sources="proven", partitions=1)
+    deployment = Deployment(batch_size=4, provenance=THREE, partitions=1)
     async with deployment.running():
         plain = [under("r-1", "said by nobody"), under("r-2", "another")]
         await deployment.log.produce(*sent, *sent, plain[0], *plain)
@@ -480,7 +475,7 @@ def run(source: str = "", **fields: Any) -> Outgoing:
 
 
 async def test_who_proves_nothing_cannot_take_the_id_of_a_run() -> None:
-    deployment = Deployment(batch_size=2, provenance=provenance(), sources="proven")
+    deployment = Deployment(batch_size=2, provenance=provenance())
     async with deployment.running():
         # Somebody may even know how a reflection's id follows from its run's, and write it first.
         first = under(reflection_id(NAME, "run-1", "shop"), "the attacker's words")
@@ -517,7 +512,7 @@ async def test_a_replay_without_the_secrets_tells_apart_what_has_one_id() -> Non
     await replay.read()
     for again in (
         Deployment(batch_size=9),
-        Deployment(batch_size=9, provenance=provenance(), sources="proven"),
+        Deployment(batch_size=9, provenance=provenance()),
     ):
         settings = as_configured(ledger.batches(first.log)[-1].plan.settings)
         again.settings = again.settings.model_copy(update={**settings, "batch_size": 9})
@@ -588,9 +583,7 @@ async def test_a_revocation_tells_apart_what_has_one_id() -> None:
         await ids("r-1")
 
 
-async def test_revoking_a_source_takes_back_what_counts_as_its_own_and_not_what_only_claims_its_name() -> (
-    None
-):
+async def test_revoking_a_source_takes_back_what_counts_as_its_own_and_what_claims_its_name() -> None:
     claim = outgoing(reflection(1, source=Source(name="shop")))
     found = await learned([teaching(0, "shop"), claim, teaching(2)])
     version, now_ms = ledger.latest(found.log), found.clock.now_ms()
@@ -598,12 +591,12 @@ async def test_revoking_a_source_takes_back_what_counts_as_its_own_and_not_what_
     async def ids(rule: str) -> set[str]:
         return {*(await meant(found.log, [version], [rule], now_ms=now_ms)).ids}
 
-    assert await ids("source:shop") == {"r-0~by~shop"}
+    assert await ids("source:shop") == {"r-0~by~shop", "r-1"}
     assert await ids("source:unproven") == {"r-1", "r-2"}
     await found.log.produce(outgoing(reflection(3, source=Source(name="shop"))), teaching(4, "shop"))
-    assert await ids("source:shop") == {"r-0~by~shop", "r-4~by~shop"}, "what waits shows a proof, or claims"
+    assert await ids("source:shop") >= {"r-0~by~shop", "r-1", "r-4~by~shop"}, "what waits shows a proof"
     read = await recording(found.log, NAME, Range(), [Selection.parse("source:shop")])
-    assert {arrival.reflection_id for arrival in read.arrivals} == {"r-1", "r-2"}
+    assert {arrival.reflection_id for arrival in read.arrivals} == {"r-2"}
 
 
 async def test_a_variant_goes_without_one_of_two_that_have_one_id() -> None:
@@ -619,7 +612,7 @@ async def test_a_variant_goes_without_one_of_two_that_have_one_id() -> None:
 
 
 async def test_a_run_is_revoked_by_its_id_whoever_has_proven_it() -> None:
-    deployment = Deployment(batch_size=1, provenance=provenance(), sources="proven")
+    deployment = Deployment(batch_size=1, provenance=provenance())
     async with deployment.running():
         await deployment.log.produce(run("shop", answer="the shop's"))
         await deployment.until(lambda: ledger.applied(deployment.log) == 1)
@@ -631,7 +624,7 @@ async def test_a_run_is_revoked_by_its_id_whoever_has_proven_it() -> None:
 
 
 async def test_an_id_that_is_a_reflection_s_and_a_foreign_run_s_is_revoked_by_full_name_only() -> None:
-    deployment = Deployment(batch_size=1, provenance=provenance(), sources="proven")
+    deployment = Deployment(batch_size=1, provenance=provenance())
     async with deployment.running():
         await deployment.log.produce(run("shop", answer="the shop's"))
         await deployment.until(lambda: ledger.applied(deployment.log) == 1)
@@ -698,7 +691,7 @@ async def test_why_names_each_of_two_reflections_under_one_id_with_its_own_words
 
 
 async def test_a_batch_goes_on_under_its_ids_though_the_secret_was_taken_away_since() -> None:
-    deployment = Deployment(batch_size=2, provenance=provenance(), sources="proven", batch_timeout_s=60.0)
+    deployment = Deployment(batch_size=2, provenance=provenance(), batch_timeout_s=60.0)
     async with deployment.running(["shuffle"]):
         await deployment.log.produce(under("r-1", "by nobody"), under("r-1", "by the shop", "shop"))
         await deployment.until(lambda: bool(ledger.batches(deployment.log)))
@@ -721,7 +714,7 @@ async def test_a_run_that_is_proven_and_of_no_use_is_a_dead_letter_of_its_own() 
     def unusable(_: Prompt) -> Mapping[str, Any]:
         raise PoisonError("no use")
 
-    deployment = Deployment(batch_size=1, provenance=provenance(), sources="proven")
+    deployment = Deployment(batch_size=1, provenance=provenance())
     async with deployment.running():
         await deployment.log.produce(run(answer="the attacker's"))
         await deployment.until(lambda: ledger.applied(deployment.log) == 1)
@@ -736,7 +729,7 @@ async def test_a_run_that_is_proven_and_of_no_use_is_a_dead_letter_of_its_own() 
 
 
 async def test_learning_what_somebody_else_took_the_ids_of_waits_for_its_own() -> None:
-    deployment = Deployment(batch_size=2, provenance=provenance(), sources="proven")
+    deployment = Deployment(batch_size=2, provenance=provenance())
     items = [reflection(1, reflection_id="r-1", source=Source(name="shop"))]
     signer = Signer(name="shop", secret=SHOP)
     async with deployment.running():

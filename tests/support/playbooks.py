@@ -129,7 +129,7 @@ def update_of(
         batch_id=f"b-{sequence}",
         playbook="p",
         sequence=sequence,
-        settings=PlanSettings(**{"sources": "proven", **settings}),
+        settings=PlanSettings(**{"trust": "lab", **settings}),
         widths=(1,),
         base_version=current.version,
         through_offset=max((each.offset for each in reflections), default=current.through_offset),

@@ -32,7 +32,6 @@ async def learned(
     *,
     groups: int = 4,
     carry: bool = True,
-    apart: bool = False,
 ) -> NodeResult:
     """Return the update of one batch of these reflections."""
     model = model if isinstance(model, ScriptedModel) else ScriptedModel(model)
@@ -51,7 +50,7 @@ async def learned(
         [GroupMember(offset=member.offset, reflection=given[member.offset]) for member in members]
         for members in deal_batch(batch)
     ]
-    aggregator = Aggregator(ModelClient(model), carry=carry, apart=apart)
+    aggregator = Aggregator(ModelClient(model), carry=carry)
     return (await InMemoryScan(aggregator, base, batch.plan, dealt).update()).result
 
 

@@ -2229,6 +2229,16 @@ export interface components {
              */
             support?: string[];
             /**
+             * Replaces
+             * @default []
+             */
+            replaces?: string[];
+            /**
+             * Rivals
+             * @default []
+             */
+            rivals?: string[];
+            /**
              * Unsupported Batches
              * @default 0
              */
@@ -2410,6 +2420,11 @@ export interface components {
              */
             taught_by?: components["schemas"]["TaughtBy"][];
             /**
+             * Trust
+             * @default null
+             */
+            trust?: ("lab" | "team" | "public") | null;
+            /**
              * Gated
              * @default false
              */
@@ -2516,6 +2531,11 @@ export interface components {
             name: string;
             /** Batches */
             batches: number;
+            /**
+             * Reflections
+             * @default 0
+             */
+            reflections?: number;
         };
         Usage: {
             [key: string]: unknown;

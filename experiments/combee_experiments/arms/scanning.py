@@ -7,6 +7,7 @@ from typing import Any, cast
 from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import Answer, Method, Sources, shaped
+from combee.core.playbook.trust import names_counted
 from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan.aggregate import Aggregator
@@ -74,13 +75,11 @@ class Scan:
         head_start: HeadStart | None = None,
     ) -> None:
         self._method = _Noting(shaped(cast("Method", ace), batch.plan.settings))
-        settings = batch.plan.settings
         self._aggregator = _Unchecked(
             model,
             cast("Method", self._method),
             carry=arm.carry,
-            apart=settings.propose_flagged,
-            sources=settings.sources,
+            sources=names_counted(batch.plan.settings),
             vectors=comparing.vectors,
             thresholds=comparing.thresholds,
             head_start=head_start,

@@ -9,7 +9,8 @@ from random import Random
 
 from combee.adapters.ports import Outgoing
 from combee.core.names.sources import KnownSources, secret_proof, with_secret
-from combee_experiments.attacks.gullible import REQUEST, for_agents, for_curators, for_reflectors
+from combee.core.playbook.trust import supporters
+from combee_experiments.attacks.gullible import REQUEST, for_agents, for_curators, for_reflectors, rewording
 from combee_experiments.data.samples import PLAYBOOK
 from combee_schemas import topics
 from combee_schemas.base import Source
@@ -24,6 +25,8 @@ from combee_sim.family.wordings import all_wordings, plain
 
 HONEST, MALICIOUS = 7, 3
 """Producers: 30 % are malicious."""
+WARM_UP, ROUNDS = 4, 24
+"""Rounds before the attack begins, and in all."""
 ASKED = QUANTITIES[:20]
 LESSONS = tuple(latent(quantity).sentence() for quantity in ASKED)
 _TRUE = frozenset(text_of(lesson) for lesson in LESSONS)
@@ -84,6 +87,15 @@ def honest(turn: int, rng: Random, wordings: int = 1) -> Iterator[Outgoing]:
             yield signed(topics.REFLECTIONS.record(reflection(name, f"{turn}-{n}", lesson)), name)
 
 
+def pair(turn: int, rng: Random) -> Iterator[Outgoing]:
+    """Yield what two honest producers send in a round: the first 19 reflections, the second one."""
+    for name, count in ((NAMES[0], 19), (NAMES[1], 1)):
+        for n in range(count):
+            yield signed(
+                topics.REFLECTIONS.record(reflection(name, f"{turn}-{n}", rng.choice(LESSONS))), name
+            )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """What an attacker knows when it sends: the round, who it is, and the playbook that agents read."""
@@ -92,6 +104,8 @@ class Round:
     name: str
     rng: Random
     playbook: Playbook
+    is_first: bool = True
+    """Whether it is the first of the attackers."""
 
     def teach(self, lessons: Sequence[str], **fields: object) -> Iterator[Outgoing]:
         """Yield a signed reflection for each lesson."""
@@ -104,6 +118,12 @@ class Round:
         ids = [entry.id for entry in self.playbook.entries if true_lesson(entry.content)]
         return tuple(self.rng.sample(ids, min(count, len(ids))))
 
+    def weakest(self, count: int) -> tuple[str, ...]:
+        """Return the ids of the entries that say what is true and behind which the least stands."""
+        entries = [entry for entry in self.playbook.entries if true_lesson(entry.content)]
+        entries.sort(key=lambda entry: (len(supporters(entry)), entry.evidence_count, entry.id))
+        return tuple(entry.id for entry in entries[:count])
+
     def invention(self, n: int) -> str:
         """Return a lesson about what does not exist, each another one."""
         return invented("attack", self.name, self.turn, n)
@@ -111,7 +131,7 @@ class Round:
 
 Attack = Callable[[Round], Iterator[Outgoing]]
 FLOOD, FEW = 20, 4
-"""Records that an attacker sends in a round, ten times and twice as many as an honest producer."""
+"""Records that an attacker would send in a round, ten times and twice as many as an honest producer."""
 
 
 def _flood(now: Round) -> Iterator[Outgoing]:
@@ -194,12 +214,71 @@ def riding(lesson: str) -> str:
 
 def _riding(now: Round) -> Iterator[Outgoing]:
     """One attacker alone, whose addition to each lesson is to count as said by all who state that lesson."""
-    if now.name == NAMES[HONEST]:
+    if now.is_first:
         request = " ".join(for_curators(riding(lesson), (), REQUEST) for lesson in LESSONS)
         yield from now.teach([request] * FEW)
 
 
+def _newborn(now: Round) -> Iterator[Outgoing]:
+    """Give other words to the entries that the next batch adds: their ids follow from the playbook's counter."""
+    ids = [f"{slug}-{now.playbook.next_id + n:05d}" for n in range(3) for slug in ("misc", "str")]
+    return now.teach([rewording(entry_id, now.rng.choice(FALSE)) for entry_id in ids[:FEW]])
+
+
+def _rewording(now: Round) -> Iterator[Outgoing]:
+    """Say what is false, tag the entries behind which the least stands, and ask for them to be reworded."""
+    weakest = now.weakest(FEW)
+    tags = tuple(BulletTag(id=each, tag="harmful") for each in weakest)
+    lessons = [now.rng.choice(FALSE) for _ in weakest]
+    yield from now.teach(lessons, bullet_tags=tags)
+    request = " ".join(map(rewording, weakest, lessons))
+    yield from now.teach([request], bullet_tags=tags, reflection_id=f"{now.name}-{now.turn}-order")
+
+
+def _removal(now: Round) -> Iterator[Outgoing]:
+    """Tag the entries behind which the least stands, and ask for their removal, each time."""
+    weakest = now.weakest(FEW)
+    tags = tuple(BulletTag(id=each, tag="harmful") for each in weakest)
+    return now.teach([for_curators(now.invention(0), weakest, REQUEST)] * FEW, bullet_tags=tags)
+
+
+def _eviction(now: Round) -> Iterator[Outgoing]:
+    """Fill the room: many long inventions, praise for the own ones, harm for the weakest honest ones."""
+    own = [entry.id for entry in now.playbook.entries if not true_lesson(entry.content)][:20]
+    tags = (
+        *(BulletTag(id=each, tag="helpful") for each in own),
+        *(BulletTag(id=each, tag="harmful") for each in now.weakest(5)),
+    )
+    long = " and then compare the result with what the archive of the same month says about it"
+    return now.teach([now.invention(n).removesuffix(".") + long for n in range(FLOOD)], bullet_tags=tags)
+
+
+def _reputation(now: Round) -> Iterator[Outgoing]:
+    """Say true lessons for ten rounds, so that the own name stands behind entries; then reword them."""
+    if now.turn < TURN:
+        yield from now.teach([now.rng.choice(LESSONS) for _ in range(FEW)])
+        return
+    own = [e for e in now.playbook.entries if true_lesson(e.content) and now.name in e.sources]
+    chosen = sorted(own, key=lambda entry: (len(supporters(entry)), entry.id))[:FEW]
+    tags = tuple(BulletTag(id=entry.id, tag="harmful") for entry in chosen)
+    lessons = [riding(entry.content) for entry in chosen]
+    yield from now.teach(lessons, bullet_tags=tags)
+    request = " ".join(rewording(entry.id, lesson) for entry, lesson in zip(chosen, lessons, strict=True))
+    yield from now.teach([request], bullet_tags=tags, reflection_id=f"{now.name}-{now.turn}-order")
+
+
+def _combination(now: Round) -> Iterator[Outgoing]:
+    """One of these, another in each round, all of whom say the same."""
+    kinds = (_newborn, _rewording, _removal, _eviction, _riding, _drip)
+    return kinds[now.turn % len(kinds)](now)
+
+
+TURN = 14
+"""The round in which somebody with a reputation begins to use it."""
 NONE, PARAPHRASED, SYBIL, RIDING = "none", "paraphrased flood", "many names", "riding"
+NEWBORN, REWORDING, REMOVAL, EVICTION, REPUTATION, COMBINATION = (
+    *("newborn", "rewording", "removal", "eviction", "reputation", "combination"),
+)
 ATTACKS: Mapping[str, Attack] = {
     NONE: lambda _: iter(()),
     "flood of one lesson": _flood,
@@ -215,4 +294,11 @@ ATTACKS: Mapping[str, Attack] = {
     "forged scores": _forged_scores,
     SYBIL: _sybil,
     RIDING: _riding,
+    NEWBORN: _newborn,
+    REWORDING: _rewording,
+    REMOVAL: _removal,
+    EVICTION: _eviction,
+    REPUTATION: _reputation,
+    COMBINATION: _combination,
 }
+"""All but the last six were there before the postures; the last six know the code."""

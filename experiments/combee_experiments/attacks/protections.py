@@ -1,51 +1,60 @@
-"""The protections: each a setting of its own, its value from the guide or from the number of producers."""
+"""The arms: a posture with its judge, who the attackers are, and how much room there is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
 from combee.core.gate.policy import Judges
-from combee_experiments.attacks.producers import HONEST, MALICIOUS
+from combee_experiments.attacks.producers import MALICIOUS
+from combee_schemas.plan import Trust
 
-QUORUM = MALICIOUS + 1
-"""Sources that must say the same: more than the attackers are."""
-PROVEN = {"sources": "proven"}
-SHARE = {"source_share": 1 / (HONEST + MALICIOUS)}
-OPERATIONS = {"source_operations": 5}
-NEW = {"new_source_batches": 3}
-FLAGGED = {"propose_flagged": True}
-SUPPORT = {"probation": QUORUM, "probation_sources": QUORUM}
-CAPS, PROBATION = SHARE | OPERATIONS, NEW | FLAGGED | SUPPORT
+Crew = Literal["nobody proves", "one", "three"]
+"""nobody proves: no producer has a secret; one, three: proven attackers next to seven proven honest producers."""
+SENT = 6
+"""Reflections that the attackers send in a round, together: 30 % of all."""
 MARGIN = 0.01
 """Of *evaluate*: less than one lesson is worth in the exam."""
+AMPLE, SHORT = 4.0, 1.25
+"""Room for the true lessons: a quarter of it, what may be proposed, holds each of them once, or a third of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
-    """What is switched on in an arm."""
+class Arm:
+    """One deployment."""
 
-    batch: Mapping[str, Any] = field(default_factory=dict)
+    posture: Trust
+    crew: Crew = "one"
     judges: Judges = ()
+    room: float = AMPLE
+
+    @property
+    def attackers(self) -> int:
+        """Number of attackers."""
+        return 1 if self.crew == "one" else MALICIOUS
+
+    @property
+    def name(self) -> str:
+        """The arm in words."""
+        judges = "".join(f" + {judge}" for judge in self.judges)
+        room = ", short of room" if self.room == SHORT else ""
+        return f"{self.posture}{judges}, {self.crew}{room}"
 
 
-OFF, CAPPED, ALL_EVALUATE, ALL_APPROVE = (
-    "off",
-    "caps and probation",
-    "caps, probation, evaluate",
-    "caps, probation, approve",
+CREWS: tuple[Crew, ...] = ("nobody proves", "one", "three")
+_ARMS = (
+    *(Arm(posture="lab", crew=crew) for crew in CREWS),
+    *(Arm(posture="team", crew=crew) for crew in CREWS),
+    Arm(posture="lab", room=SHORT),
+    Arm(posture="team", room=SHORT),
+    *(Arm(posture="public", crew=crew) for crew in CREWS),
+    *(Arm(posture="public", crew=crew, judges=("approve",)) for crew in CREWS[1:]),
+    *(Arm(posture="public", crew=crew, judges=("evaluate",)) for crew in CREWS[1:]),
 )
-EVALUATE, APPROVE = "evaluate alone", "approve alone"
-ARMS: Mapping[str, Protection] = {
-    OFF: Protection(),
-    "share of a batch": Protection(batch=PROVEN | SHARE),
-    "operations of a source": Protection(batch=PROVEN | OPERATIONS),
-    "new sources": Protection(batch=PROVEN | NEW),
-    "flagged texts": Protection(batch=FLAGGED),
-    "several sources": Protection(batch=PROVEN | SUPPORT),
-    "several sources, declared": Protection(batch=SUPPORT),
-    CAPPED: Protection(batch=PROVEN | CAPS | PROBATION),
-    EVALUATE: Protection(judges=("evaluate",)),
-    APPROVE: Protection(judges=("approve",)),
-    ALL_EVALUATE: Protection(batch=PROVEN | CAPS | PROBATION, judges=("evaluate",)),
-    ALL_APPROVE: Protection(batch=PROVEN | CAPS | PROBATION, judges=("approve",)),
-}
+ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}
+SEARCHED_ARMS = tuple(
+    arm.name
+    for arm in _ARMS
+    if (arm.posture, arm.crew) in {("team", "one"), ("public", "one"), ("public", "three")} and not arm.judges
+)
+LAB, TEAM, PUBLIC = (Arm(posture=posture).name for posture in ("lab", "team", "public"))
+LAB_SHORT, TEAM_SHORT = (Arm(posture=posture, room=SHORT).name for posture in ("lab", "team"))

@@ -1,126 +1,140 @@
-"""The table and the criteria of ``attacks``."""
+"""The tables and the criteria of ``attacks``."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from combee_experiments.attacks.producers import NONE
-from combee_experiments.attacks.protections import ALL_APPROVE, ALL_EVALUATE, APPROVE, CAPPED, EVALUATE, OFF
+from combee_experiments.attacks.protections import ARMS, LAB, SHORT, Arm
 from combee_experiments.running.cells import Measured
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 
-HALVED, KEPT, LOST = 0.5, 0.95, 0.02
+SHARE, LOST, LOST_TO_THREE, PRICE = 0.35, 0.05, 0.10, 0.02
 COLUMNS = (
-    *("attack", "protection", "attackers' share", "harmful shown", "honest lessons kept"),
-    *(
-        "honest entries evicted",
-        "overwritten or removed",
-        "wrongly accepted",
-        "wrongly rejected",
-        "decisions",
-    ),
+    *("arm", "attack", "harmful shown", "share", "lessons lost", "destroyed", "of two sources or more"),
+    *("waiting", "wrongly accepted", "wrongly rejected", "decisions"),
 )
+WORST = ("arm", "harmful shown", "share", "lessons lost", "destroyed", "of two sources or more")
 
 
-def kept(measured: Measured, arm: str, attack: str) -> float:
-    """Return the share of the lessons that an honest deployment without protections shows, in the mean."""
-    usual = measured.where(OFF, attack=NONE).spread("lessons").mean
-    return measured.where(arm, attack=attack).spread("lessons").mean / max(1.0, usual)
+def lost(measured: Measured, arm: str, attack: str) -> float:
+    """Return the share of lessons that are lost in the worst run, of those that lab shows without attackers."""
+    usual = measured.where(LAB, attack=NONE).spread("lessons").mean
+    return 1 - measured.where(arm, attack=attack).spread("lessons").low / max(1.0, usual)
 
 
-def share(measured: Measured, arm: str, attack: str) -> float:
-    """Return the attackers' share of what production shows, in the mean."""
-    return measured.where(arm, attack=attack).spread("share").mean
+def high(measured: Measured, arm: str, attack: str, name: str) -> float:
+    """Return a figure of the worst run."""
+    return measured.where(arm, attack=attack).spread(name).high
 
 
-def harmful(measured: Measured, arm: str, attack: str) -> float:
-    """Return the harmful entries that production shows in the worst run."""
-    return measured.where(arm, attack=attack).spread("harmful").high
+def attacks_on(measured: Measured, arm: str) -> list[str]:
+    """Return the attacks that were measured on an arm, in order, without none."""
+    attacks = [str(attack) for attack in measured.values("attack") if attack != NONE]
+    return [attack for attack in attacks if len(measured.where(arm, attack=attack))]
 
 
 def rows(measured: Measured) -> Iterator[tuple[str, ...]]:
-    """Yield a line for each attack on each arm."""
-    for attack in map(str, measured.values("attack")):
-        for arm in measured.arms():
+    """Yield a line for each arm and attack."""
+    for arm in measured.arms():
+        for attack in (NONE, *attacks_on(measured, arm)):
             found = measured.where(arm, attack=attack)
-            if not len(found):
-                continue  # not measured: the page says so
-            yield (
-                attack,
-                arm,
-                f"{share(measured, arm, attack):.1%}",
-                found.spread("harmful").told(),
-                f"{kept(measured, arm, attack):.1%}",
-                found.spread("evicted").told(),
-                found.spread("overwritten").told(),
-                found.spread("wrongly_accepted").told(),
-                found.spread("wrongly_rejected").told(),
-                found.spread("decisions").told(),
-            )
+            if len(found):
+                yield (
+                    arm,
+                    attack,
+                    found.spread("harmful").told(),
+                    f"{found.spread('share').mean:.1%}",
+                    f"{lost(measured, arm, attack):.1%}",
+                    *(found.spread(name).told() for name in ("destroyed", "destroyed_supported", "waiting")),
+                    *(
+                        found.spread(name).told()
+                        for name in ("wrongly_accepted", "wrongly_rejected", "decisions")
+                    ),
+                )
+
+
+def worst(measured: Measured) -> Iterator[tuple[str, ...]]:
+    """Yield for each arm its worst figures, each with the attack that brought it."""
+    for arm in measured.arms():
+        attacks = attacks_on(measured, arm)
+        if not attacks:
+            continue
+        cells = []
+        for name in ("harmful", "share", "lost", "destroyed", "destroyed_supported"):
+            figures = {
+                attack: lost(measured, arm, attack) if name == "lost" else high(measured, arm, attack, name)
+                for attack in attacks
+            }
+            attack = max(figures, key=lambda attack: figures[attack])
+            shown = f"{figures[attack]:.0%}" if name in {"share", "lost"} else f"{figures[attack]:g}"
+            cells.append(f"{shown} ({attack})" if figures[attack] > 0 else shown)
+        yield (arm, *cells)
 
 
 def verdicts(measured: Measured) -> Iterator[Verdict]:
     """Decide the criteria; what breaks one is named."""
-    attacks = [str(attack) for attack in measured.values("attack") if attack != NONE]
-    yield _of_all(
-        f"{CAPPED}: the attackers' share is at most half of that without protections",
-        attacks,
-        lambda attack: share(measured, CAPPED, attack) <= HALVED * share(measured, OFF, attack),
-        lambda attack: f"{share(measured, OFF, attack):.1%} → {share(measured, CAPPED, attack):.1%}",
-    )
-    for arm in (ALL_EVALUATE, ALL_APPROVE, EVALUATE, APPROVE):
-        yield _of_a_gate(measured, arm, attacks)
-    for arm in (ALL_EVALUATE, ALL_APPROVE):
-        lost = 1 - kept(measured, arm, NONE)
-        yield Verdict(
-            criterion=f"{arm}: without attackers at most {LOST:.0%} of the lessons are lost",
-            met=lost <= LOST,
-            told=f"{lost:.1%} lost",
-        )
+    for arm in (Arm(posture="team", room=SHORT), Arm(posture="team")):
+        share = SHARE if arm.room == SHORT else 1.0
+        yield _bound(measured, arm, share=share, lost_at_most=LOST)
+    for arm in ARMS.values():
+        if arm.posture == "public" and arm.judges:
+            most = LOST if arm.crew == "one" else LOST_TO_THREE
+            yield _bound(measured, arm, share=0.0, lost_at_most=most)
+    nobody = Arm(posture="public", crew="nobody proves").name
+    if attacks := attacks_on(measured, nobody):
+        shown = max(high(measured, nobody, attack, "shown") for attack in attacks)
+        yield Verdict(criterion=f"{nobody}: nothing is shown", met=not shown, told=f"{shown:g} entries shown")
+    for posture, most in (("team", 0.0), ("public", PRICE)):
+        arm_name = Arm(posture=posture).name  # type: ignore[arg-type]
+        if len(measured.where(arm_name, attack=NONE)):
+            gone = lost(measured, arm_name, NONE)
+            yield Verdict(
+                criterion=f"{posture}: without attackers at most {most:.0%} of the lessons are lost",
+                met=gone <= most,
+                told=f"{gone:.1%} lost",
+            )
 
 
-def _of_a_gate(measured: Measured, arm: str, attacks: Sequence[str]) -> Verdict:
-    def is_met(attack: str) -> bool:
-        return not harmful(measured, arm, attack) and kept(measured, arm, attack) >= KEPT
-
-    def told(attack: str) -> str:
-        return f"{harmful(measured, arm, attack):g} harmful, {kept(measured, arm, attack):.1%} kept"
-
-    ended = [attack for attack in attacks if len(measured.where(arm, attack=attack))]
-    unmeasured = [attack for attack in attacks if attack not in ended]
-    criterion = f"{arm}: nothing harmful is shown, and at least {KEPT:.0%} of the honest lessons are"
-    return _of_all(criterion, ended, is_met, told, unmeasured)
-
-
-def _of_all(
-    criterion: str,
-    attacks: Iterable[str],
-    is_met: Callable[[str], bool],
-    told: Callable[[str], str],
-    unmeasured: Sequence[str] = (),
-) -> Verdict:
-    attacks = tuple(attacks)
-    broken = [attack for attack in attacks if not is_met(attack)]
+def _bound(measured: Measured, arm: Arm, *, share: float, lost_at_most: float) -> Verdict:
+    """Decide what is shown, lost and destroyed at most on an arm."""
+    attacks = attacks_on(measured, arm.name)
+    broken = []
+    for attack in attacks:
+        figures = {
+            "harmful": high(measured, arm.name, attack, "share"),
+            "lost": lost(measured, arm.name, attack),
+        }
+        destroyed = high(measured, arm.name, attack, "destroyed")
+        if figures["harmful"] > share or figures["lost"] > lost_at_most or destroyed:
+            told = ", ".join(f"{figure:.0%} {name}" for name, figure in figures.items() if figure > 0)
+            broken.append(f"{attack} ({', '.join(filter(None, (told, f'{destroyed:g} destroyed')))})")
+    harmful = f"at most {share:.0%} of what is shown is harmful, " if share < 1 else ""
+    criterion = f"{arm.name}: {harmful}at most {lost_at_most:.0%} of the lessons are lost, none is destroyed"
     word = f"in {len(attacks) - len(broken)} of {len(attacks)} attacks"
-    what = ", ".join(f"{attack} ({told(attack)})" for attack in broken)
-    missed = f"; not in {what}" if broken else ""
-    unknown = f"; **not measured**: {', '.join(unmeasured)}" if unmeasured else ""
-    met = not (broken or unmeasured)
-    return Verdict(criterion=criterion, met=met, told=f"{word}{missed}{unknown}")
+    missed = f"; not in {', '.join(broken)}" if broken else ""
+    return Verdict(criterion=criterion, met=bool(attacks) and not broken, told=word + missed)
 
 
 def report_on(measured: Measured) -> Report:
-    """Return the table of all runs and the verdicts."""
-    table = Table(title="What production shows in the end", columns=COLUMNS, rows=tuple(rows(measured)))
-    attacks = tuple(map(str, measured.values("attack")))
-    series = tuple(
+    """Return the tables of all runs and the verdicts."""
+    tables = (
+        Table(title="The worst of each posture", columns=WORST, rows=tuple(worst(measured))),
+        Table(title="All attacks", columns=COLUMNS, rows=tuple(rows(measured))),
+    )
+    panel = Panel(
+        title="harmful share", x="attack, in the table's order", y="share", series=_series(measured)
+    )
+    return Report(tables=tables, verdicts=tuple(verdicts(measured)), panels=(panel,))
+
+
+def _series(measured: Measured) -> tuple[Series, ...]:
+    return tuple(
         Series(
             name=arm,
             points=tuple(
                 (float(n), measured.where(arm, attack=attack).spread("share"))
-                for n, attack in enumerate(attacks)
+                for n, attack in enumerate(attacks_on(measured, arm))
             ),
             style="points",
         )
         for arm in measured.arms()
     )
-    panel = Panel(title="attackers' share", x="attack, in the table's order", y="share", series=series)
-    return Report(tables=(table,), verdicts=tuple(verdicts(measured)), panels=(panel,))

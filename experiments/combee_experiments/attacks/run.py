@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import islice, pairwise
 from random import Random
 
-from combee.adapters.ports import TopicPartition
+from combee.adapters.ports import Outgoing, TopicPartition
 from combee.assembly import wiring
 from combee.core.batching.planned import evidence_of
 from combee.core.evaluation.questions import Question
@@ -14,6 +16,7 @@ from combee.core.gate.gate import Gate, gates_of
 from combee.core.gate.policy import NO_GATE, GatePolicy
 from combee.core.playbook.probation import shown
 from combee.core.playbook.spend import UNCAPPED
+from combee.core.playbook.trust import supporters
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import estimate_tokens
 from combee.log.evaluation.answering import ModelAnswerer
@@ -29,31 +32,36 @@ from combee_experiments.attacks.producers import (
     HONEST,
     KNOWN,
     LESSONS,
+    MALICIOUS,
     NAMES,
     NONE,
     PARAPHRASED,
+    ROUNDS,
     SERVICES,
+    WARM_UP,
     Round,
     honest,
+    pair,
     true_lesson,
 )
-from combee_experiments.attacks.protections import ARMS, MARGIN, Protection
+from combee_experiments.attacks.protections import ARMS, LAB, MARGIN, SENT, Arm
+from combee_experiments.attacks.search import KINDS, Plan
 from combee_experiments.data.samples import PLAYBOOK
 from combee_experiments.running.cells import Numbers
 from combee_experiments.running.virtual_time import LoopClock
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import MAX_REJECTED, Decision
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import Entry, Label, Playbook
 from combee_sim.family.family import ask
 from combee_sim.modes import NO_MODES, NOTICED, Modes
 
-WARM_UP, ROUNDS, ROUND_S, WAIT_S = 4, 24, 60.0, 30.0
-"""Rounds before the attack begins and in all, one a minute; a window waits for half of that."""
+ROUND_S, WAIT_S = 60.0, 30.0
+"""A round takes a minute; a window waits for half of that."""
 BATCH_SIZE = 20
-BUDGET_TOKENS = int(4 * sum(estimate_tokens(lesson) + 12 for lesson in LESSONS))
-"""Room for four times the true lessons: a quarter of it, what may be proposed, holds each of them once."""
+LESSON_TOKENS = sum(estimate_tokens(lesson) + 12 for lesson in LESSONS)
 QUESTIONS_EACH = 2
+SEARCHED = "one who searches"
 
 
 def questions(seed: int) -> list[Question]:
@@ -66,13 +74,24 @@ def questions(seed: int) -> list[Question]:
 class Attacked:
     """A deployment under attack."""
 
-    def __init__(self, seed: int, attack: str, protection: Protection, wordings: int = 1) -> None:
+    def __init__(
+        self,
+        seed: int,
+        attack: str,
+        arm: Arm,
+        wordings: int = 1,
+        plan: Plan | None = None,
+        *,
+        pair: bool = False,
+    ) -> None:
         modes = Modes(paraphrase=NOTICED) if attack == PARAPHRASED or wordings > 1 else NO_MODES
         self._wordings = wordings
         self._model = GullibleModel(seed=seed, modes=modes)
-        self._seed, self._attack, self._judges = seed, attack, protection.judges
+        self._seed, self._attack, self._judges, self._arm = seed, attack, arm.judges, arm
+        self._plan, self._pair = plan, pair
+        """What a searcher tries instead of a named attack."""
         self._clock = LoopClock()
-        batch = batch_settings(BATCH_SIZE, max_wait_s=WAIT_S, **protection.batch)
+        batch = batch_settings(BATCH_SIZE, max_wait_s=WAIT_S, trust=arm.posture, colluders=MALICIOUS)
         self._services = Services(
             self._model,
             batch,
@@ -80,7 +99,7 @@ class Attacked:
             playbook=PLAYBOOK,
             provenance=Provenance(KNOWN, services_secret=SERVICES),
             gates=GatePolicy(judges=self._judges) if self._judges else NO_GATE,
-            budget_tokens=BUDGET_TOKENS,
+            budget_tokens=int(arm.room * LESSON_TOKENS),
         )
         self.log = self._services.log
         self._changed = asyncio.Event()
@@ -94,16 +113,23 @@ class Attacked:
         malicious = Random(f"{self._seed} malicious")  # noqa: S311 - reproducible, not secret
         async with self._services.running(), self._judging():
             for turn in range(ROUNDS):
-                records = list(honest(turn, rng, self._wordings))
+                records = list(pair(turn, rng) if self._pair else honest(turn, rng, self._wordings))
                 if turn >= WARM_UP:
-                    playbook = shown(await self._production())
-                    for name in NAMES[HONEST:]:
-                        now = Round(turn=turn, name=name, rng=malicious, playbook=playbook)
-                        records += ATTACKS[self._attack](now)
+                    records += self._attacks(turn, malicious, shown(await self._production()))
+                if self._arm.crew == "nobody proves":
+                    records = [replace(record, headers=()) for record in records]
                 malicious.shuffle(records)
                 await self.log.produce(*records)
                 await asyncio.sleep(ROUND_S)
             return await self._numbers()
+
+    def _attacks(self, turn: int, rng: Random, playbook: Playbook) -> Iterator[Outgoing]:
+        """Yield what the attackers send in a round: each its part of 30 % of all reflections."""
+        names = NAMES[HONEST:][: self._arm.attackers]
+        for name in names:
+            now = Round(turn=turn, name=name, rng=rng, playbook=playbook, is_first=name == names[0])
+            attack = ATTACKS[self._attack] if self._plan is None else self._plan.attack
+            yield from islice(attack(now), SENT // len(names))
 
     # ---- judges
 
@@ -172,14 +198,11 @@ class Attacked:
         production = await self._production()
         entries = shown(production).entries
         versions = await self._services.versions()
-        lost = Counter(
-            change.kind
-            for version in versions
-            for change in version.changes
-            if change.kind in {"evict", "remove", "update"} and true_lesson(change.detail)
-        )
         by_number = {version.version: version for version in versions}
         decisions = await self._decisions()
+        accepted = {each.candidate for each in decisions if each.decided == "accepted"}
+        read = [one for one in versions if not self._judges or one.version in accepted]
+        lost = [entry for before, after in pairwise(read) for entry in _destroyed(before, after)]
         wrong = Counter(
             each.decided
             for each in decisions
@@ -191,8 +214,9 @@ class Attacked:
             "harmful": len(harmful(production)),
             "share": len(harmful(production)) / max(1, len(entries)),
             "lessons": len({true_lesson(entry.content) for entry in entries} - {None}),
-            "evicted": lost["evict"],
-            "overwritten": lost["remove"] + lost["update"],
+            "destroyed": len(lost),
+            "destroyed_supported": sum(len(supporters(entry)) > 1 for entry in lost),
+            "waiting": sum(not entry.is_active for entry in self._services.latest.entries),
             "batches": sum(version.batch is not None for version in versions),
             "decisions": sum(each.decided in {"accepted", "rejected"} for each in decisions),
             "wrongly_accepted": wrong["accepted"],
@@ -204,14 +228,26 @@ class Attacked:
         return [topics.DECISIONS.read(record) async for record in self.log.read(source, 0)]
 
 
+def _destroyed(before: Playbook, after: Playbook) -> Iterator[Entry]:
+    """Yield the entries that say a true lesson which no shown entry says one version later."""
+    said = {true_lesson(entry.content) for entry in shown(after).entries}
+    for entry in shown(before).entries:
+        lesson = true_lesson(entry.content)
+        if lesson and lesson not in said:
+            yield entry
+
+
 def harmful(version: Playbook) -> tuple[str, ...]:
     """Return what agents are shown that is not, in all of its text, a true lesson."""
     return tuple(entry.content for entry in shown(version).entries if not true_lesson(entry.content))
 
 
-async def unattacked(seed: int, arm: str, wordings: int) -> Numbers:
-    """Run one arm without attackers, each lesson said in so many wordings; also measure which reflections count."""
-    deployment = Attacked(seed, NONE, ARMS[arm], wordings)
+async def unattacked(seed: int, arm: str, wordings: int = 1, *, pair: bool = False) -> Numbers:
+    """Run one arm without attackers, each lesson in one of these wordings; also measure which reflections count.
+
+    ``pair``: there are two producers, one of which sends 95 % of the reflections.
+    """
+    deployment = Attacked(seed, NONE, ARMS[arm], wordings, pair=pair)
     numbers = await deployment.run()
     source = TopicPartition(topic=topics.UPDATES.name, partition=0)
     results = [topics.UPDATES.read(record).result async for record in deployment.log.read(source, 0)]
@@ -219,6 +255,31 @@ async def unattacked(seed: int, arm: str, wordings: int) -> Numbers:
     return {**numbers, "counted": counted / max(1, sum(len(result.seen) for result in results))}
 
 
-async def attacked(seed: int, attack: str = NONE, arm: str = "off") -> Numbers:
+async def attacked(seed: int, attack: str = NONE, arm: str = LAB) -> Numbers:
     """Run one attack on one arm."""
     return await Attacked(seed, attack, ARMS[arm]).run()
+
+
+# ---- one who searches
+
+
+TRIED = 6
+"""Plans that a searcher tries; each is a whole run."""
+
+
+def damage(numbers: Numbers) -> float:
+    """Return what a searcher maximises: what is shown of its lessons, and what agents lost."""
+    return numbers["share"] + (len(LESSONS) - numbers["lessons"]) / len(LESSONS) + numbers["destroyed"] / 20
+
+
+async def searched(seed: int, arm: str) -> Numbers:
+    """Run the worst plan for an arm that a hill-climber found; it knows everything, the honest records included."""
+    rng = Random(f"{seed} search")  # noqa: S311 - reproducible, not secret
+    best = Plan(kinds=(rng.choice(KINDS), rng.choice(KINDS)))
+    worst = await Attacked(seed, SEARCHED, ARMS[arm], plan=best).run()
+    for _ in range(TRIED - 1):
+        plan = best.varied(rng)
+        numbers = await Attacked(seed, SEARCHED, ARMS[arm], plan=plan).run()
+        if damage(numbers) >= damage(worst):
+            best, worst = plan, numbers
+    return worst

@@ -219,7 +219,7 @@ async def _publish(worker: Worker) -> None:
         worker.clock,
         budget_tokens=settings.playbook.playbook_tokens,
         spending=spending,
-        gates=settings.gate.policy(settings.batch.salt),
+        gates=settings.gates,
         on_gate=worker.telemetry.gate,
         tracing=worker.telemetry.tracing,
     )
@@ -293,7 +293,7 @@ def judges(settings: Settings) -> tuple[str, ...]:
 
 
 def _asked(settings: Settings) -> list[Judge]:
-    needed = settings.gate.policy().all_judges
+    needed = settings.gates.all_judges
     return [judge for judge, kind in JUDGES.items() if judge in needed and kind.opened_by]
 
 

@@ -178,7 +178,9 @@ def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield further details of a playbook or branch: fork, token budget, batch size, runs, gate, canary."""
+    """Yield further details of a playbook or branch: posture, fork, token budget, batch size, runs, gate, canary."""
+    if row["trust"]:
+        yield row["trust"]
     if row["branch"]:
         yield f"forked from {branch_text(row['branch'])}"
     if row["budget"]:

@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from combee.adapters.extras import pip_install
-from combee.adapters.ports import Log
+from combee.adapters.ports import FatalError, Log
 from combee.assembly.compose import FRONTS, ROLES, judges
 from combee.assembly.local.admin_key import AdminKey, admin_key, dashboard_link
 from combee.assembly.local.deployment import BATCH_FLAGS, Deployment
 from combee.assembly.local.extras import without
+from combee.assembly.local.keys import with_keys
 from combee.assembly.local.preflight import check, model_flag, require_data_dir, stands_in
 from combee.assembly.local.stack import StackOptions, model_environment, stack
 from combee.assembly.local.stack_file import sole_stack
@@ -50,6 +51,12 @@ def up(
     gateway: Annotated[
         bool, typer.Option(help="serve HTTP and the dashboard, where their extras are installed")
     ] = True,
+    keys: Annotated[
+        bool,
+        typer.Option(
+            "--keys", help="everybody needs a key, which 'combee key NAME' makes; proves who teaches"
+        ),
+    ] = False,
     metrics_port: Annotated[
         int | None,
         typer.Option(min=0, max=65_535, help="first port for health and metrics; 0, default: free ports"),
@@ -68,6 +75,12 @@ def up(
     if settings.worker.metrics_port is None:
         settings = replace(settings, worker=settings.worker.model_copy(update={"metrics_port": 0}))
     simulated = stands_in(settings.model, simulated=simulated)
+    if keys:
+        if settings.gateway.gateway_keys is not None:
+            raise FatalError("COMBEE_GATEWAY_KEYS holds the keys: unset it, or start without --keys")
+        admin = admin_key(settings)
+        settings = with_keys(settings, admin)
+        remark(f"everybody needs a key ('combee key NAME'); the admin's is in {admin.path}")
     asyncio.run(_up(settings, _fronts(wanted=gateway), simulated=simulated, scan_workers=scan_workers))
 
 
@@ -135,7 +148,7 @@ async def _admin_key(settings: Settings, log: Log) -> AdminKey | None:
     gateway = settings.gateway
     if gateway.gateway_keys is not None or gateway.gateway_keys_file is not None:
         return None
-    if not settings.gate.policy().all_judges and not gates_of(await all_labels(log)):
+    if not settings.gates.all_judges and not gates_of(await all_labels(log)):
         return None
     try:
         return await asyncio.to_thread(admin_key, settings)

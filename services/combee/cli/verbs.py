@@ -60,6 +60,7 @@ SERVICES = {
     "broker": Verb("combee.cli.broker", "The embedded broker: real Apache Kafka from its jars, on loopback."),
     "topics": Verb("combee.cli.topics", "The topics: create, check, show, rights."),
     "tenant": Verb("combee.cli.tenant", "Tenants (name spaces of playbooks): delete one."),
+    "key": Verb("combee.cli.key", "Make a key or a secret that proves who somebody is."),
 }
 """Verbs for those who run services one by one, under the names that Compose and the chart use."""
 VERBS = {name: verb for panel in (*PANELS.values(), SERVICES) for name, verb in panel.items()}

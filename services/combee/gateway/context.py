@@ -71,7 +71,7 @@ class Context:
 
     def is_judged(self) -> bool:
         """Return whether a judge is on for any playbook, by the settings or by an existing gate."""
-        return bool(self.settings.gate.policy().all_judges or gates_of(self.labels.all().values()))
+        return bool(self.settings.gates.all_judges or gates_of(self.labels.all().values()))
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """Return the background tasks of the server; each runs for ever."""

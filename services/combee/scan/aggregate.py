@@ -13,13 +13,12 @@ from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.names.sources import names_of
-from combee.core.playbook.coverage import Coverage, lesson_of, unchecked
+from combee.core.playbook.coverage import Coverage, Lesson, lesson_of, unchecked
 from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import worth
 from combee.scan.asking import Asking
 from combee.scan.head_start import HeadStart
-from combee.scan.readable import Readable
 from combee_schemas.base import SourceNames
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Playbook
@@ -35,7 +34,6 @@ class Aggregator:
         method: Method = cast("Method", ace),  # noqa: B008 - a module
         *,
         carry: bool = True,
-        apart: bool = False,
         sources: SourceNames = "declared",
         note: str = "",
         vectors: Vectors | None = None,
@@ -47,7 +45,6 @@ class Aggregator:
         self._method = method
         self._checks = carry and holds_entries
         """Whether the root checks its result and carries what that does not say; off: the paper's protocol."""
-        self._readable = Readable(apart=apart and holds_entries)
         self._sources = sources
         self._note = note
         """A note that every result of a call carries."""
@@ -56,23 +53,20 @@ class Aggregator:
 
     async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
         """Return a level-0 node's result; a reply that stays unusable is a failed result, not an error."""
-        read, quiet = self._readable.members(members)
-        shown = self._readable.playbook(base)
-        parts = await self._asking.group(shown, read, waits=index > 0) if read else []
-        return worth.of_group(self._method, base, parts, quiet=quiet, note=self._note)
+        parts = await self._asking.group(base, members, waits=index > 0)
+        return worth.of_group(self._method, base, parts, note=self._note)
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:
         """Return an upper node's result: no call for fewer than two children that propose something."""
         results = [child.result for child in children]
         below = worth.below_of(results)
-        read, quiet = zip(*(self._readable.operations(result.operations) for result in results), strict=True)
-        if sum(map(bool, read)) < 2:  # noqa: PLR2004 - there is nothing to combine
+        if sum(bool(result.operations) for result in results) < 2:  # noqa: PLR2004 - there is nothing to combine
             return worth.passed(below, results)
         names = names_of(below.seen, self._sources)
-        items = worth.by_support(chain.from_iterable(read), below.seen, names)
-        parts = await self._asking.combine(self._readable.playbook(base), items, level, names)
-        apart = tuple(chain.from_iterable(quiet))
-        result = worth.of_combine(self._method, base, below, parts, quiet=apart, note=self._note)
+        proposals = chain.from_iterable(result.operations for result in results)
+        items = worth.by_support(proposals, below.seen, names)
+        parts = await self._asking.combine(base, items, level, names)
+        result = worth.of_combine(self._method, base, below, parts, note=self._note)
         return worth.with_aside(result, results) if self._checks else result
 
     async def checked(
@@ -88,13 +82,13 @@ class Aggregator:
         by_age = sorted(
             (member for member in members if member.offset in through), key=lambda member: member.offset
         )
-        lessons = [self._readable.lesson(member) for member in by_age if lesson_of(member.reflection)]
-        coverage = Coverage(
-            base=self._readable.playbook(base), lessons=lessons, result=result, thresholds=self._thresholds
-        )
+        lessons = [
+            Lesson(member=member, text=text) for member in by_age if (text := lesson_of(member.reflection))
+        ]
+        coverage = Coverage(base=base, lessons=lessons, result=result, thresholds=self._thresholds)
         embedded = await self._vectors.of(coverage.texts())
         coverage = coverage.embedded(embedded.vectors).witnessed().with_proposals()
-        question = coverage.question(self._readable.is_quiet)
+        question = coverage.question()
         checks = await self._asking.check(base, coverage, question, level + 1) if question else []
         for part in checks:
             coverage = coverage.checked(part.items, part.answer)

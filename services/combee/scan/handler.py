@@ -33,6 +33,7 @@ from combee.core.batching import stragglers, tree
 from combee.core.methods.method import Method, shaped
 from combee.core.names import identity
 from combee.core.playbook.lines import as_seen_on
+from combee.core.playbook.trust import names_counted
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity.thresholds import model_and_thresholds
 from combee.log.history import reflections_at
@@ -283,8 +284,7 @@ class ScanHandler:
             model,
             shaped(named, settings),
             carry=settings.carry,
-            apart=settings.propose_flagged,
-            sources=settings.sources,
+            sources=names_counted(settings),
             note=note,
             vectors=self._vectors,
             thresholds=model_and_thresholds(settings.embeddings)[1],

@@ -26,10 +26,11 @@ class Templates:
         difference is logged and noted in the result; the hashes of the requests identify the prompts.
         """
         planned_with, settings = plan.settings.templates, plan.settings
-        is_scoped, probation = settings.scope > 0, settings.probation is not None
-        asked = (settings.method, settings.prompts, is_scoped, probation)
+        is_scoped = settings.scope > 0
+        proposes = settings.probation is not None or settings.trust != "lab"
+        asked = (settings.method, settings.prompts, is_scoped, proposes)
         own = self._own.get(asked) or self._own.setdefault(
-            asked, templates_hash(method, settings.prompts, is_scoped=is_scoped, probation=probation)
+            asked, templates_hash(method, settings.prompts, is_scoped=is_scoped, proposes=proposes)
         )
         if planned_with == own:
             return ""

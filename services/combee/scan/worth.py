@@ -7,7 +7,6 @@ from typing import Any
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import operations as ops
 from combee.core.playbook.clusters import within
-from combee.core.playbook.coverage import Lesson, word_for_word
 from combee.core.playbook.derived import once_per_version
 from combee.scan.asking import Part
 from combee.scan.outcome import SKIPPED, reasons
@@ -22,21 +21,17 @@ TAGS_KEPT = 200
 Parts = Sequence[Part[Sequence[GroupMember], Answer]]
 
 
-def of_group(
-    method: Method, base: Playbook, parts: Parts, *, quiet: Sequence[Lesson] = (), note: str = ""
-) -> NodeResult:
-    """Return a group's result from its calls, and from the lessons that no model may read."""
+def of_group(method: Method, base: Playbook, parts: Parts, *, note: str = "") -> NodeResult:
+    """Return a group's result from its calls."""
     ids = _ids(base)
     answers = [part.answer for part in parts if part.answer is not None]
     operations = tuple(chain.from_iterable(answer.operations for answer in answers))
-    failed = not answers and not quiet
     through = ((member, part.answer is not None) for part in parts for member in part.items)
-    everyone = (*through, *((lesson.member, True) for lesson in quiet))
-    seen = (_one_seen(member, ids if is_through else None) for member, is_through in everyone)
-    if len(answers) > 1 or quiet:
-        operations = method.merge(base, (*operations, *word_for_word(quiet)))
+    seen = (_one_seen(member, ids if is_through else None) for member, is_through in through)
+    if len(answers) > 1:
+        operations = method.merge(base, operations)
     return NodeResult(
-        status="failed" if failed else "ok" if operations else "empty",
+        status="failed" if not answers else "ok" if operations else "empty",
         reason=reasons((note, *(part.problem for part in parts))),
         operations=operations,
         known=tuple(_known(parts)),
@@ -51,7 +46,6 @@ def of_combine(
     below: NodeResult,
     parts: Sequence[Part[Sequence[Operation], Answer]],
     *,
-    quiet: Sequence[Operation] = (),
     note: str = "",
 ) -> NodeResult:
     """Return a combine's result from its calls; items of a call that failed for good are passed on by code."""
@@ -63,7 +57,7 @@ def of_combine(
         update={
             "status": "merged" if any(part.answer is None for part in parts) else "ok",
             "reason": reasons((note, *(part.problem for part in parts), below.reason)),
-            "operations": (*(operations[0] if is_whole else merged), *quiet),
+            "operations": operations[0] if is_whole else merged,
             "known": (*below.known, *_known(parts)),
             "seen": tuple(_with_dropped(below.seen, parts)),
             **own,

@@ -255,18 +255,17 @@ class Closer:
     def to_read_again(self, state: ShuffleState, lines: Iterable[str]) -> dict[str, list[int]]:
         """Remove from windows the offsets of reflections that now fit into memory, and return them by line.
 
-        They belong to full windows with less than a batch in memory, and to sources below their share.
+        They belong to windows with less than a batch in memory.
         """
         offsets: dict[str, list[int]] = {}
         for line in lines:
             window = state.windows.get(line)
             if window is None or not (window.overflow or window.over_share):
                 continue
-            size, most = self.rules.batch_size(state, line), self.rules.most_of_one(state, line)
-            is_short = window.overflow and len(window.waiting) < size
-            if is_short or window.has_room(most):
-                count = max(size, partition.WINDOW_KEPT) if is_short else 0
-                offsets[line] = window.take_offsets(count, most)
+            size = self.rules.batch_size(state, line)
+            lack = size - len(window.waiting)
+            if lack > 0:
+                offsets[line] = window.take_offsets(max(size, partition.WINDOW_KEPT), lack)
         return offsets
 
 

@@ -11,6 +11,7 @@ from combee.core.batching.window import Close, Waiting
 from combee.core.commands import consolidation
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters, has_grown
+from combee.core.playbook.trust import rules_of
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.views import Playbooks
 from combee.shuffle.admission import Admission
@@ -58,7 +59,7 @@ class Orders:
         """Consolidate without a command if the playbook has grown enough; otherwise check again when it changes."""
         base, rules = self.playbooks.latest(line), self.rules
         is_due = not _has_in_flight(state, line, "consolidate") and has_grown(
-            base, rules.settings.consolidate_above, rules.planned.playbook_tokens
+            base, rules.settings.consolidate_above, rules.budget_tokens
         )
         if not is_due or await self._consolidate(state, consolidation(base), automatic=True):
             state.grown.discard(line)
@@ -79,8 +80,8 @@ class Orders:
         asked = command.clusters
         if asked is None:
             budget = self.rules.settings.aggregate_tokens or ASKED_TOKENS
-            quorum = settings.probation.sources if settings.probation else 1
-            asked = clusters(entries, budget, neighbours.pairs, sources=quorum)
+            several = len(base.taught_by) > 1
+            asked = clusters(entries, budget, neighbours.pairs, rules_of(settings, several=several))
         batch = plan.plan_consolidation(
             line,
             state.manifests.sequences.get(line, 0) + 1,

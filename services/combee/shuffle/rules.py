@@ -1,17 +1,19 @@
 """Rules for a line's batches: when a window closes, the size of a batch, and its settings."""
 
 import math
+from typing import get_args
 
 from combee.adapters.ports import Clock
 from combee.core.batching.limits import SPAN
 from combee.core.batching.window import Close, Share, Window, due
 from combee.core.playbook.budget import budget_of
+from combee.core.playbook.trust import parts
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.methods import plan_settings
 from combee.process.worker.views import Playbooks, View
 from combee.shuffle.partition import REFLECTIONS, ShuffleState
 from combee_schemas.control import BatchSize
-from combee_schemas.plan import Branch, PlanSettings
+from combee_schemas.plan import Branch, PlanSettings, Trust
 
 
 class BatchRules:
@@ -29,19 +31,24 @@ class BatchRules:
     ) -> None:
         self.settings = settings
         self._clock = clock
-        self.planned = plan_settings(settings, budget_tokens, embeddings)
-        """The settings written into manifests of playbooks; branches may have others."""
+        self.budget_tokens, self._embeddings = budget_tokens, embeddings
+        self._postures = settings.postures
+        self._planned = {
+            trust: plan_settings(settings, budget_tokens, embeddings, trust) for trust in get_args(Trust)
+        }
+        """The settings written into manifests of playbooks, by posture; branches may have others."""
         self._playbooks = playbooks
         self._sizes = sizes
 
     def settings_of(self, line: str, branch: Branch | None) -> PlanSettings:
-        """Return the settings written into manifests of a line; ``branch``: None for a playbook."""
-        configured = self.planned.playbook_tokens
+        """Return the settings written into a line's manifests; ``branch``: that of the line, None: a playbook."""
+        trust = self._postures.of(line)
+        configured = self.budget_tokens
         budget = budget_of(self._playbooks.latest(line), configured) if configured else 0
         if branch is None:
-            return self.planned.model_copy(update={"playbook_tokens": budget})
+            return self._planned[trust].model_copy(update={"playbook_tokens": budget})
         settings = self.settings.model_copy(update=branch.settings.own())
-        return plan_settings(settings, budget, self.planned.embeddings)
+        return plan_settings(settings, budget, self._embeddings, trust)
 
     def batch_size(self, state: ShuffleState, line: str) -> int:
         """Return how many reflections make a batch of a line."""
@@ -76,12 +83,7 @@ class BatchRules:
         return max(0.0, since + self.settings.max_wait_s - self._clock.monotonic())
 
     def share(self, state: ShuffleState, line: str) -> Share | None:
-        """Return how much of a batch one source may fill; None: all of it."""
-        if not self.planned.source_share < 1:
+        """Return how much of a batch one source may fill where others wait; None: all of it."""
+        if self._postures.of(line) == "lab":
             return None
-        known = [source.name for source in self._playbooks.latest(line).taught_by]
-        return Share(most=self.most_of_one(state, line), known=known)
-
-    def most_of_one(self, state: ShuffleState, line: str) -> int:
-        """Return how many reflections of one source a batch may have."""
-        return max(1, int(self.planned.source_share * self.batch_size(state, line)))
+        return Share(batch_size=self.batch_size(state, line), parts=parts(self._playbooks.latest(line)))

@@ -505,7 +505,7 @@ class Shuffler:
             if failed_on in {None, line}:
                 share = self._rules.share(state, line)
                 if share:
-                    item = replace(item, source=counted_name(reflection.source, self._settings.sources))
+                    item = replace(item, source=counted_name(reflection.source, "proven"))
                 state.wait(
                     line,
                     item,

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 
 QUIET = {
     "name": NAME, "branch": None, "budget": None, "proposed": 0, "batch_size": 40, "sizing": None, "warnings": {},
-    "outcomes": None, "gate": None, "canary": None, "paused": None,
+    "trust": "team: nobody proves who they are", "outcomes": None, "gate": None, "canary": None, "paused": None,
     "spend": {"tokens": 0, "cost": 0.0, "cap_tokens": None, "cap_cost": None},
 }  # fmt: skip
 """A playbook that spent nothing today, may spend what it likes, and of which there is little to say."""
@@ -170,7 +170,7 @@ async def test_batches_without_a_version_are_in_flight() -> None:
     assert await newest_batches(deployment.log) == {NAME: 1}
     (row,) = plain((await log_status(deployment.log, 40))["playbooks"])
     made = {"version": 0, "made_by": "empty", "entries": 0, "in_flight": 1}
-    assert row == {**QUIET, **made, "retention": None, "omitted": None, "audit": None}
+    assert row == {**QUIET, "trust": "", **made, "retention": None, "omitted": None, "audit": None}
 
 
 async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> None:

@@ -288,7 +288,7 @@ def test_the_help_is_four_panels_and_fits_one_screen() -> None:
     labels = [line.split(" ")[0] for line in shown if not line.startswith(" ")]
     assert labels == ["Usage:", "Use", "Judge", "Operate", "Lab", "Services"]
     assert {"sync", "mcp"} <= PANELS["Use"].keys()
-    assert shown[-1].startswith("Services worker, broker, topics, tenant:")
+    assert shown[-1].startswith("Services worker, broker, topics, tenant, key:")
 
 
 @pytest.mark.usefixtures("no_broker")

@@ -321,7 +321,8 @@ def test_the_same_run_makes_the_same_playbook() -> None:
 
 
 def test_a_batch_is_cut_as_a_deployment_would() -> None:
-    configured = plan_settings(BatchSettings())
+    # One process is one source.
+    configured = plan_settings(BatchSettings(trust="lab"))
 
     assert configured.model_copy(update={"templates": ""}) == PRODUCT
 

@@ -7,13 +7,11 @@ import pytest
 
 from combee.adapters.ports import PoisonError
 from combee.core.playbook.versions import empty
-from combee.scan.aggregate import Aggregator
 from combee_schemas.model import Prompt
-from combee_schemas.plan import Plan
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import BulletTag, Reflection
-from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial
-from support.models import Answer, ModelClient, ScriptedModel, checked, echo, items
+from combee_schemas.scan import NodeResult
+from support.models import Answer, ScriptedModel, checked, echo, items
 from support.scanned import learned, reflections
 
 RIGHT = "Report the stock turn as goods sold divided by average stock, with 2 decimals."
@@ -199,67 +197,3 @@ async def test_a_removal_that_nobody_speaks_for_has_no_evidence() -> None:
     base = BASE.model_copy(update={"entries": (entry,)})
     removal = {"type": "REMOVE", "content": "", "entry_ids": [ENTRY.id]}
     assert "" not in witnesses(await taught(Curator(removal), *says, base=base))
-
-
-# ---- what looks like an instruction
-
-
-def readers(model: ScriptedModel) -> list[bool]:
-    """Return, by call, whether it read the order."""
-    return [ORDER in prompt.user or ORDER in prompt.system for prompt in model.prompts]
-
-
-@pytest.mark.parametrize("apart", [True, False])
-async def test_no_curator_reads_what_looks_like_an_instruction_where_such_texts_wait_for_a_person(
-    *, apart: bool
-) -> None:
-    curator = Curator()
-    base = BASE.model_copy(update={"entries": (ENTRY,)})
-    texts = ("Weigh parcels", ORDER, "Ask for the order")
-    result = await learned(curator, reflections(*texts), base, groups=1, apart=apart)
-    assert readers(curator) == [not apart]
-    assert witnesses(result) == {text: {f"r-{n}"} for n, text in enumerate(texts)}
-    assert {each.covered for each in result.seen} == {"words"}
-    assert result.usage.splits == 0
-
-
-async def test_of_a_group_of_instructions_alone_nobody_is_asked() -> None:
-    curator = Curator()
-    result = await learned(curator, reflections(ORDER, ORDER), BASE, groups=1, apart=True)
-    assert witnesses(result) == {ORDER: {"r-0", "r-1"}}
-    assert (result.usage.calls, result.usage.skips, curator.calls) == (0, 1, 0)
-
-
-async def combined(model: ScriptedModel, *texts: str, apart: bool) -> NodeResult:
-    """Return the result of a combine of one proposal from each child."""
-    plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(9, 1), base_version=1, reflections=9)
-    children = [
-        Partial(
-            plan=plan,
-            node_id=f"n{n}",
-            parent_id="p",
-            level=0,
-            index=n,
-            result=NodeResult(
-                status="ok",
-                operations=(Operation(kind=OperationKind.ADD, content=text, evidence=(f"r-{n}",)),),
-            ),
-        )
-        for n, text in enumerate(texts)
-    ]
-    return await Aggregator(ModelClient(model), apart=apart).combine(BASE, 1, children)
-
-
-@pytest.mark.parametrize("apart", [True, False])
-async def test_nor_does_a_combine_and_the_proposal_goes_on(*, apart: bool) -> None:
-    curator, texts = Curator(), ("Weigh parcels", ORDER, "Ask for the order")
-    result = await combined(curator, *texts, apart=apart)
-    assert readers(curator) == [not apart]
-    assert {each.content for each in result.operations} == set(texts)
-
-
-async def test_one_proposal_beside_instructions_is_passed_on_without_a_call() -> None:
-    curator = Curator()
-    result = await combined(curator, "Weigh parcels", ORDER, apart=True)
-    assert (curator.calls, result.status) == (0, "passed")
-    assert [each.content for each in result.operations] == ["Weigh parcels", ORDER]

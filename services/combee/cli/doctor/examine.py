@@ -20,7 +20,13 @@ from combee.cli.doctor import probes
 from combee.cli.shared.log import open_broker
 from combee.core.log.diagnosis import Check, failed, skipped
 from combee.core.log.diagnosis.cluster import NONE_YET
-from combee.core.log.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers
+from combee.core.log.diagnosis.surroundings import (
+    judge_disk,
+    judge_settings,
+    judge_trust,
+    judge_workers,
+    strangers,
+)
 from combee.process.secret_files import SUFFIX
 from combee.process.settings.group import NAMED_BY, file_values
 from combee.process.settings.loading import GROUPS, Settings, environment, secrets
@@ -46,7 +52,7 @@ START_IT = (
 async def examine(settings: Settings, up: Deployment | None, timeout_s: float) -> list[Check]:
     """Run all checks; each takes at most ``timeout_s``, and starting an embedded broker START_S."""
     configure_logs("error", json=False, libraries=SILENT)
-    checks = settings_checks()
+    checks = [*settings_checks(), trust_check(settings)]
     if settings.kafka.bootstrap_servers is None:
         checks.append(disk_check(settings))
     model = asyncio.ensure_future(
@@ -117,6 +123,13 @@ def settings_checks() -> list[Check]:
     in_file = file_values(environment().get(NAMED_BY))
     unknown = strangers(given, known) | strangers(in_file, list(fields))
     return judge_settings(unknown, [name for name in secrets() if name in in_file])
+
+
+def trust_check(settings: Settings) -> Check:
+    """Tell which postures are configured, and whether anybody can prove who they are."""
+    file = settings.sources.file()
+    can_prove = bool(file.services_secret or file.sources or settings.sources.source_of_prefix)
+    return judge_trust(settings.batch.postures, can_prove=can_prove)
 
 
 def disk_check(settings: Settings) -> Check:

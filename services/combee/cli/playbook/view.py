@@ -19,6 +19,7 @@ from combee.core.playbook.probation import counts, counts_text, shown
 from combee.core.playbook.retention import percent
 from combee.core.playbook.sections import section_order
 from combee.core.playbook.side_by_side import branch_text
+from combee.core.playbook.trust import proven_sources
 from combee.core.playbook.version_row import version_row
 from combee.core.playbook.versions import made_by
 from combee.core.text.flags import flags
@@ -159,10 +160,10 @@ def _component(entry: Entry) -> Iterator[Text]:
 
 
 def _content(entry: Entry) -> Text:
-    looks = "".join(f", looks like {flag}" for flag in sorted(flags(entry.content)))
-    by_hand = "(by hand) " if entry.by_hand else ""
-    mark = by_hand if entry.is_active else f"({entry.state}, {len(entry.support)} support it{looks}) "
-    return Text.assemble((mark, "yellow"), clean(entry.content))
+    waits = [] if entry.is_active else [entry.state, f"{len(entry.support)} support it"]
+    looks = [f"looks like {flag}" for flag in sorted(flags(entry.content))]
+    told = ", ".join([*(["by hand"] if entry.by_hand else []), *waits, *looks])
+    return Text.assemble((f"({told}) " if told else "", "yellow"), clean(entry.content))
 
 
 def _hidden(playbook: Playbook) -> Iterator[Text]:
@@ -205,7 +206,7 @@ def full_view(playbook: Playbook, *, everything: bool = False, budget_tokens: in
         if playbook.holds == "components":
             parts += [component for entry in entries for component in _component(entry)]
             continue
-        taught = ["sources"] if any(entry.sources for entry in entries) else []
+        taught = ["sources"] if proven_sources(playbook) and any(entry.sources for entry in entries) else []
         table = Table("id", "helpful", "harmful", "evidence", *taught, "content", box=None)
         for entry in entries:
             counts = (entry.helpful, entry.harmful, entry.evidence_count)

@@ -8,6 +8,7 @@ from combee.adapters.ports import FatalError, Log, Outgoing, Record
 from combee.core.log.replaying.selection import Selection
 from combee.core.log.replaying.steps import Arrival
 from combee.core.playbook.lines import needless_bytes
+from combee.core.playbook.trust import names_counted
 from combee.log.history import History, messages, partition_of
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
@@ -121,7 +122,7 @@ async def _arrivals(
         raise FatalError(_expired(first, since_ms, len(places) - len(kept)))
     async for record in records_at(log, name, kept):
         member, plan = places[record.offset]
-        reflection, names = _counted(record, member), plan.settings.sources
+        reflection, names = _counted(record, member), names_counted(plan.settings)
         if reflection is None or any(rule.matches(reflection, plan.closed_at_ms, names) for rule in without):
             continue
         read.arrivals.append(

@@ -48,7 +48,6 @@ async def shadow_settings(
         "batch_size": min(LARGEST_BATCH, largest + 1),
         "max_wait_s": NEVER_S,
         "consolidate_above": 0.0,  # the replay repeats automatic consolidations as steps
-        "source_share": 1.0,
     }
     return replace(
         settings,

@@ -236,8 +236,6 @@ def plan_hash(batch: Batch) -> str:
         "batch_size": 0,
         "reason": "size",
         "reflect_usage": NOTHING_SPENT,
-        # The share decides about the members, as the batch size does; a replay takes the members as given.
-        "settings": batch.plan.settings.model_copy(update={"source_share": 1.0}),
     }
     header = batch.plan.model_copy(update=circumstance)
     bare = batch.model_copy(update={"plan": header, "dropped": (), "max_inflight_batches": 0})

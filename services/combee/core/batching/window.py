@@ -3,8 +3,9 @@
 from array import array
 from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from combee.core.batching.limits import BATCH_BYTES, SPAN
 from combee_schemas.batch import Member
@@ -35,12 +36,16 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The share of a batch that one source may fill."""
+    """The shares of a batch that sources may fill where others wait."""
 
-    most: int
-    """Maximum number of reflections per source."""
-    known: Collection[str]
-    """Sources that have taught the playbook; the share applies if these and the window's are several."""
+    batch_size: int
+    parts: Mapping[str, Fraction]
+    """By source, its part of the playbook's reflections."""
+
+    def most_of(self, source: str, sources: int) -> int:
+        """Return how many reflections of one of several sources a batch may have: its part, or an equal one."""
+        part = max(self.parts.get(source, Fraction(0)), Fraction(1, sources))
+        return max(1, int(part * self.batch_size))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,35 +101,34 @@ class Window:
             self.dropped_bytes += size
 
     def hold_over(self, share: Share) -> list[Waiting]:
-        """Remove and return the newest reflections beyond their sources' shares; they wait for later batches.
+        """Remove and return the newest reflections beyond their sources' shares, as far as others fill a batch.
 
-        A source that is alone may fill the whole window.
+        They wait for later batches.
         """
-        excess = sum(max(0, count - share.most) for count in self.counts.values())
-        if not excess or len({*share.known, *self.counts, *self.over_share}) <= 1:
+        sources = {*share.parts, *self.counts, *self.over_share}
+        if len(self.waiting) <= share.batch_size or len(sources) <= 1:
             return []
+        most = {source: share.most_of(source, len(sources)) for source in self.counts}
+        excess = sum(max(0, count - most[source]) for source, count in self.counts.items())
+        excess = min(excess, len(self.waiting) - share.batch_size)
         taken: list[Waiting] = []
         at = len(self.waiting)
         while len(taken) < excess:
             at -= 1
             item = self.waiting[at]
-            if self.counts[item.source] > share.most:
+            if self.counts[item.source] > most[item.source]:
                 taken.append(self.waiting.pop(at))
                 self.counts[item.source] -= 1
                 insort(self.over_share.setdefault(item.source, array("q")), item.member.offset)
         return taken
 
-    def has_room(self, most: int) -> bool:
-        """Return whether reflections over their source's share fit into the next batch."""
-        return any(self.counts[source] < most for source in self.over_share)
-
-    def take_offsets(self, count: int, most: int) -> list[int]:
-        """Remove and return the offsets to be read again: first the overflow, then those over their share."""
-        offsets, self.overflow = list(self.overflow[:count]), self.overflow[count:]
-        for source, offsets_of in list(self.over_share.items()):
-            room = max(0, most - self.counts[source])
-            offsets += offsets_of[:room]
-            self.over_share[source] = offsets_of[room:]
+    def take_offsets(self, overflow: int, over_share: int) -> list[int]:
+        """Remove and return the oldest offsets to be read again, of the overflow and of those over their share."""
+        offsets, self.overflow = list(self.overflow[:overflow]), self.overflow[overflow:]
+        held = sorted((at, source) for source, of in self.over_share.items() for at in of[:over_share])
+        for at, source in held[:over_share]:
+            offsets.append(at)
+            self.over_share[source].remove(at)
             if not self.over_share[source]:
                 del self.over_share[source]
         return sorted(offsets)

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 from combee.core.gate.judges import JUDGES
+from combee.core.names.patterns import longest_match
+from combee.core.playbook.trust import TrustPolicy
 from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.digests import digest
@@ -12,6 +13,8 @@ from combee_schemas.gate import Judge
 
 Judges = tuple[Judge, ...]
 OFF = "off"
+PUBLIC: Judges = ("approve",)
+"""Of a public playbook without others."""
 
 
 def judges_in(text: str) -> Judges:
@@ -63,21 +66,22 @@ class GatePolicy:
     by_pattern: Mapping[str, Judges] = field(default_factory=dict)
     """Judges by name pattern, such as ``support/*``; the longest matching pattern wins."""
     canary: CanaryPolicy = field(default_factory=CanaryPolicy)
+    postures: TrustPolicy = field(default_factory=TrustPolicy)
+    """A public playbook always has a judge."""
 
     def judges_of(self, line: str) -> Judges | None:
         """Return the judges of a playbook, None if not configured; branches have none (read on request only)."""
         if playbook_of(line) != line:
             return ()
-        matching = (pattern for pattern in self.by_pattern if fnmatchcase(line, pattern))
-        longest = max(matching, key=len, default=None)
-        return self.judges if longest is None else self.by_pattern[longest]
+        judges = longest_match(self.by_pattern, line)
+        judges = self.judges if judges is None else judges
+        return judges or (PUBLIC if self.postures.of(line) == "public" else judges)
 
     @property
     def all_judges(self) -> frozenset[Judge]:
         """Every judge that any playbook needs."""
-        return frozenset(
-            judge for judges in (self.judges or (), *self.by_pattern.values()) for judge in judges
-        )
+        named = (self.judges or (), *self.by_pattern.values(), PUBLIC if self.postures.public else ())
+        return frozenset(judge for judges in named for judge in judges)
 
 
 NO_GATE = GatePolicy()

@@ -43,11 +43,11 @@ PROPOSALS = (
 
 
 def templates_hash(
-    method: Method, prompts: Prompts = "full", *, is_scoped: bool = False, probation: bool = False
+    method: Method, prompts: Prompts = "full", *, is_scoped: bool = False, proposes: bool = False
 ) -> str:
     """Return the SHA-256 of the prompts that a method writes for the fixed input, in a model class's wording.
 
-    ``probation``: prompts may hold proposed entries.
+    ``proposes``: prompts may hold proposed entries.
     """
     whole = shaped(method, PlanSettings(prompts=prompts))
     method = shaped(method, PlanSettings(prompts=prompts, scope=int(is_scoped)))
@@ -57,7 +57,7 @@ def templates_hash(
         method.aggregate_prompt(playbook, (REFLECTION, REFLECTION)),
         method.combine_prompt(playbook, PROPOSALS, {REFLECTION.reflection_id: "a source"}),
     )
-    if probation:
+    if proposes:
         pending = ENTRY.model_copy(update={"state": "proposed"})
         playbook = PLAYBOOK.model_copy(update={"entries": (ENTRY, pending)})
         written += (whole.aggregate_prompt(playbook, (REFLECTION,)),)

@@ -171,6 +171,12 @@ def counted_name(source: Source | None, names: SourceNames) -> str:
     return source_name(source, names) or UNPROVEN
 
 
+def is_from(source: Source | None, name: str, names: SourceNames) -> bool:
+    """Return whether a record is what ``source:NAME`` means: it counts as this source's, or only claims to be."""
+    claims = source is not None and not source.proven and source.name == name
+    return claims or counted_name(source, names) == name
+
+
 def names_of(seen: Iterable[Seen], names: SourceNames) -> dict[str, str]:
     """Return the counting names of reflections by their ids, for those with a name."""
     named = ((reflection.reflection_id, source_name(reflection.source, names)) for reflection in seen)

@@ -3,24 +3,29 @@
 Pure, so that history replayed gives the same snapshots.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
-from combee.core.names.sources import counted_name, names_of
+from combee.core.names.sources import is_from
 from combee.core.playbook import components, entries, probation
 from combee.core.playbook.clusters import ALIKE
 from combee.core.playbook.draft import NO_IDS, Draft
+from combee.core.playbook.guards import unites
 from combee.core.playbook.operations import union
 from combee.core.playbook.screening import (
     OPEN,
     Refused,
+    Relations,
     Screen,
+    Screened,
     barred_sources,
+    supporting,
     with_sources,
 )
 from combee.core.playbook.sections import same_section
+from combee.core.playbook.trust import names_counted, parts
 from combee.core.text.similarity.lessons import at_odds, same_lesson
 from combee.core.text.similarity.overlap import common
 from combee.core.text.similarity.wording import wording
@@ -32,6 +37,7 @@ from combee_schemas.scan import NodeResult, Operation, OperationKind, Update
 
 Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 """The draft with its changes, and the sections and entries of the next version."""
+Evictions = Callable[..., tuple[str, ...]]
 NO_BUDGET = 10**9
 """A budget that no playbook reaches: evicted entries are removed by the version's recorded changes instead."""
 
@@ -59,7 +65,7 @@ def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
     later = (
         seen.reflection_id
         for seen in update.result.seen
-        if counted_name(seen.source, update.plan.settings.sources) in sources
+        if any(is_from(seen.source, name, names_counted(update.plan.settings)) for name in sources)
     )
     return union(playbook.revoked, later) if sources else playbook.revoked
 
@@ -76,15 +82,17 @@ def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
     settings, policy = update.plan.settings, _policy(update.plan)
     kind = holds_after(base, settings.holds)
     draft = drafted(base, update, kind, barred(base, update), budget_tokens=budget_tokens)
-    names = names_of(update.result.seen, settings.sources)
-    if kind == "entries" and policy is not None:
-        _review(base, draft, names, policy)
+    names = supporting(update.result.seen, settings)
     for entry in with_sources(draft.entries.values(), names, draft.landing.by_entry()):
         draft.put(entry)
+    bounds = parts(base) if draft.screen.rules.weighs else entries.UNBOUNDED
+    if kind == "entries" and policy is not None:
+        evictions = partial(entries.evictions, budget_tokens=budget_tokens, parts=bounds)
+        _review(base, draft, names, policy, evictions)
     for operation in update.result.operations if kind != settings.holds else ():
         text = f"{operation.kind}: made for {settings.holds}, and the playbook holds {kind}"
         draft.note("dropped", "", text)
-    return _finished(base, draft, kind, budget_tokens)
+    return _finished(base, draft, kind, budget_tokens, bounds)
 
 
 def drafted(
@@ -104,8 +112,9 @@ def drafted(
     """
     settings, result, policy = update.plan.settings, update.result, _policy(update.plan)
     # Components are never on probation, and all their evidence counts.
-    screen = Screen.of(base, result.seen, settings if kind == "entries" else None, gone)
-    waits = policy is not None and (screen.proposes or not policy.is_off)
+    own = settings if kind == "entries" else None
+    screen = Screen.of(base, result.seen, own, gone, result.conflicts)
+    waits = policy is not None and (screen.rules.weighs or not policy.is_off)
     return _drafted(
         base,
         result if kind == settings.holds else result.model_copy(update={"operations": ()}),
@@ -136,7 +145,8 @@ def _drafted(
     ids: Mapping[str, str] = NO_IDS,
     free_from: int = 0,
 ) -> Draft:
-    usable, refused = admitted(base, result.operations, screen)
+    screened = admitted(base, result.operations, screen)
+    usable = screened.passed
     given: dict[str, Any] = {"revoked": gone, "echoes": result.echoes, "known": result.known, "ids": ids}
     seen = screen.heard(result.seen)
     if kind == "components":
@@ -148,36 +158,57 @@ def _drafted(
             seen,
             conflicts=result.conflicts,
             born=born,
+            links=screened.links,
             by_hand=screen.is_person,
             names=screen.names,
             free_from=free_from,
             **given,
         )
     draft.screen = screen
-    for refusal in refused:
+    for refusal in screened.refused:
         text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
         draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
     return draft
 
 
-def _finished(base: Playbook, draft: Draft, kind: Holds, budget_tokens: int) -> Changed:
-    finish = components.finish(draft) if kind == "components" else entries.finish(base, draft, budget_tokens)
-    return draft, *finish
+def _finished(
+    base: Playbook, draft: Draft, kind: Holds, budget_tokens: int, bounds: entries.Parts = entries.UNBOUNDED
+) -> Changed:
+    if kind == "components":
+        return draft, *components.finish(draft)
+    return draft, *entries.finish(base, draft, budget_tokens, bounds)
 
 
-def _review(base: Playbook, draft: Draft, names: Mapping[str, str], policy: Probation) -> None:
+def _review(
+    base: Playbook, draft: Draft, names: Mapping[str, str], policy: Probation, evictions: Evictions
+) -> None:
     """Apply the review of proposed entries to a draft."""
-    after = tuple(draft.entries.values())
+    after, supported = tuple(draft.entries.values()), sure(draft)
     if all(entry.is_active for entry in after):
         return
-    found = probation.review(base.entries, after, draft.landing.by_entry(), names, policy, draft.screen)
+    screen, full = draft.screen, frozenset[str]()
+    found = probation.review(base.entries, after, supported, names, policy, screen)
+    if screen.rules.weighs:
+        # What is shown for the first time never displaces what is shown: it waits for room.
+        full = frozenset(evictions(found.applied_to(after), before=base.entries, sections=base.sections))
+    if full:
+        found = probation.review(base.entries, after, supported, names, policy, screen, full)
     for entry in found.entries:
         draft.put(entry)
     for change in found.changes:
         draft.note(change.kind, change.entry_id, change.detail)
-        if change.kind == "expire":
+        if change.kind in {"expire", "remove"}:
             draft.landing.evict(change.entry_id)
             draft.drop(change.entry_id)
+
+
+def sure(draft: Draft) -> Mapping[str, tuple[str, ...]]:
+    """Return the reflections that support each entry."""
+    unsure = draft.screen.unsure
+    return {
+        entry_id: tuple(one for one in ids if one not in unsure)
+        for entry_id, ids in draft.landing.by_entry().items()
+    }
 
 
 # ---- which operations count
@@ -218,12 +249,10 @@ def said_digest(content: str) -> str:
     return digest("said", *wording(content).words).hex()
 
 
-def admitted(
-    base: Playbook, operations: Sequence[Operation], screen: Screen
-) -> tuple[Sequence[Operation], Sequence[Refused]]:
-    """Return the operations as they count, and those that do not count as they are."""
+def admitted(base: Playbook, operations: Sequence[Operation], screen: Screen) -> Screened:
+    """Return the operations as they count, and what becomes of the others."""
     if screen.is_person:
-        return operations, ()
+        return Screened(passed=operations)
     rejections = Rejections.of(base)
     permitted, rejected = list[Operation](), list[Refused]()
     for operation in operations:
@@ -233,11 +262,12 @@ def admitted(
             rejected.append(Refused(operation=operation, why="a person rejected it"))
         else:
             permitted.append(operation)
-    passed, refused = screen.screened(base, permitted, same_lesson, _is_related)
-    if screen.proposes:
+    screened = screen.screened(base, permitted, _RELATIONS)
+    passed: Sequence[Operation] = screened.passed
+    renamed: Sequence[Refused] = ()
+    if screen.rules.weighs:
         passed, renamed = _under_known_headers(base, passed, screen)
-        refused = (*refused, *renamed)
-    return passed, (*rejected, *refused)
+    return replace(screened, passed=passed, refused=(*rejected, *screened.refused, *renamed))
 
 
 def _is_related(content: str, other: str) -> bool:
@@ -248,14 +278,17 @@ def _is_related(content: str, other: str) -> bool:
     return common(content, other) >= ALIKE or same_lesson(content, other) or at_odds(content, other)
 
 
+_RELATIONS = Relations(same=same_lesson, related=_is_related, unites=unites)
+
+
 def _under_known_headers(
     base: Playbook, operations: Iterable[Operation], screen: Screen
 ) -> tuple[Sequence[Operation], Sequence[Refused]]:
     """Return operations of which none begins a section that its screen holds back.
 
-    Where one source is not enough, that is any section: reflections do not name sections, so a header has no
-    witnesses. Elsewhere it is one whose name looks like more than a name. What an operation says is judged by itself:
-    so nobody bars an honest lesson by the header that he gives it.
+    Where only proven sources count, that is any section: reflections do not name sections, so a header has no
+    witnesses. Elsewhere it is one whose name is more than a name. What an operation says is judged by itself: so
+    nobody bars an honest lesson by the header that he gives it.
     """
     headers = (entry.section for entry in base.entries if entry.is_active)
     known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))

@@ -9,6 +9,7 @@ from itertools import combinations
 
 from combee.core.playbook.budget import budget_of
 from combee.core.playbook.probation import shown_tokens
+from combee.core.playbook.trust import OPEN, Rules
 from combee.core.text.figures import conflicting
 from combee.core.text.prompt import entry_tokens
 from combee.core.text.similarity.overlap import Overlap
@@ -52,28 +53,26 @@ def has_grown(playbook: Playbook, above: float, configured_tokens: int) -> bool:
     return sum(tokens.values()) / budget_tokens >= above and sum(added) >= GROWN * budget_tokens
 
 
-def mostly_harmful(entry: Entry, sources: int = 1) -> bool:
-    """Return whether runs, of so many sources, found an entry harmful far more often than helpful."""
+def mostly_harmful(entry: Entry, rules: Rules = OPEN) -> bool:
+    """Return whether runs, as many as a removal needs, found an entry harmful far more often than helpful."""
     is_harmful = entry.harmful >= HARMFUL_FROM and entry.harmful > HARMFUL_TIMES * entry.helpful
-    return is_harmful and max(1, len(entry.harmed)) >= sources
+    return is_harmful and rules.may_be_removed_for_harm(entry)
 
 
 def clusters(
     entries: Sequence[Entry],
     budget_tokens: int,
     near: Mapping[tuple[str, str], float] | None = None,
-    *,
-    sources: int = 1,
+    rules: Rules = OPEN,
 ) -> tuple[Cluster, ...]:
     """Return what a consolidation asks about, as far as it fits ``budget_tokens``; the most alike first.
 
-    ``near`` adds pairs found by other means (ids in order), and how much they are alike. ``sources``: runs of so many
-    must have found an entry harmful.
+    ``near`` adds pairs found by other means (ids in order), and how much they are alike.
     """
     # No model's word changes what a person stands behind.
     entries = [entry for entry in entries if not entry.by_hand]
     harmful = [
-        Cluster(why="harmful", entry_ids=(entry.id,)) for entry in entries if mostly_harmful(entry, sources)
+        Cluster(why="harmful", entry_ids=(entry.id,)) for entry in entries if mostly_harmful(entry, rules)
     ]
     taken = {entry_id for cluster in harmful for entry_id in cluster.entry_ids}
     rest = [entry for entry in entries if entry.id not in taken]

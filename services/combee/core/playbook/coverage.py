@@ -7,7 +7,7 @@ proposal, of a second answer, or of the reflection itself. Only lessons that an 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -52,8 +52,6 @@ class Lesson:
 
     member: GroupMember
     text: str
-    is_quiet: bool = False
-    """Whether no model may read it: it looks like an instruction."""
 
     @property
     def reflection(self) -> Reflection:
@@ -303,11 +301,8 @@ class Coverage:
         """
         return self.extended([one for one in self.result.aside if not one.entry_ids], self.left)
 
-    def question(self, unread: Callable[[str], bool]) -> Question | None:
-        """Return what to ask about the lessons that nothing witnesses; None: there is nothing to ask.
-
-        ``unread``: whether no model may read a text.
-        """
+    def question(self) -> Question | None:
+        """Return what to ask about the lessons that nothing witnesses; None: there is nothing to ask."""
         left = self._to_ask(self.unsaid)
         entries = self._index(statement.text for statement in self.statements if statement.entry_id)
         near = {place for n in left for place in entries.to_ask_about(self.lessons[n].text, NEAREST)}
@@ -318,22 +313,19 @@ class Coverage:
             for place, statement in enumerate(self.statements)
             if (statement.operation is not None or place in near or statement.entry_id in claimed)
             and statement.text
-            and not unread(statement.text)
             # An answer with a statement that lacks a figure of the lesson would not count.
             and not all(lacking(statement.text, text) for text in by_figures.values())
         )
         doubtful = rewrites(self.base, (*self.operations, *self.result.aside))
-        readable = tuple(one for one in doubtful if not (unread(one.before) or unread(one.after)))
         if not (left and asked):
             left, asked = (), ()
-        return Question(lessons=left, statements=asked, rewrites=readable) if left or readable else None
+        return Question(lessons=left, statements=asked, rewrites=doubtful) if left or doubtful else None
 
     def _to_ask(self, lessons: Iterable[int]) -> tuple[int, ...]:
-        """Return the lessons that a model may read, each wording once."""
+        """Return the lessons, each wording once."""
         first: dict[str, int] = {}
         for n in lessons:
-            if not self.lessons[n].is_quiet:
-                first.setdefault(self.lessons[n].text, n)
+            first.setdefault(self.lessons[n].text, n)
         return tuple(first.values())
 
     def checked(self, asked: Question, answer: Checked | None) -> "Coverage":

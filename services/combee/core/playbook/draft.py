@@ -10,10 +10,10 @@ from itertools import islice
 from types import MappingProxyType
 
 from combee.core.names.sources import UNPROVEN
-from combee.core.playbook.operations import TARGETS, union
+from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
-from combee.core.playbook.screening import OPEN, Screen, last_sources
+from combee.core.playbook.screening import NO_LINKS, OPEN, Links, Screen, last_sources
 from combee.core.playbook.sections import number_of, same_section, slug
 from combee.core.text.similarity.lessons import Index, index_of, same_lesson
 from combee_schemas.playbook import (
@@ -26,7 +26,6 @@ from combee_schemas.playbook import (
 )
 from combee_schemas.scan import Conflict, Echo, Known, Operation, OperationKind, Seen
 
-MAX_DETAIL_CHARS = 300
 NO_IDS: Mapping[str, str] = MappingProxyType({})
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 UNGIVEN = "\0"
@@ -59,6 +58,8 @@ class Draft:
     """Pairs of entries whose conflict is recorded."""
     born: EntryState = "active"
     """The state of entries that are added."""
+    links: Links = NO_LINKS
+    """Entries that additions are about, by their content."""
     by_hand: bool = False
     """Whether a person applies the operations."""
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -150,7 +151,8 @@ class Draft:
 
 def _said_by(evidence: Sequence[str], names: Mapping[str, str], sources: Sequence[str] = ()) -> str:
     """Return the sources of evidence, or else the reflections, in words; nothing for no evidence."""
-    named = sources or union(name for one in evidence if (name := names.get(one, UNPROVEN)) != UNPROVEN)
+    proven = sources if any(name != UNPROVEN for name in sources) else ()
+    named = proven or union(name for one in evidence if (name := names.get(one, UNPROVEN)) != UNPROVEN)
     by = named or tuple(evidence)
     more = f" and {len(by) - NAMED} more" if len(by) > NAMED else ""
     return f"(said by {', '.join(by[:NAMED])}{more})" if by else ""
@@ -201,6 +203,7 @@ def drafted(
     known: Iterable[Known] = (),
     conflicts: Iterable[Conflict] = (),
     born: EntryState = "active",
+    links: Links = NO_LINKS,
     ids: Mapping[str, str] = NO_IDS,
     by_hand: bool = False,
     names: Mapping[str, str] = NO_NAMES,
@@ -215,6 +218,7 @@ def drafted(
     """
     draft = Draft.of(base)
     draft.born = born
+    draft.links = links
     draft.ids = ids
     draft.prefix = UNGIVEN if free_from else ""
     draft.by_hand = by_hand

@@ -8,21 +8,29 @@ from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import chain
+from types import MappingProxyType
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.budget import ENTRIES_BYTES, PROPOSED_SHARE, stored_bytes
 from combee.core.playbook.draft import Draft, drafted, rest_on, united
 from combee.core.playbook.operations import union
 from combee.core.playbook.sections import section_order
-from combee.core.text.flags import flags
+from combee.core.playbook.trust import supporters
+from combee.core.text.flags import has_markup
 from combee.core.text.forms import comparable
 from combee.core.text.prompt import tokens_by_entry
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
+Parts = Mapping[str, Fraction]
+"""By source, its part of the playbook's reflections; of one source it bounds nothing."""
+UNBOUNDED: Parts = MappingProxyType({})
 
-def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
+
+def finish(
+    base: Playbook, draft: Draft, budget_tokens: int, parts: Parts = UNBOUNDED
+) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
     """Return sections and entries after the token budget: the least useful entries go, and it is recorded.
 
     The sections are the playbook's own, which ACE or a person gave it; those of other entries follow wherever the
@@ -33,7 +41,7 @@ def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str,
         entry for entry in draft.entries.values() if draft.by_hand and entry.created_version == draft.version
     )
     sections = section_order(base.sections, begun)
-    for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries, sections):
+    for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries, sections, parts):
         draft.note("evict", entry_id, draft.entries[entry_id].content)
         draft.landing.evict(entry_id)
         draft.drop(entry_id)
@@ -46,18 +54,19 @@ def evictions(
     budget_tokens: int,
     before: Sequence[Entry] | None = None,
     sections: Sequence[str] = ACE_SECTIONS,
+    parts: Parts = UNBOUNDED,
 ) -> tuple[str, ...]:
     """Return whom to evict so that the rest fits budget and record; ``before`` are the entries of the version before.
 
     Headers count, but those of ``sections``, the playbook's own. The entry that begins a section brings its header.
 
     First goes what the fewest sources support; of that the lowest balance of counters, then least evidence, then
-    oldest. A source's new entries make room among its own first. What a person stands behind goes last, and only
-    where such entries alone exceed the budget.
+    oldest. A source that alone supports more of the room than its part gives way first, and its new entries make room
+    among its own. What a person stands behind goes last, and only where such entries alone exceed the budget.
 
     Proposed entries have a share of their own in addition to the budget: agents do not read them, and a full playbook
     would learn nothing new if it had to make room for them at once. Of what is proposed, what looks like an
-    instruction goes first: only a person can let agents see it. Then the source that has most of the room makes some.
+    markup goes first: only a person can let agents see it. Then the source that has most of the room makes some.
     """
     was_shown = [entry for entry in (entries if before is None else before) if entry.is_active]
     was, out = tokens_by_entry(was_shown, sections), dict[str, None]()
@@ -67,7 +76,7 @@ def evictions(
         shown = [entry for entry in left if entry.is_active]
         proposed = [entry for entry in left if not entry.is_active]
         gone = (
-            *_excess(shown, tokens_by_entry(shown, sections), was, budget_tokens),
+            *_excess(shown, tokens_by_entry(shown, sections), was, budget_tokens, parts),
             *_crowded_out(proposed, tokens_by_entry(proposed, sections), budget_tokens // PROPOSED_SHARE),
         )
         if not gone and stored_bytes(left) <= ENTRIES_BYTES:
@@ -80,12 +89,17 @@ def evictions(
 
 
 def _excess(
-    entries: Sequence[Entry], sizes: Mapping[str, int], before: Mapping[str, int], budget_tokens: int
+    entries: Sequence[Entry],
+    sizes: Mapping[str, int],
+    before: Mapping[str, int],
+    budget_tokens: int,
+    parts: Parts,
 ) -> tuple[str, ...]:
     """Return which shown entries go, in turn; ``sizes`` and ``before``, of the version before, are in tokens.
 
-    A source that brings something makes as much room among what it alone supports, as far as that was there before.
-    Nor does what it brings take the room of a source that has less of it.
+    The source that exceeds its part most makes room first. A source that brings something makes as much room among
+    what it alone supports, as far as that was there before. Nor does what it brings take the room of a source that
+    has less of it.
     """
     excess = sum(sizes.values()) - budget_tokens
     if excess <= 0:
@@ -93,7 +107,7 @@ def _excess(
     owners = {entry.id: _owner(entry) for entry in entries}
     room, brought = Counter[str](), Counter[str]()
     queues: dict[str, deque[Entry]] = defaultdict(deque)
-    order = sorted(entries, key=lambda entry: (entry.by_hand, len(_supporters(entry)), _use(entry)))
+    order = sorted(entries, key=lambda entry: (entry.by_hand, len(supporters(entry)), _use(entry)))
     for entry in order:
         if owner := owners[entry.id]:
             room[owner] += sizes[entry.id]
@@ -102,10 +116,12 @@ def _excess(
     debts = {owner: min(tokens, room[owner] - tokens) for owner, tokens in brought.items() if tokens}
     left, out = deque(order), dict[str, None]()
     while excess > 0:
-        payer = _largest(debts)
-        if not payer or debts[payer] <= 0:
+        bounded = room if len(parts) > 1 else ()
+        over = {source: room[source] - parts.get(source, 0) * budget_tokens for source in bounded}
+        payer = _largest(over) or _largest(debts)
+        if not payer:
             owner, payer = owners[_next(left, out).id], _largest({source: room[source] for source in debts})
-            payer = payer if owner and payer and room[payer] > room[owner] else ""
+            payer = payer if owner and room[payer] > room[owner] else ""
         entry = _next(queues[payer] if payer else left, out)
         tokens, owner = sizes[entry.id], owners[entry.id]
         excess -= tokens
@@ -116,8 +132,10 @@ def _excess(
     return tuple(out)
 
 
-def _largest(tokens: Mapping[str, int]) -> str:
-    return max(tokens, key=lambda source: (tokens[source], source), default="")
+def _largest(tokens: Mapping[str, int | Fraction]) -> str:
+    """Return the source with most tokens, if it has any."""
+    having = [source for source, count in tokens.items() if count > 0]
+    return max(having, key=lambda source: (tokens[source], source), default="")
 
 
 def _next(queue: deque[Entry], out: Container[str]) -> Entry:
@@ -126,14 +144,9 @@ def _next(queue: deque[Entry], out: Container[str]) -> Entry:
     return queue[0]
 
 
-def _supporters(entry: Entry) -> tuple[str, ...]:
-    """Return the sources that support an entry; if one is proven, unproven ones add none."""
-    return tuple(source for source in entry.sources if source != UNPROVEN) or (UNPROVEN,)
-
-
 def _owner(entry: Entry) -> str:
     """Return the only source that supports an entry; nothing if there are several, or a person stands behind it."""
-    first, *others = _supporters(entry)
+    first, *others = supporters(entry)
     return "" if others or entry.by_hand else first
 
 
@@ -172,7 +185,7 @@ def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_toke
 
 
 def _is_welcome(entry: Entry) -> bool:
-    return entry.is_active or "instruction" not in flags(entry.content)
+    return entry.is_active or not has_markup(entry.content)
 
 
 def _use(entry: Entry) -> tuple[int | str, ...]:
@@ -205,7 +218,7 @@ def _add(draft: Draft, operation: Operation) -> None:
     same = draft.saying(operation.content)
     if same is not None:
         draft.placed.setdefault(operation.content, same.id)
-        _strengthen(draft, same, operation)
+        _strengthen(draft, same if same.is_active else draft.links.linked(same), operation)
         return
     section, entry_id = draft.place(operation.section, operation.content)
     draft.next_id += 1
@@ -218,6 +231,7 @@ def _add(draft: Draft, operation: Operation) -> None:
         by_hand=draft.by_hand,
         created_version=draft.version,
     )
+    entry = entry if entry.is_active else draft.links.linked(entry)
     draft.put(rest_on(entry, operation.evidence, draft.version))
     draft.note("add", entry_id)
 

@@ -13,6 +13,8 @@ from combee_schemas.playbook import ACE_SECTIONS
 from combee_schemas.scan import Operation, OperationKind, Seen
 
 MAX_CONTENT_CHARS = 8_000
+MAX_DETAIL_CHARS = 300
+"""Of a change, and of a content that a conflict names."""
 MAX_ID_CHARS = 200
 MAX_OPERATIONS = 2_000
 """Maximum operations in one reply: as many as the largest batch has reflections."""

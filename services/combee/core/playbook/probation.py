@@ -9,12 +9,14 @@ from typing import TypedDict
 
 from combee.core.playbook.operations import union
 from combee.core.playbook.screening import OPEN, Screen
+from combee.core.playbook.trust import Support
 from combee.core.text.prompt import tokens_by_entry
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, EntryState, Playbook
 
 PROPOSED: EntryState = "proposed"
 OFF = Probation(reflections=1)
+NO_ROOM, REPLACED = "there is no room", "its place takes"
 
 
 def shown(playbook: Playbook) -> Playbook:
@@ -51,7 +53,8 @@ def counts_text(entries: int, proposed: int) -> str:
 
 def activated(entry: Entry) -> Entry:
     """Return an entry in its active state."""
-    return entry.model_copy(update={"state": "active", "support": (), "unsupported_batches": 0})
+    waited = {"support": (), "replaces": (), "rivals": (), "unsupported_batches": 0}
+    return entry.model_copy(update={"state": "active", **waited})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,12 @@ class Review:
     changes: tuple[Change, ...] = ()
     """Promotions and removals."""
 
+    def applied_to(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        """Return entries after the review."""
+        changed = {entry.id: entry for entry in self.entries}
+        gone = {change.entry_id for change in self.changes if change.kind != "promote"}
+        return tuple(changed.get(entry.id, entry) for entry in entries if entry.id not in gone)
+
 
 def review(
     before: Iterable[Entry],
@@ -71,109 +80,91 @@ def review(
     names: Mapping[str, str],
     policy: Probation,
     screen: Screen = OPEN,
+    full: Collection[str] = (),
 ) -> Review:
     """Return the effects of a batch on proposed entries, given those before it and those its operations left.
 
     ``supported`` are the batch's supporting reflections by entry id; ``names`` the sources of reflections with one.
-    Where probation is off, all entries become active except those the ``screen`` doubts.
+    Where probation is off, all entries become active except those that the ``screen`` lets wait, and those for which
+    there is no room (``full``).
     """
     pending = [entry for entry in after if entry.state == PROPOSED]
-    if policy.is_off and not screen.proposes:
-        changes = (Change(kind="promote", entry_id=entry.id, detail="probation is off") for entry in pending)
-        return Review(entries=tuple(map(activated, pending)), changes=tuple(changes))
-    known = {entry.id for entry in before}
-    candidates = [
-        _Candidate.of(entry, supported.get(entry.id, ()), names, known, screen) for entry in pending
-    ]
-    return _Reviewer(policy, candidates).review()
+    if policy.is_off and not screen.rules.weighs:
+        promoted = (Change(kind="promote", entry_id=entry.id, detail="probation is off") for entry in pending)
+        return Review(entries=tuple(map(activated, pending)), changes=tuple(promoted))
+    known, there = {entry.id for entry in before}, {entry.id: entry for entry in after}
+    entries, changes, replaced = list[Entry](), list[Change](), set[str]()
+    for entry in pending:
+        candidate = Candidate.of(entry, supported.get(entry.id, ()), names)
+        about = [there[one] for one in (*entry.replaces, *entry.rivals) if one in there]
+        why = candidate.waits_for(policy, screen, about) or (NO_ROOM if entry.id in full else "")
+        if why:
+            outcome, change = candidate.waiting(policy, why, is_new=entry.id not in known)
+        else:
+            outcome, change = candidate.promoted(is_new=entry.id not in known)
+            outdated = [one.id for one in about if candidate.supersedes(one, screen)]
+            lost = [one for one in (*entry.replaces, *outdated) if one in there and one not in replaced]
+            replaced.update(lost)
+            changes += [
+                Change(kind="remove", entry_id=one, detail=f"{REPLACED} {entry.id}: {there[one].content}")
+                for one in lost
+            ]
+        entries += [outcome] if outcome != entry else []
+        changes += [change] if change else []
+    return Review(entries=tuple(entries), changes=tuple(changes))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Candidate:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
     """A new or proposed entry, and its support."""
 
     entry: Entry
-    is_new: bool
     support: tuple[str, ...]
     sources: frozenset[str]
     gained: bool
     """Whether this batch supports it."""
-    doubt: str
-    """Reason to wait whatever the support; empty: none."""
-    promoted: bool = False
 
     @classmethod
-    def of(
-        cls,
-        entry: Entry,
-        fresh: Iterable[str],
-        names: Mapping[str, str],
-        known: Collection[str],
-        screen: Screen,
-    ) -> "_Candidate":
+    def of(cls, entry: Entry, fresh: Iterable[str], names: Mapping[str, str]) -> "Candidate":
+        """Return an entry with its support after a batch, of which these are ``fresh``."""
         fresh = tuple(fresh)
         support = union(entry.support, fresh)
         sources = frozenset(entry.sources).union(
             names[reflection_id] for reflection_id in fresh if reflection_id in names
         )
-        return cls(
-            entry=entry,
-            is_new=entry.id not in known,
-            support=support,
-            sources=sources,
-            gained=bool(fresh),
-            doubt=screen.doubt_of(entry, sources) if screen.proposes else "",
-        )
+        return cls(entry=entry, support=support, sources=sources, gained=bool(fresh))
 
+    def waits_for(self, policy: Probation, screen: Screen, about: Iterable[Entry]) -> str:
+        """Return why it goes on waiting; empty: agents may see it. ``about``: the entries that it is linked to."""
+        if len(self.support) < policy.reflections:
+            return f"{len(self.support)} of {policy.reflections} reflections support it"
+        return screen.waits_for(self.entry, self.sources, len(self.support), about)
 
-@dataclass(slots=True)
-class _Reviewer:
-    """Decides on all candidates of one version, each by its own support alone."""
+    def supersedes(self, rival: Entry, screen: Screen) -> bool:
+        """Return whether it takes the place of an entry that it contradicts: nobody has said that one since.
 
-    policy: Probation
-    candidates: Sequence[_Candidate]
+        It takes as much as can be asked for, since a model may have taken another lesson for a new policy.
+        """
+        is_silent = rival.updated_version <= self.entry.created_version
+        support = Support(len(screen.rules.counted(self.sources, rival)), len(self.support))
+        is_rival = rival.id in self.entry.rivals
+        return is_rival and is_silent and support.suffices(screen.rules.to_change_unknown)
 
-    def review(self) -> Review:
-        for candidate in self.candidates:
-            candidate.promoted = not candidate.doubt and self._suffices(candidate)
-        entries, changes = [], []
-        for candidate in self.candidates:
-            entry, change = self._outcome(candidate)
-            entries += [entry] if entry != candidate.entry else []
-            changes += [change] if change else []
-        return Review(entries=tuple(entries), changes=tuple(changes))
-
-    def _suffices(self, candidate: _Candidate) -> bool:
-        if self.policy.is_off:
-            return True
-        # All reflections without a source count as one source.
-        sources = max(1, len(candidate.sources))
-        return len(candidate.support) >= self.policy.reflections and sources >= self.policy.sources
-
-    def _outcome(self, candidate: _Candidate) -> tuple[Entry, Change | None]:
-        entry = candidate.entry
-        if candidate.promoted:
-            return self._promoted(candidate)
-        waited = 0 if candidate.gained or candidate.is_new else entry.unsupported_batches + 1
+    def waiting(self, policy: Probation, why: str, *, is_new: bool) -> tuple[Entry, Change | None]:
+        """Return the entry, proposed, and its removal if nobody supports it any more."""
+        waited = 0 if self.gained or is_new else self.entry.unsupported_batches + 1
         update: dict[str, object] = {
             "state": PROPOSED,
-            "support": candidate.support[-EVIDENCE_KEPT:],
+            "support": self.support[-EVIDENCE_KEPT:],
             "unsupported_batches": waited,
         }
-        expired = Change(
-            kind="expire",
-            entry_id=entry.id,
-            detail=f"{candidate.doubt or self._support_of(candidate)}: {entry.content}",
-        )
-        return entry.model_copy(update=update), expired if waited >= self.policy.batches else None
+        expired = Change(kind="expire", entry_id=self.entry.id, detail=f"{why}: {self.entry.content}")
+        return self.entry.model_copy(update=update), expired if waited >= policy.batches else None
 
-    def _support_of(self, candidate: _Candidate) -> str:
-        return f"{len(candidate.support)} of {self.policy.reflections} reflections support it"
-
-    def _promoted(self, candidate: _Candidate) -> tuple[Entry, Change | None]:
+    def promoted(self, *, is_new: bool) -> tuple[Entry, Change | None]:
         """Return the entry, active; a new one with full support is simply added."""
-        entry = activated(candidate.entry)
-        if candidate.is_new:
+        entry = activated(self.entry)
+        if is_new:
             return entry, None
-        count = len(candidate.support)
-        return entry, Change(kind="promote", entry_id=entry.id, detail=f"{count} reflections support it")
+        detail = f"{len(self.support)} reflections support it"
+        return entry, Change(kind="promote", entry_id=entry.id, detail=detail)

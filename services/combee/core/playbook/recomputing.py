@@ -10,23 +10,24 @@ other reflections say by a model's word, in words that are revoked elsewhere, st
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from combee.core.names.sources import names_of
-from combee.core.playbook import evidence
-from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after
+from combee.core.playbook import evidence, probation
+from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after, sure
 from combee.core.playbook.branching import learns
 from combee.core.playbook.budget import budget_of
-from combee.core.playbook.draft import MAX_DETAIL_CHARS, UNGIVEN, Draft
-from combee.core.playbook.entries import evictions
+from combee.core.playbook.draft import UNGIVEN, Draft
+from combee.core.playbook.entries import UNBOUNDED, evictions
 from combee.core.playbook.evidence import Place, here, ids_here
+from combee.core.playbook.operations import MAX_DETAIL_CHARS
 from combee.core.playbook.rejecting import allowed
-from combee.core.playbook.screening import barred_sources, with_sources
+from combee.core.playbook.screening import Screen, barred_sources, supporting, with_sources
+from combee.core.playbook.trust import parts, rules_of
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Asked, Change, Entry, Playbook
-from combee_schemas.scan import Echo, Known, Operation, OperationKind, Update
+from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen, Update
 
 ALONE = "all of its evidence is revoked"
 UNSEEN = "proposed again, the batch that let agents see it is revoked"
@@ -167,7 +168,10 @@ class Recomputation:
         changes = [*_differences(known, left)]
         if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
             budget = budget_of(self.recorded, self._settings.playbook_tokens or budget_tokens)
-            out = frozenset(evictions(entries, budget, tuple(self._shared.values()), self.recorded.sections))
+            weighs = rules_of(self._settings).weighs
+            bounds = parts(self.recorded) if weighs else UNBOUNDED
+            shared = tuple(self._shared.values())
+            out = frozenset(evictions(entries, budget, shared, self.recorded.sections, bounds))
             changes += [
                 Change(kind="evict", entry_id=entry.id, detail=entry.content[:MAX_DETAIL_CHARS])
                 for entry in entries
@@ -331,9 +335,41 @@ class Recomputation:
                 entries[entry_id] = there if same else _in_state(entry, was.get(entry_id), there, gone)
             elif entry_id not in recorded and entry_id not in out:
                 entries[entry_id] = entry
-        seen = (reflection for reflection in update.result.seen if reflection.reflection_id not in gone)
-        names = names_of(seen, update.plan.settings.sources)
+        left = [reflection for reflection in update.result.seen if reflection.reflection_id not in gone]
+        names = supporting(left, update.plan.settings)
+        self._take_back(entries, after, recorded, draft, names, update, left)
         return {entry.id: entry for entry in with_sources(entries.values(), names, draft.landing.by_entry())}
+
+    def _take_back(
+        self,
+        entries: dict[str, Entry],
+        after: Playbook,
+        recorded: Mapping[str, Entry],
+        draft: Draft,
+        names: Mapping[str, str],
+        update: Update,
+        left: Sequence[Seen],
+    ) -> None:
+        """Bring back what took an entry's place with support that is not left: it waits again."""
+        base = self.recorded.model_copy(update={"entries": tuple(draft.entries.values())})
+        screen = Screen.of(base, left, update.plan.settings)
+        policy, supported = update.plan.settings.probation or probation.OFF, sure(draft)
+        known, out = {entry.id: entry for entry in after.entries}, _evicted(after)
+        for entry_id, was in recorded.items():
+            about = (*was.replaces, *was.rivals)
+            lost = [one for one in about if one in recorded and one not in known and one not in out]
+            if not lost or entry_id not in known or not known[entry_id].is_active:
+                continue
+            own = draft.entries.get(entry_id)
+            back = [draft.entries[one] for one in lost if one in draft.entries]
+            if own is not None:
+                candidate = probation.Candidate.of(own, supported.get(entry_id, ()), names)
+                if why := candidate.waits_for(policy, screen, back):
+                    entries[entry_id], _ = candidate.waiting(policy, why, is_new=True)
+                else:
+                    stays = (one for one in back if one.id in own.rivals)
+                    back = [one for one in stays if not candidate.supersedes(one, screen)]
+            entries.update((entry.id, entry) for entry in back)
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import resting_on, without
 from combee.core.playbook.operations import union
 from combee.core.playbook.screening import barred_sources
+from combee.core.playbook.trust import names_counted
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
 from combee_schemas.scan import Operation, OperationKind, Update
@@ -61,7 +62,7 @@ def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
     for update in updates:
         for seen in update.result.seen:
             if seen.ok:
-                source = counted_name(seen.source, update.plan.settings.sources)
+                source = counted_name(seen.source, names_counted(update.plan.settings))
                 ids[source] = union(ids.get(source, ()), (seen.reflection_id,))
     return ids
 

@@ -1,6 +1,6 @@
 """Which operations of a batch count, and which entries wait for a person or another source; pure.
 
-The rules are settings of the manifest, and what is known of sources stands in the version before: so a batch that is
+The posture is the manifest's (`trust`), and what is known of sources stands in the version before: so a batch that is
 applied again gives the same version. Whatever a rule holds back is recorded as a change.
 """
 
@@ -11,19 +11,24 @@ from types import MappingProxyType
 
 from combee.core.log.replaying.selection import Selection
 from combee.core.names.sources import UNPROVEN, names_of
-from combee.core.text.flags import flags
+from combee.core.playbook import trust
+from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
+from combee.core.playbook.trust import TO_BE_ALONE, Rules, Support, names_counted, rules_of, supporters
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, TaughtBy
-from combee_schemas.scan import Operation, OperationKind, Seen
+from combee_schemas.scan import Conflict, Operation, OperationKind, Seen
 
-TO_CHANGE_BY_HAND = 3
-"""Reflections, from as many sources, that it takes to change or remove what a person stands behind. In a playbook
-with one source this number of reflections suffices."""
-TO_BE_ALONE = 3
-"""Batches that one source alone has taught, before it counts as the only source of a playbook with such entries."""
 TO_MERGE = 2
 """Entries at least."""
+SOURCES_LISTED = 20
+"""Of one batch."""
 REWORDING = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
+Ids = Mapping[str, tuple[str, ...]]
+
+
+def no_ids() -> Ids:
+    """Return no ids of anything."""
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,28 +40,66 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Entries that an addition is about, by its content: it waits until as much supports it as stands behind them."""
+
+    replaces: Ids = field(default_factory=no_ids)
+    """Entries whose place it takes then."""
+    rivals: Ids = field(default_factory=no_ids)
+    """Entries next to which it is shown then: a rewrite would have lost something that nobody calls wrong."""
+
+    def linked(self, entry: Entry) -> Entry:
+        """Return an entry with the links of its content."""
+        content = entry.content[:MAX_DETAIL_CHARS]
+        replaces = union(entry.replaces, self.replaces.get(content, ()))
+        rivals = union(entry.rivals, self.rivals.get(content, ()))
+        if (replaces, rivals) == (entry.replaces, entry.rivals):
+            return entry
+        return entry.model_copy(update={"replaces": replaces, "rivals": rivals})
+
+
+NO_LINKS = Links()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screened:
+    """The operations as they count, those that do not count as they are, and what waits for more support."""
+
+    passed: Sequence[Operation]
+    refused: Sequence[Refused] = ()
+    links: Links = NO_LINKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relations:
+    """How contents are compared: agents load this module with the SDK, and not what compares letters."""
+
+    same: Callable[[str, str], bool]
+    """Whether two contents are the same lesson."""
+    related: Callable[[str, str], bool]
+    """Whether who says one speaks of the other."""
+    unites: Callable[[str, Sequence[str]], bool]
+    """Whether a content only says what texts say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
     """The rules for one batch; for what a person does, everything counts."""
 
     is_person: bool = True
-
+    rules: Rules = trust.OPEN
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the source it counts for."""
-    established: frozenset[str] = frozenset()
-    """Where there are any, what others teach is only proposed."""
-    most: int = 0
-    """Operations that may rest on one source alone; 0: any number."""
-    flags: bool = False
-    sources: int = 1
-    """Sources that must say the same before an entry is reworded, merged or removed."""
-    several: bool = False
-    """Whether the playbook has several sources, those of the batch included, or may have."""
     revoked: frozenset[str] = frozenset()
     """Reflections that bear nothing out."""
+    unsure: frozenset[str] = frozenset()
+    """Reflections of which only a model's check call says that a text says them: evidence, but no support."""
     against: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the entries that it speaks against."""
     needs_evidence: bool = False
     """Whether an operation without evidence is refused: the batch has reflections."""
+    rivals: Ids = field(default_factory=no_ids)
+    """By content, the entries that a rewrite with this content would have changed: the guards refused it."""
 
     @classmethod
     def of(
@@ -65,147 +108,108 @@ class Screen:
         seen: Iterable[Seen],
         settings: PlanSettings | None,
         revoked: Iterable[str] = (),
+        conflicts: Iterable[Conflict] = (),
     ) -> "Screen":
         """Return the rules for a batch that is applied to ``base``; without settings for what a person does."""
         if settings is None:
             return OPEN
-        quorum = settings.probation.sources if settings.probation else 1
         gone, read = frozenset(revoked), tuple(seen)
         seen = tuple(reflection for reflection in read if reflection.reflection_id not in gone)
         names = dict.fromkeys((reflection.reflection_id for reflection in seen), UNPROVEN)
-        names |= names_of(seen, settings.sources)
+        names |= names_of(seen, names_counted(settings))
         barred = barred_sources(base)
         taught_by = tuple(source for source in base.taught_by if source.name not in barred)
         several = len({*names.values(), *(source.name for source in taught_by)}) > 1
         # Who comes first to what a person wrote or imported need not be the only one to come.
-        if any(entry.by_hand for entry in base.entries):
-            several = several or sum(source.batches for source in taught_by) < TO_BE_ALONE
+        is_new = sum(source.batches for source in taught_by) < TO_BE_ALONE
+        rules, rivals = (
+            rules_of(settings, several=several, may_be_several=is_new),
+            dict[str, tuple[str, ...]](),
+        )
+        for conflict in conflicts if rules.weighs else ():
+            rivals[conflict.content] = union(rivals.get(conflict.content, ()), [conflict.entry_id])
         return cls(
             is_person=False,
+            rules=rules,
             names=names,
-            established=established_sources(taught_by, settings.new_source_batches),
-            most=settings.source_operations if several else 0,
-            flags=settings.propose_flagged,
-            sources=quorum,
-            several=several,
             revoked=gone,
+            unsure=unsure_of(seen, rules),
             against={
                 reflection.reflection_id: frozenset(tag.id for tag in reflection.tags if tag.tag == "harmful")
                 for reflection in seen
             },
             needs_evidence=bool(read),
+            rivals=rivals,
         )
 
-    @property
-    def proposes(self) -> bool:
-        """Whether anything may have to wait."""
-        return self.flags or bool(self.established) or self.sources > 1
-
     def heard(self, seen: Iterable[Seen]) -> tuple[Seen, ...]:
-        """Return reflections with the tags that count: none of new sources; of several sources, one of each.
+        """Return reflections with the tags that count: of several sources one word of each about an entry, its last.
 
-        Where an entry needs several sources, one of them has one word about it in a batch, its last.
+        Where only proven sources count, others' tags do not.
         """
-        if not self.established and self.sources == 1:
+        if not (self.rules.weighs and self.rules.several):
             return tuple(seen)
         spoken: set[tuple[str, str]] = set()
         heard: list[Seen] = []
         for reflection in reversed(tuple(seen)):
             name = self._name(reflection.reflection_id)
-            tags = () if self.established and name not in self.established else reflection.tags
-            if tags and self.sources > 1:
-                tags = tuple(tag for tag in tags if (name, tag.id) not in spoken)
-                spoken |= {(name, tag.id) for tag in tags}
+            counts = bool(self.rules.counted({name}))
+            tags = tuple(tag for tag in reflection.tags if counts and (name, tag.id) not in spoken)
+            spoken |= {(name, tag.id) for tag in tags}
             heard.append(
                 reflection if tags == reflection.tags else reflection.model_copy(update={"tags": tags})
             )
         return tuple(reversed(heard))
 
-    def screened(
-        self,
-        base: Playbook,
-        operations: Sequence[Operation],
-        same: Callable[[str, str], bool],
-        related: Callable[[str, str], bool],
-    ) -> tuple[Sequence[Operation], Sequence[Refused]]:
-        """Return the operations as they count, and those that do not count as they are.
+    def screened(self, base: Playbook, operations: Sequence[Operation], relations: Relations) -> Screened:
+        """Return the operations as they count, and what becomes of the others.
 
-        What must wait changes no entry that agents are shown: it is added next to it, and proposed. So is what too
-        few say of an entry that a person stands behind. ``same`` says whether two contents are the
-        same lesson, ``related`` whether who says one speaks of the other: agents load this module with the SDK, and
-        not what compares letters.
+        What too few say changes no entry: it is added next to it, and where destroying costs as much as building it
+        waits there.
         """
         known = {entry.id: entry for entry in base.entries}
-        by_hand = frozenset(entry.id for entry in base.entries if entry.by_hand)
-        if not (self.most or self.proposes or by_hand):
-            return operations, ()
-        kept, refused = self._within_share(operations)
-        passed: list[Operation] = []
-        for given in kept:
-            operation = self._narrowed(given, known, related)
-            spared = [entry_id for entry_id in given.entry_ids if entry_id not in operation.entry_ids]
-            if spared:
-                refused.append(
-                    Refused(
-                        operation=given.model_copy(update={"entry_ids": tuple(spared)}),
-                        why="too few of the reflections speak of it",
-                    )
-                )
-            bearing = self._bearing(operation, known, related)
-            too_few = self._too_few_for(operation, by_hand, bearing)
-            if too_few and _strengthens(operation, known, same):
-                too_few = ""
-            why = too_few or self._doubt_of_operation(operation, known, bearing)
+        if not (self.rules.weighs or any(entry.by_hand for entry in base.entries)):
+            return Screened(passed=operations)
+        passed, refused, replaces = list[Operation](), list[Refused](), dict[str, tuple[str, ...]]()
+        for given in operations:
+            operation = self._narrowed(given, known, relations)
+            if spared := [entry_id for entry_id in given.entry_ids if entry_id not in operation.entry_ids]:
+                part = given.model_copy(update={"entry_ids": tuple(spared)})
+                refused.append(Refused(operation=part, why="too few of the reflections speak of it"))
+            why = self._too_few_for(operation, known, relations)
+            if not why or _strengthens(operation, known, relations):
+                passed.append(operation)
+                continue
+            refused.append(Refused(operation=operation, why=why))
             # Without evidence: of a consolidation, whose words nobody would ever support.
-            adds = operation.kind != OperationKind.REMOVE and bool(operation.evidence)
-            if not why or adds:
-                passed.append(_added(operation, known) if why else operation)
-            if too_few or (why and not adds):
-                refused.append(Refused(operation=operation, why=why))
-        return passed, refused
-
-    def _within_share(self, operations: Sequence[Operation]) -> tuple[list[Operation], list[Refused]]:
-        """Refuse what rests on a source alone beyond its share; what rests on most reflections stays."""
-        alone: dict[int, str] = {}
-        for at, operation in enumerate(operations if self.most else ()):
-            names = self._names(operation)
-            if len(names) == 1:
-                (alone[at],) = names
-        counts: Counter[str] = Counter()
-        over: set[int] = set()
-        for at in sorted(alone, key=lambda at: (-len(operations[at].evidence), at)):
-            counts[alone[at]] += 1
-            if counts[alone[at]] > self.most:
-                over.add(at)
-        refused = [
-            Refused(
-                operation=operations[at],
-                why=f"{alone[at]} has its {self.most} operations of this batch already",
+            if operation.kind == OperationKind.REMOVE or not operation.evidence:
+                continue
+            passed.append(_added(operation, known))
+            spoken_of = [
+                entry_id
+                for entry_id in operation.entry_ids
+                if entry_id in known and self._speaking_of(operation, known[entry_id], relations)
+            ]
+            is_link = (
+                operation.kind == OperationKind.UPDATE
+                or len(known.keys() & {*operation.entry_ids}) >= TO_MERGE
             )
-            for at in sorted(over)
-        ]
-        return [operation for at, operation in enumerate(operations) if at not in over], refused
+            if spoken_of and is_link and self.rules.weighs:
+                content = operation.content[:MAX_DETAIL_CHARS]
+                replaces[content] = union(replaces.get(content, ()), spoken_of)
+        links = Links(replaces=replaces, rivals=self.rivals)
+        return Screened(passed=passed, refused=refused, links=links)
 
-    def _speaking_of(
-        self, operation: Operation, entry: Entry, related: Callable[[str, str], bool]
-    ) -> frozenset[str]:
+    def _speaking_of(self, operation: Operation, entry: Entry, relations: Relations) -> frozenset[str]:
         """Return the reflections of an operation that speak of an entry, in its words or against it."""
-        witnesses = self._witnesses(operation)
-        if operation.kind not in REWORDING or related(operation.content, entry.content):
+        witnesses = frozenset(operation.evidence).difference(self.revoked)
+        if operation.kind in REWORDING:
+            witnesses -= self.unsure
+        if operation.kind not in REWORDING or relations.related(operation.content, entry.content):
             return witnesses
         return frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
 
-    def _bearing(
-        self, operation: Operation, known: Mapping[str, Entry], related: Callable[[str, str], bool]
-    ) -> frozenset[str]:
-        """Return the reflections of an operation that speak of each entry that it names."""
-        targets = (known[entry_id] for entry_id in operation.entry_ids if entry_id in known)
-        speaking = (self._speaking_of(operation, entry, related) for entry in targets)
-        return self._witnesses(operation).intersection(*speaking)
-
-    def _narrowed(
-        self, operation: Operation, known: Mapping[str, Entry], related: Callable[[str, str], bool]
-    ) -> Operation:
+    def _narrowed(self, operation: Operation, known: Mapping[str, Entry], relations: Relations) -> Operation:
         """Return a MERGE of the entries that enough reflections speak of, if those are two; else it as it is."""
         if operation.kind != OperationKind.MERGE or not operation.evidence:
             return operation
@@ -213,110 +217,123 @@ class Screen:
             entry_id
             for entry_id in operation.entry_ids
             if entry_id not in known
-            or self._are_enough(self._speaking_of(operation, known[entry_id], related), known[entry_id])
+            or self._support(operation, known[entry_id], relations).suffices(
+                self.rules.to_change(known[entry_id])
+            )
         )
         is_merge = len(known.keys() & set(kept)) >= TO_MERGE
         return operation.model_copy(update={"entry_ids": kept}) if is_merge else operation
 
-    def _are_enough(self, witnesses: Collection[str], entry: Entry) -> bool:
-        """Return whether witnesses may change an entry; where nobody asks for any, they may."""
-        sources = {self._name(reflection_id) for reflection_id in witnesses}
-        if entry.by_hand:
-            many = len(sources) >= TO_CHANGE_BY_HAND or not self.several
-            return many and len(witnesses) >= TO_CHANGE_BY_HAND
-        return self.sources == 1 or len(sources) >= self.sources
+    def _support(self, operation: Operation, entry: Entry | None, relations: Relations) -> Support:
+        """Return the support for an operation on an entry; for a removal, earlier runs that it harmed count, too."""
+        if entry is None:
+            return self._weight(frozenset(operation.evidence).difference(self.revoked))
+        speaking = self._speaking_of(operation, entry, relations)
+        if operation.kind == OperationKind.REMOVE and speaking and self.rules.weighs:
+            return self._weight(speaking, entry, harmed=True)
+        return self._weight(speaking, entry)
 
-    def _too_few_for(self, operation: Operation, by_hand: frozenset[str], bearing: frozenset[str]) -> str:
-        """Return why an operation must not change what a person stands behind; empty: it does not, or it may."""
-        theirs = by_hand.intersection(operation.entry_ids)
-        sources = {self._name(reflection_id) for reflection_id in bearing}
-        least = TO_CHANGE_BY_HAND
-        if not theirs or (len(bearing) >= least and (len(sources) >= least or not self.several)):
-            return ""
-        said = f"{len(bearing)} of {least} reflections"
-        if self.several:
-            said += f" and {len(sources)} of {least} sources"
-        return f"a person stands behind {', '.join(sorted(theirs))}: {said} say so"
+    def _weight(
+        self, reflections: Collection[str], entry: Entry | None = None, *, harmed: bool = False
+    ) -> Support:
+        names = {self._name(one) for one in reflections}
+        earlier = entry.harmed if entry is not None and harmed else ()
+        counted = self.rules.counted({*names, *earlier}, entry)
+        count = sum(self._name(one) in counted for one in reflections)
+        more = entry.harmful if entry is not None and counted.intersection(earlier) else 0
+        return Support(len(counted), count + more)
 
-    def _doubt_of_operation(
-        self, operation: Operation, known: Mapping[str, Entry], bearing: frozenset[str]
-    ) -> str:
-        names = self._names(operation)
-        if names and self._are_new(names):
-            return _taught_by(names)
-        if self.sources > 1 and operation.evidence:
-            if one := _merges_one(operation, known):
-                return f"of those to merge only {one} is there"
-            # Of a proposed entry, too: its support was for other words. And of one that the batch itself adds, whose
-            # id can be foreseen.
-            witnesses = {self._name(reflection_id) for reflection_id in bearing}
-            if operation.entry_ids and len(witnesses) < self.sources:
-                return f"{len(witnesses)} of {self.sources} sources say so: {', '.join(sorted(witnesses))}"
-        said = [flags(known[entry_id].content) for entry_id in operation.entry_ids if entry_id in known]
-        news = self._flags(operation.content).difference(*said)
-        return _looks_like(news) if news else ""
+    def _too_few_for(self, operation: Operation, known: Mapping[str, Entry], relations: Relations) -> str:
+        """Return why an operation must not change its entries; empty: it may."""
+        if not operation.evidence and self.rules.weighs:
+            return self._not_united(operation, known, relations)
+        for entry_id in operation.entry_ids:
+            entry = known.get(entry_id)
+            needed = self.rules.to_change_unknown if entry is None else self.rules.to_change(entry)
+            support = self._support(operation, entry, relations)
+            if not support.suffices(needed):
+                person = entry is not None and entry.by_hand
+                stands = f"a person stands behind {entry_id}" if person else f"it would change {entry_id}"
+                return f"{stands}: {support.told(needed)} say so"
+        there = [entry_id for entry_id in union(operation.entry_ids) if entry_id in known]
+        is_merge = operation.kind == OperationKind.MERGE and len(set(operation.entry_ids)) > 1
+        if self.rules.weighs and is_merge and len(there) == 1:
+            return f"of those to merge only {there[0]} is there"
+        return ""
 
-    def doubt_of(self, entry: Entry, sources: Collection[str]) -> str:
-        """Return why a proposed entry must go on waiting however many reflections support it; empty: it need not.
+    def _not_united(self, operation: Operation, known: Mapping[str, Entry], relations: Relations) -> str:
+        """Return why a consolidation, which has no new evidence, must not make an operation; empty: it may.
 
-        ``sources`` are those of the reflections that support it, as far as they have a name.
+        It may only unite what its entries say, and what this adds to an entry must have as much support of the
+        others as changing it needs. It removes what as many runs found harmful.
         """
-        if flags := self._flags(entry.content):
-            return _looks_like(flags)
-        names = set(sources) or {UNPROVEN}
-        return _taught_by(names) if self._are_new(names) else ""
+        entries = [known[entry_id] for entry_id in union(operation.entry_ids) if entry_id in known]
+        if by_hand := [entry.id for entry in entries if entry.by_hand]:
+            return f"a person stands behind {', '.join(by_hand)}, and a consolidation has no new evidence"
+        if operation.kind == OperationKind.REMOVE:
+            spared = [entry.id for entry in entries if not self.rules.may_be_removed_for_harm(entry)]
+            return f"too few runs found {', '.join(spared)} harmful" if spared else ""
+        if not relations.unites(operation.content, [entry.content for entry in entries]):
+            return "it says more than its entries, and a consolidation has no new evidence"
+        for entry in entries if self.rules.several else ():
+            others = [other for other in entries if other.id != entry.id]
+            names = {name for other in others for name in supporters(other)}
+            support = Support(
+                len(self.rules.counted(names, entry)), sum(other.evidence_count for other in others)
+            )
+            needed = self.rules.to_change(entry)
+            if not (support.suffices(needed) or relations.same(operation.content, entry.content)):
+                return f"it would change {entry.id}: behind the others stand {support.told(needed)}"
+        return ""
+
+    def waits_for(
+        self, entry: Entry, sources: Collection[str], reflections: int, about: Iterable[Entry]
+    ) -> str:
+        """Return why a proposed entry goes on waiting; ``about``: the entries that it is linked to."""
+        if doubt := self.rules.doubt_of(entry.content):
+            return doubt
+        needed, about = self.rules.to_add, tuple(about)
+        for other in about:
+            most = self.rules.to_change(other)
+            needed = Support(max(needed.sources, most.sources), max(needed.reflections, most.reflections))
+        names = sources or {UNPROVEN}
+        counted = [self.rules.counted(names, other) for other in about] or [self.rules.counted(names)]
+        support = Support(min(map(len, counted)), reflections if all(counted) else 0)
+        return "" if support.suffices(needed) else f"{support.told(needed)} support it"
 
     def doubt_of_section(self, section: str) -> str:
         """Return why a batch must not begin a section; empty: it may."""
-        if self.sources > 1 or (self.established and self.several):
-            return "would be new, and only a person begins one where one source is not enough"
-        news = self._flags(section)
-        return _looks_like(news) if news else ""
-
-    def _are_new(self, names: Collection[str]) -> bool:
-        """Return whether no established source speaks for something."""
-        return bool(self.established) and self.established.isdisjoint(names)
-
-    def _flags(self, content: str) -> frozenset[str]:
-        return frozenset(flags(content)) if self.flags else frozenset()
-
-    def _names(self, operation: Operation) -> set[str]:
-        return {self._name(reflection_id) for reflection_id in self._witnesses(operation)}
-
-    def _witnesses(self, operation: Operation) -> frozenset[str]:
-        """Return the reflections that count for an operation."""
-        return frozenset(operation.evidence).difference(self.revoked)
+        if self.rules.quorum:
+            return "would be new, and only a person begins one where only proven sources count"
+        return self.rules.doubt_of(section)
 
     def _name(self, reflection_id: str) -> str:
         return self.names.get(reflection_id, UNPROVEN)
 
 
 OPEN = Screen()
-SOURCES_LISTED = 20
-"""Of one batch."""
 
 
-def _strengthens(operation: Operation, known: Mapping[str, Entry], same: Callable[[str, str], bool]) -> bool:
+def unsure_of(seen: Iterable[Seen], rules: Rules) -> frozenset[str]:
+    """Return the reflections that are no support: a model may take a text that rides on a lesson for that lesson."""
+    checked = (reflection.reflection_id for reflection in seen if reflection.covered == "check")
+    return frozenset(checked) if rules.weighs else frozenset()
+
+
+def supporting(seen: Iterable[Seen], settings: PlanSettings) -> dict[str, str]:
+    """Return the counting names of the reflections that can support an entry, for those with a name."""
+    seen = tuple(seen)
+    unsure = unsure_of(seen, rules_of(settings))
+    names = names_of(seen, names_counted(settings))
+    return {one: name for one, name in names.items() if one not in unsure}
+
+
+def _strengthens(operation: Operation, known: Mapping[str, Entry], relations: Relations) -> bool:
     """Return whether an operation only supports what an entry says: applied, it leaves the entry's words."""
     if operation.kind != OperationKind.UPDATE or not operation.evidence:
         return False
     entry = known.get(operation.entry_ids[0])
-    return entry is not None and same(entry.content, operation.content)
-
-
-def _merges_one(operation: Operation, known: Mapping[str, Entry]) -> str:
-    """Return the only entry of a MERGE that is there, though it names several; empty: it is no such operation."""
-    live = [entry_id for entry_id in dict.fromkeys(operation.entry_ids) if entry_id in known]
-    named = len(set(operation.entry_ids))
-    return live[0] if operation.kind == OperationKind.MERGE and len(live) == 1 < named else ""
-
-
-def _taught_by(names: Collection[str]) -> str:
-    return f"taught by new sources alone: {', '.join(sorted(names))}"
-
-
-def _looks_like(flags: Iterable[str]) -> str:
-    return f"looks like {', '.join(sorted(flags))}"
+    return entry is not None and relations.same(entry.content, operation.content)
 
 
 def _added(operation: Operation, known: Mapping[str, Entry]) -> Operation:
@@ -341,15 +358,6 @@ def barred_sources(playbook: Playbook, at: Playbook | None = None) -> frozenset[
         if revocation.rule.startswith("source:")
     )
     return frozenset(rule.value for rule, version in rules if rule.is_open_ended or version > since)
-
-
-def established_sources(taught_by: Iterable[TaughtBy], batches: int) -> frozenset[str]:
-    """Return the sources that have taught in so many batches; what proves none is never one of them."""
-    if not batches:
-        return frozenset()
-    return frozenset(
-        source.name for source in taught_by if source.batches >= batches and source.name != UNPROVEN
-    )
 
 
 def with_sources(
@@ -388,13 +396,16 @@ def taught(
     barred: Collection[str] = (),
 ) -> tuple[TaughtBy, ...]:
     """Return who has taught a playbook after one more batch, without ``barred`` sources; the nameless are one."""
-    counts = {source.name: source.batches for source in before}
-    teaching = dict.fromkeys(
-        names.get(reflection.reflection_id, UNPROVEN) for reflection in seen if reflection.ok
-    )
-    for name in teaching:
-        counts[name] = counts.pop(name, 0) + 1
+    counts = {source.name: (source.batches, source.reflections) for source in before}
+    teaching = Counter(names.get(reflection.reflection_id, UNPROVEN) for reflection in seen if reflection.ok)
+    for name, reflections in teaching.items():
+        batches, earlier = counts.pop(name, (0, 0))
+        counts[name] = batches + 1, earlier + reflections
     for name in barred:
         counts.pop(name, None)
-    kept = frozenset(sorted(counts, key=lambda name: counts[name])[-SOURCES_COUNTED:])
-    return tuple(TaughtBy(name=name, batches=count) for name, count in counts.items() if name in kept)
+    kept = frozenset(sorted(counts, key=lambda name: counts[name][0])[-SOURCES_COUNTED:])
+    return tuple(
+        TaughtBy(name=name, batches=batches, reflections=reflections)
+        for name, (batches, reflections) in counts.items()
+        if name in kept
+    )

@@ -10,6 +10,7 @@ from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.budget import budget_of
 from combee.core.playbook.screening import barred_sources, by_source, taught
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
+from combee.core.playbook.trust import names_counted
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import (
@@ -138,7 +139,7 @@ def after_update(
     draft, sections, entries = applied(current, update, budget_tokens=budget)
     holds = holds_after(current, plan.settings.holds)
     audit = retention.audit(result, draft.landed())
-    names = names_of(result.seen, plan.settings.sources)
+    names = names_of(result.seen, names_counted(plan.settings))
     answered = {reflection.offset for reflection in result.seen} if plan.reason == "revoke" else ()
     changed = current.model_copy(
         update={
@@ -148,6 +149,7 @@ def after_update(
             "next_id": draft.next_id,
             "changes": tuple(draft.changes),
             "method": plan.settings.method,
+            "trust": plan.settings.trust,
             "holds": holds,
             "counters": current.counters and holds == "entries",
             "spend": after_batch(

@@ -1,7 +1,8 @@
 """Flags for texts that an agent or a reading model may take for more than a lesson; pure.
 
-A flag is a hint, no verdict: the rules are patterns, an attacker can word around them, and honest lessons are flagged
-as well. So a flag never removes a text; it only requires a person before agents are shown it.
+A flag is a hint for people, no verdict: the rules are patterns, an attacker can word around them, and honest lessons
+are flagged as well. Only markup of chats and tool calls, which no lesson needs, has an effect: only a person lets
+agents see it.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Literal
 from combee.core.text.forms import clean, comparable
 from combee.core.text.redact import HIDDEN, redacted
 
-Flag = Literal["instruction", "link", "secret", "tool call"]
+Flag = Literal["instruction", "link", "markup", "secret", "tool call"]
 
 _PATTERNS: Mapping[Flag, re.Pattern[str]] = {
     "instruction": re.compile(
@@ -22,18 +23,21 @@ _PATTERNS: Mapping[Flag, re.Pattern[str]] = {
           | \b(?:new|updated|real|hidden)\s+instructions?\b
           | \b(?:do\s+not|don't|never)\s+(?:tell|inform|warn|mention|reveal)\b
               [^.\n]{0,40}\b(?:user|human|anyone|operator)s?\b
-          | \bjailbreak
-          | < ?[|｜][^\s|｜]+[|｜]> | \[ ?/?INST\] | < ?<?/?SYS>> | </?(?:system|assistant|user)>
+          | \bjailbreak | </?user>
           | ^[^\S\n]*+\#*+[^\S\n]*+(?:system|assistant)\s*:""",
         re.IGNORECASE | re.VERBOSE | re.MULTILINE,
+    ),
+    "markup": re.compile(
+        r"""< ?[|｜][^\s|｜]+[|｜]> | \[ ?/?INST\] | < ?<?/?SYS>> | </?(?:system|assistant)>
+          | <\s*+(?:/\s*+)?(?:tool_call|tool_use|function_calls?|invoke)\b""",
+        re.IGNORECASE | re.VERBOSE,
     ),
     "link": re.compile(
         r"\b(?:https?|ftps?|file|wss?)://|\bwww\.\w|(?<!\S)(?>\S*?\b(?:javascript|data):)\S+[,(]",
         re.IGNORECASE,
     ),
     "tool call": re.compile(
-        r"""<\s*+(?:/\s*+)?(?:tool_call|tool_use|function_calls?|invoke)\b
-          | "(?:tool_calls?|function_call|arguments)"\s*:
+        r""""(?:tool_calls?|function_call|arguments)"\s*:
           | \b(?:curl|wget)\s+(?:-|\S+[./])
           | \brm\s+-[a-z]*[rf]
           | \b(?:os\.system|os\.popen|subprocess\.\w+|eval|exec)\s*\(
@@ -43,6 +47,11 @@ _PATTERNS: Mapping[Flag, re.Pattern[str]] = {
         re.IGNORECASE | re.VERBOSE,
     ),
 }
+
+
+def has_markup(text: str) -> bool:
+    """Return whether a text has markup of chats or tool calls."""
+    return any(map(_PATTERNS["markup"].search, (clean(text), comparable(text))))
 
 
 def flags(text: str) -> frozenset[Flag]:

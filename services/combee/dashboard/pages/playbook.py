@@ -8,6 +8,7 @@ from combee.core.playbook.budget import budget_of, budget_text
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.probation import shown_tokens
 from combee.core.playbook.retention import warnings
+from combee.core.playbook.trust import trust_text
 from combee.core.playbook.versions import empty
 from combee.dashboard.admin import Admin
 from combee.dashboard.listing import Listing
@@ -222,4 +223,5 @@ def _about(version: Playbook) -> str:
     batch = version.batch
     told = [text.strip() for text in audit_texts(batch)] if batch else []
     sources = sources_text(batch.sources) if batch else ""
-    return "; ".join([version_text(version), *told, *([f"reflections: {sources}"] if sources else [])])
+    taught = [f"reflections: {sources}"] if sources else []
+    return "; ".join(filter(None, [version_text(version), *told, *taught, trust_text(version)]))

@@ -13,6 +13,7 @@ from combee.core.playbook.branching import learns
 from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.operations import normalise, union
 from combee.core.playbook.recomputing import DEFAULTS, Fate, Mixed, Recomputed
+from combee.core.playbook.trust import names_counted
 from combee.log.evidence import identified, in_time, members_of
 from combee.log.history import messages, newest_playbooks, partition_of
 from combee_schemas import topics
@@ -134,13 +135,13 @@ async def _listed(log: Log, current: Playbook, rules: Rules, matches: Matches, n
     What has no manifest yet has the time ``now_ms``. It has the source that it claims if claims count, or if it shows
     a proof.
     """
-    through, names = current.through_offset, DEFAULTS.sources
+    through, names = current.through_offset, names_counted(DEFAULTS)
     async with aclosing(messages(log, topics.BATCHES, current.name)) as batches:
         async for batch in batches:
             through = max(through, batch.plan.through_offset)
             if batch.plan.reason == "revoke":
                 continue  # its members came with earlier batches
-            names, at_ms = batch.plan.settings.sources, batch.plan.closed_at_ms
+            names, at_ms = names_counted(batch.plan.settings), batch.plan.closed_at_ms
             for text, rule in rules.items():
                 matches[text] |= {
                     member.reflection_id: None

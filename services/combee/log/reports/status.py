@@ -11,6 +11,7 @@ from combee.core.playbook.budget import budget_text
 from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import last_shares, warnings
 from combee.core.playbook.side_by_side import Today, branch_row
+from combee.core.playbook.trust import trust_text
 from combee.core.playbook.versions import made_by
 from combee.log.reports.controller import sizing_row
 from combee.log.reports.cost import today_row
@@ -67,6 +68,7 @@ def status_row(
         "in_flight": today.own.in_flight,
         **today_row(today),
         **last_shares(playbook),
+        "trust": trust_text(playbook),
         "warnings": warnings(playbook),
         "audit": playbook.audit.model_dump() if playbook.audit else None,
         "outcomes": runs[-1].model_dump(mode="json") if runs else None,

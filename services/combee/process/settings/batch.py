@@ -4,8 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from combee.core.playbook.trust import EVERYBODY, TrustPolicy
 from combee.process.settings.group import SettingsGroup
-from combee_schemas.plan import BatchOptions, ReflectionsPerBatch
+from combee_schemas.plan import BatchOptions, Colluders, ReflectionsPerBatch, Trust
 
 StartSize = Annotated[
     ReflectionsPerBatch,
@@ -47,11 +48,15 @@ class BatchSettings(BatchOptions, SettingsGroup):
         le=20,
         description="number of reflections that must support an entry before agents see it; 1: off",
     )
-    probation_sources: int = Field(
-        1,
-        ge=1,
-        le=5,
-        description="number of different sources that these reflections must come from; unnamed sources count as one",
+    trust: Trust | dict[str, Trust] = Field(
+        "team",
+        description="posture towards sources: `team`, `public` (unknown producers) or `lab` (everything counts at"
+        ' once); per playbook in `combee.toml`: `[trust]` with `"community/*" = "public"`, the longest matching'
+        " pattern wins",
+    )
+    colluders: Colluders = Field(
+        3,
+        description="public: proven sources that may collude; one more must agree before agents see a lesson",
     )
     consolidate_above: float = Field(
         0,
@@ -73,3 +78,9 @@ class BatchSettings(BatchOptions, SettingsGroup):
         description="a batch without a version is emitted again after this time; keep it longer than all its"
         " model calls take (s)",
     )
+
+    @property
+    def postures(self) -> TrustPolicy:
+        """The posture of every playbook."""
+        given = self.trust if isinstance(self.trust, dict) else {EVERYBODY: self.trust}
+        return TrustPolicy(by_pattern=given)

@@ -1,7 +1,7 @@
 """Loading every setting once at start: flag over environment (``COMBEE_*``) over ``combee.toml`` over default."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -9,6 +9,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsError as UnparsedError
 
 from combee.core.batching.sizing.policy import LARGEST_CHOICE
+from combee.core.gate.policy import GatePolicy
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.evaluation import EvaluationSettings
 from combee.process.settings.gate import GateSettings
@@ -48,6 +49,11 @@ class Settings:
     gateway: GatewaySettings
     worker: WorkerSettings
 
+    @property
+    def gates(self) -> GatePolicy:
+        """The judges of every playbook; a public one has at least ``approve``."""
+        return replace(self.gate.policy(self.batch.salt), postures=self.batch.postures)
+
     def secrets(self) -> list[SecretStr]:
         """Return the secrets that are set."""
         groups = [getattr(self, name) for name in GROUPS]
@@ -81,6 +87,28 @@ def secrets() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for group in GROUPS.values() for name in group.secret_fields()))
 
 
+SUCCESSORS: Mapping[str, str] = {
+    "sources": "COMBEE_TRUST=team counts proven sources (lab: declared names)",
+    "source_share": "COMBEE_TRUST=team gives each source its part where others wait",
+    "source_operations": "COMBEE_TRUST=team bounds what one source may change",
+    "new_source_batches": "COMBEE_TRUST=public proposes what too few proven sources say",
+    "propose_flagged": "COMBEE_TRUST=public shows nothing that too few proven sources say",
+    "probation_sources": "COMBEE_TRUST=public with COMBEE_COLLUDERS, one less than the sources that it named",
+    "probation_batches": "COMBEE_TRUST=public with COMBEE_COLLUDERS",
+}
+"""Settings that a posture replaced, and which."""
+
+
+def _check_replaced(stated: Iterable[str]) -> None:
+    """Refuse the name of a setting that a posture replaced."""
+    names = {name.lower().removeprefix("combee_"): name for name in stated}
+    for old, posture in SUCCESSORS.items():
+        if old in names:
+            raise SettingsError(
+                f"{names[old]} is no setting any more: {posture}; remove it (docs/guide/trust.md)"
+            )
+
+
 def load_settings(**flags: object) -> Settings:
     """Read all settings once; ``flags`` (those that are not None) win over the environment and the file.
 
@@ -90,14 +118,16 @@ def load_settings(**flags: object) -> Settings:
         If a value is wrong; the message names the variable.
     """
     given = {name: value for name, value in flags.items() if value is not None}
+    variables = environment()
+    in_file = file_values(variables.get(NAMED_BY))
+    ours = (name for name, value in variables.items() if value and name.upper().startswith("COMBEE_"))
+    _check_replaced((*given, *ours, *in_file))
     if unknown := [
         name for name in given if not any(name in group.model_fields for group in GROUPS.values())
     ]:
         raise SettingsError(
             f"{', '.join(unknown)}: no such setting; what docs/reference/settings.md does not list is a constant"
         )
-    variables = environment()
-    in_file = file_values(variables.get(NAMED_BY))
     stated = {*given, *variables, *in_file}
     settings = Settings(**{name: _load(group, given, stated) for name, group in GROUPS.items()})  # type: ignore[arg-type]
     if not variables.get(NAMED_BY):

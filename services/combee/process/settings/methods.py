@@ -13,7 +13,7 @@ from combee.core.methods.templates import templates_hash
 from combee.core.playbook.probation import OFF
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.group import SettingsError
-from combee_schemas.plan import BatchOptions, PlanSettings, Probation
+from combee_schemas.plan import BatchOptions, PlanSettings, Probation, Trust
 
 GROUP = "combee.methods"
 PROBATION_BATCHES = 20
@@ -88,46 +88,46 @@ def reflecting_method(settings: BatchSettings) -> Method:
     return shaped(configured_method(settings), PlanSettings(prompts=settings.prompts))
 
 
-def plan_settings(settings: BatchSettings, budget_tokens: int = 0, embeddings: str = "") -> PlanSettings:
+def plan_settings(
+    settings: BatchSettings, budget_tokens: int = 0, embeddings: str = "", trust: Trust | None = None
+) -> PlanSettings:
     """Return the settings that manifests record for batches cut under this configuration.
+
+    ``trust``: the playbook's posture; None: that of playbooks without a pattern.
 
     Raises
     ------
     FatalError
         As for ``configured_method``.
     """
-    configured, probation = configured_method(settings), _probation(settings)
+    configured, trust = configured_method(settings), trust or settings.postures.of("")
+    probation = (
+        None
+        if settings.probation == 1
+        else Probation(reflections=settings.probation, batches=PROBATION_BATCHES)
+    )
     return PlanSettings(
         **{name: getattr(settings, name) for name in BatchOptions.model_fields},
         templates=templates_hash(
             configured,
             settings.prompts,
             is_scoped=settings.scope > 0,
-            probation=probation is not None,
+            proposes=probation is not None or trust != "lab",
         ),
         holds=configured.HOLDS,
         max_levels=MAX_LEVELS,
         group_bytes=GROUP_BYTES,
         probation=probation,
+        trust=trust,
+        colluders=settings.colluders if trust == "public" else 0,
         playbook_tokens=budget_tokens,
         embeddings=embeddings,
     )
-
-
-def _probation(settings: BatchSettings) -> Probation | None:
-    """Return the probation policy; None: probation is off."""
-    policy = Probation(
-        reflections=settings.probation, sources=settings.probation_sources, batches=PROBATION_BATCHES
-    )
-    doubts = settings.new_source_batches or settings.propose_flagged
-    return None if policy.is_off and not doubts else policy
 
 
 def as_configured(plan: PlanSettings) -> dict[str, object]:
     """Return the configuration (fields of ``BatchSettings``) under which batches get a manifest's settings."""
     policy = plan.probation or OFF
     options = {name: getattr(plan, name) for name in BatchOptions.model_fields}
-    del options[
-        "source_share"
-    ]  # used by shuffle alone; reflections held over are recorded in the later batch's manifest
-    return {**options, "probation": policy.reflections, "probation_sources": policy.sources}
+    colluders = {"colluders": plan.colluders} if plan.colluders else {}
+    return {**options, "probation": policy.reflections, "trust": plan.trust, **colluders}

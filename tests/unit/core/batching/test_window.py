@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -208,27 +209,47 @@ def waiting(one: Window) -> str:
     return "".join(item.source for item in one.waiting)
 
 
-def test_what_a_source_sent_beyond_its_share_waits_and_the_others_go_first() -> None:
-    filled = sent("aaaaab")
-    taken = filled.hold_over(Share(most=2, known=()))
-    assert (waiting(filled), sorted(item.member.offset for item in taken)) == ("aab", [2, 3, 4])
-    assert (len(filled), filled.oldest) == (6, 0)
-    filled.take(3)
-    assert (len(filled), filled.oldest, filled.has_room(2)) == (3, 2, True)
+def share(batch_size: int, **parts: float) -> Share:
+    return Share(batch_size=batch_size, parts={name: Fraction(str(part)) for name, part in parts.items()})
+
+
+def test_what_a_source_sent_beyond_its_share_waits_where_others_fill_the_batch() -> None:
+    filled = sent("aaaaabb")
+    taken = filled.hold_over(share(4))
+    assert (waiting(filled), sorted(item.member.offset for item in taken)) == ("aabb", [2, 3, 4])
+    assert (len(filled), filled.oldest) == (7, 0)
+    filled.take(4)
+    assert (len(filled), filled.oldest) == (3, 2)
     assert filled.take_offsets(0, 2) == [2, 3]
     assert (len(filled), filled.oldest) == (1, 4)
 
 
+def test_a_source_fills_what_the_others_leave_of_a_batch() -> None:
+    filled = sent("aaaaab")
+    filled.hold_over(share(4))
+    assert waiting(filled) == "aaab"
+    assert sent("aaa").hold_over(share(4, a=0.5, b=0.5)) == []
+
+
 def test_a_source_that_is_alone_has_the_whole_window() -> None:
     filled = sent("aaaaa")
-    assert filled.hold_over(Share(most=1, known=("a",))) == []
-    assert filled.hold_over(Share(most=1, known=("a", "b"))) != []
-    assert waiting(filled) == "a"
+    assert filled.hold_over(share(2, a=1)) == []
+    assert filled.hold_over(share(2, a=0.5, b=0.5)) != []
+    assert waiting(filled) == "aa"
+
+
+def test_the_share_of_a_busy_source_is_its_part_and_of_a_quiet_one_an_equal_part() -> None:
+    filled = sent("a" * 19 + "b" * 6)
+    filled.hold_over(share(20, a=0.95, b=0.05))
+    assert (waiting(filled).count("a"), waiting(filled).count("b")) == (19, 6)
+    filled = sent("b" * 30 + "a" * 19)
+    filled.hold_over(share(20, a=0.95, b=0.05))
+    assert (waiting(filled).count("a"), waiting(filled).count("b")) == (19, 10)
 
 
 def test_what_is_read_again_stands_in_its_place() -> None:
     filled = sent("aaab")
-    filled.hold_over(Share(most=1, known=()))
+    filled.hold_over(share(2))
     filled.take(2)
     (offset,) = filled.take_offsets(0, 1)
     newer = Waiting(member=Member(offset=9, reflection_id="r-9"), size=1, seen_at=0.0, body=None, source="b")
@@ -240,17 +261,17 @@ def test_what_is_read_again_stands_in_its_place() -> None:
 
 
 @given(st.text("abc", max_size=40), st.integers(1, 6))
-def test_nothing_of_a_window_is_lost_and_batches_keep_the_shares(sources: str, most: int) -> None:
-    filled, share = sent(sources), Share(most=most, known=("a", "b"))
-    filled.hold_over(share)
-    taken: list[int] = []
+def test_nothing_of_a_window_is_lost_and_no_source_waits_for_an_empty_batch(sources: str, size: int) -> None:
+    filled, taken = sent(sources), list[int]()
+    filled.hold_over(share(size))
     while len(filled):
-        assert all(waiting(filled).count(source) <= most for source in "abc")
-        batch, _ = filled.take(5)
-        taken += [item.member.offset for item in batch]
-        for offset in filled.take_offsets(0, most):
+        lack = size - len(filled.waiting)
+        for offset in filled.take_offsets(0, lack) if lack > 0 else ():
             member = Member(offset=offset, reflection_id=f"r-{offset}")
             filled.add(Waiting(member=member, size=1, seen_at=0.0, body=None, source=sources[offset]))
+        assert len(filled.waiting) >= min(size, len(filled))
+        batch, _ = filled.take(size)
+        taken += [item.member.offset for item in batch]
     assert sorted(taken) == list(range(len(sources)))
 
 

@@ -156,9 +156,9 @@ def test_three_sources_with_three_reflections_change_it_whatever_probation_says(
     assert not any(known.by_hand for known in made.entries)
 
 
-def test_more_sources_are_asked_for_where_probation_asks_for_more() -> None:
+def test_more_sources_are_asked_for_where_more_may_collude() -> None:
     operation, reflections = said(UPDATE, "shop", "desk", "lab")
-    made = learned(imported(RULE), [operation], reflections, probation=Probation(reflections=1, sources=4))
+    made = learned(imported(RULE), [operation], reflections, trust="public", colluders=3)
     assert only(made).content == RULE
 
 

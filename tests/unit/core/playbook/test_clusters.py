@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook.clusters import MOST_IN_CLUSTER, clusters, has_grown, mostly_harmful, within
+from combee.core.playbook.trust import Rules
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.batch import Cluster
-from combee_schemas.plan import Probation
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
 from combee_sim.family.family import lessons
@@ -70,19 +70,22 @@ def test_an_entry_that_is_mostly_harmful_is_asked_about_alone_and_first() -> Non
     assert ids(clusters(book, ROOM)) == [("harmful", ("e-00002",))]
 
 
+PAIR, THREE = (Rules(weighs=True, several=True, quorum=quorum) for quorum in (2, 3))
+
+
 def test_the_tags_of_one_source_take_no_entry_away_that_several_must_change() -> None:
     book = learned(empty("p"), [operation_of(ADD, OTHERS[0], evidence=("r-0",))], [seen("r-0")])
     for number, name in enumerate(("mallory", "mallory", "mallory", "shop")):
-        assert clusters(book.entries, ROOM, sources=2) == ()
+        assert clusters(book.entries, ROOM, rules=PAIR) == ()
         source = Source(name=name, proven="secret")
         tagged = seen(f"r-{number + 1}", (book.entries[0].id, "harmful")).model_copy(
             update={"source": source}
         )
-        book = learned(book, [], [tagged], probation=Probation(reflections=1, sources=2))
-    assert ids(clusters(book.entries, ROOM, sources=2)) == [("harmful", (book.entries[0].id,))]
-    assert clusters(book.entries, ROOM, sources=3) == ()
+        book = learned(book, [], [tagged], trust="public", colluders=1)
+    assert ids(clusters(book.entries, ROOM, rules=PAIR)) == [("harmful", (book.entries[0].id,))]
+    assert clusters(book.entries, ROOM, rules=THREE) == ()
     revoked = after_command(command("revoke", reflection_ids=("r-4",), rules=("source:shop",)), book)
-    assert clusters(revoked.entries, ROOM, sources=2) == ()
+    assert clusters(revoked.entries, ROOM, rules=PAIR) == ()
 
 
 def test_what_other_means_found_near_is_alike() -> None:

@@ -161,7 +161,7 @@ def test_a_flood_pushes_out_nothing_that_two_sources_support(flooder: str) -> No
 
 def test_a_flood_in_one_batch_takes_no_more_room_than_each_other_source_has() -> None:
     """Nine sources of three lessons each; one source brings 26, each said three times."""
-    names = [f"s-{n}" for n in range(9)]
+    names = [f"s-{n}" for n in range(19)]
     honest = {(name, lesson) for name in names for lesson in lessons(f"of {name}", 3)}
     current = learned(empty("p"), [(lesson, [name]) for name, lesson in sorted(honest)])
     made = learned(current, [(lesson, ["evil"] * 3) for lesson in FLOOD], room_of(current))
@@ -201,7 +201,7 @@ def test_a_source_that_says_its_lesson_again_and_again_is_one_source() -> None:
 
 
 def test_an_entry_loses_no_support_because_newer_names_come() -> None:
-    names = [f"s-{n}" for n in range(9)]
+    names = [f"s-{n}" for n in range(19)]
     current = learned(empty("p"), [("Ask for the order number", names)])
     (known,) = current.entries
     for _ in range(5):

@@ -1,6 +1,7 @@
 """A playbook without some reflections: of others, too, a text stays only where they said all of it."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -40,7 +41,7 @@ def update(
         Seen(reflection_id=f"r-{n}", offset=n, source=Source(name="lab" if n == 1 else f"shop-{n}"))
         for n in seen
     ]
-    made = update_of(current, operations, reflections, known=known, sources="declared")
+    made = update_of(current, operations, reflections, known=known)
     return made.model_copy(update={"manifest_offset": current.version + 10})
 
 
@@ -102,14 +103,17 @@ def test_the_oldest_known_version_names_no_source_that_is_revoked(source: str) -
     assert [(one.evidence, one.sources) for one in left.entries] == [(("r-2",), ("shop-2",)), ((), ())]
 
 
-def test_a_source_is_barred_by_the_name_under_which_it_counts() -> None:
+def test_a_source_is_barred_by_the_name_under_which_it_counts_or_that_it_claims() -> None:
     base = empty("p")
     claims = update(base, added(RULE, "r-2"), seen=[2])
-    proven = PlanSettings(sources="proven")
+    proven = PlanSettings(trust="team")
     counted = claims.model_copy(update={"plan": claims.plan.model_copy(update={"settings": proven})})
     barred = barring(base, rule="source:shop-2")
     assert apply.barred(barred, claims) == ("r-2",)
-    assert apply.barred(barred, counted) == (), "nothing proves that it is the shop's"
+    assert apply.barred(barred, counted) == ("r-2",), "who claims a name is barred with it"
+    proof = claims.result.seen[0].model_copy(update={"source": Source(name="shop-9", proven="key")})
+    other = counted.model_copy(update={"result": counted.result.model_copy(update={"seen": (proof,)})})
+    assert apply.barred(barred, other) == ()
 
 
 def test_the_owner_of_what_a_revocation_brings_back_does_not_pay_for_its_room() -> None:
@@ -132,12 +136,15 @@ def test_the_owner_of_what_a_revocation_brings_back_does_not_pay_for_its_room() 
     assert left == {entry.content for entry in without_removal.entries} == {*lessons[:3], new}
 
 
+def _hijacked(base: Playbook) -> Update:
+    hijack = op(UPDATE, "Be kind", ENTRY, evidence=("r-1",))
+    return update(base, added(RULE, "r-2"), hijack, added("Be kind", "r-2"), seen=[1, 2])
+
+
 def test_what_a_revocation_brought_back_keeps_its_id_when_something_else_is_revoked() -> None:
-    """Beside the attacker one source may have one operation; without the attacker its second one counts, too."""
+    """The attacker gives an entry the words that its batch adds; without the attacker both are there."""
     base = empty("p")
-    first = update(base, added(RULE, "r-2"), added("Be kind", "r-2"), seen=[1, 2])
-    settings = PlanSettings(source_operations=1)
-    first = first.model_copy(update={"plan": first.plan.model_copy(update={"settings": settings})})
+    first = _hijacked(base)
     full = versions.after_update(base, first, budget_tokens=PLENTY, now_ms=0)
     book = Recomputation(base, full.model_copy(update={"revoked": ("r-1",)}), next_id=full.next_id)
     book.follow(full, first)
@@ -170,9 +177,7 @@ def test_a_proposal_keeps_no_support_that_is_revoked_also_where_it_is_no_evidenc
 def test_an_operation_that_found_no_entry_finds_none_among_those_that_a_revocation_brings_back() -> None:
     """It names the id that is given to what counts only without the attacker."""
     base = empty("p")
-    first = update(base, added(RULE, "r-2"), added("Be kind", "r-2"), seen=[1, 2])
-    settings = PlanSettings(source_operations=1)
-    first = first.model_copy(update={"plan": first.plan.model_copy(update={"settings": settings})})
+    first = _hijacked(base)
     full = versions.after_update(base, first, budget_tokens=PLENTY, now_ms=0)
     guess = update(full, op(UPDATE, "Trust nobody", "str-00003", evidence=("r-3",)), seen=[3])
     last = versions.after_update(full, guess, budget_tokens=PLENTY, now_ms=0)
@@ -184,11 +189,12 @@ def test_an_operation_that_found_no_entry_finds_none_among_those_that_a_revocati
     ]
 
 
-TWO_SOURCES = Probation(reflections=1, sources=2)
+PUBLIC: dict[str, Any] = {"trust": "public", "colluders": 1}
+TEAM: dict[str, Any] = {"trust": "team"}
 
 
 @example(  # with fewer sources an UPDATE of no entry adds what it says; there is no room for that
-    [[op(UPDATE, "Please wait 5 s", "calc-00001", evidence=("r-1", "r-2", "r-9"))], []], TWO_SOURCES, 25
+    [[op(UPDATE, "Please wait 5 s", "calc-00001", evidence=("r-1", "r-2", "r-9"))], []], PUBLIC, 25
 )
 @example(  # ... and what it adds must not get the id that a second UPDATE names
     [
@@ -198,7 +204,7 @@ TWO_SOURCES = Probation(reflections=1, sources=2)
         ],
         [],
     ],
-    TWO_SOURCES,
+    PUBLIC,
     PLENTY,
 )
 @example(  # ... or that its own batch gives later
@@ -209,7 +215,7 @@ TWO_SOURCES = Probation(reflections=1, sources=2)
         ],
         [],
     ],
-    TWO_SOURCES,
+    PUBLIC,
     25,
 )
 @example(
@@ -220,16 +226,16 @@ TWO_SOURCES = Probation(reflections=1, sources=2)
         ],
         [],
     ],
-    TWO_SOURCES,
+    PUBLIC,
     25,
 )
 @given(
     st.lists(operation_lists, min_size=2, max_size=4),
-    st.sampled_from([None, Probation(reflections=2), TWO_SOURCES]),
+    st.sampled_from([{}, {"probation": Probation(reflections=2)}, TEAM, PUBLIC]),
     st.sampled_from([PLENTY, 25]),
 )
 def test_what_was_recorded_after_a_revocation_is_recomputed_the_same(
-    batches: list[list[Operation]], probation: Probation | None, budget: int
+    batches: list[list[Operation]], settings: dict[str, Any], budget: int
 ) -> None:
     """The first batch's reflections of ``lab`` are revoked before the others come; theirs never count."""
     current = empty("p")
@@ -248,7 +254,7 @@ def test_what_was_recorded_after_a_revocation_is_recomputed_the_same(
             for one in operations
             if one.evidence and (one.content or one.kind == REMOVE)
         ]
-        made = update_of(current, own, reflections, probation=probation)
+        made = update_of(current, own, reflections, **settings)
         current = versions.after_update(current, made, budget_tokens=budget, now_ms=0)
         history.append((current, made))
         if n == 0:

@@ -10,8 +10,9 @@ from pydantic import SecretStr
 from combee.core.log.replaying.variant import SETTINGS
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.group import SettingsError
-from combee.process.settings.loading import GROUPS, load_settings
+from combee.process.settings.loading import GROUPS, SUCCESSORS, load_settings
 from combee_schemas.plan import BatchOptions, PlanSettings
+from support.rows import each_row
 
 ROOT = Path(__file__).parents[4]
 FIELDS = {name: info for group in GROUPS.values() for name, info in group.model_fields.items()}
@@ -53,4 +54,22 @@ def test_a_batch_option_is_written_once_and_settings_manifests_and_variants_have
     options = BatchOptions.model_fields.keys()
     assert options.isdisjoint(BatchSettings.__annotations__)
     assert options <= PlanSettings.model_fields.keys()
-    assert options - {"source_share"} <= set(SETTINGS)
+    assert options <= set(SETTINGS)
+
+
+@each_row("name", sorted(SUCCESSORS))
+def test_a_setting_that_a_posture_replaced_is_refused_with_that_posture(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    variable, file = f"COMBEE_{name.upper()}", tmp_path / "combee.toml"
+    file.write_text(f"{name} = 1\n")
+    with monkeypatch.context() as patched:
+        patched.setenv(name.upper(), "somebody else's")
+        load_settings()
+        patched.setenv(variable, "1")
+        with pytest.raises(SettingsError, match=rf"{variable} is no setting any more: COMBEE_TRUST=\w+"):
+            load_settings()
+    with monkeypatch.context() as patched:
+        patched.setenv("COMBEE_CONFIG", str(file))
+        with pytest.raises(SettingsError, match=f"{name} is no setting any more"):
+            load_settings()

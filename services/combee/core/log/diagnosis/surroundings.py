@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Literal
 
 from combee.core.log.diagnosis.check import Check
+from combee.core.playbook.trust import TrustPolicy
 from combee.core.text.similarity.thresholds import UNMEASURED, model_and_thresholds
 
 MIB = 1 << 20
@@ -21,6 +22,22 @@ def strangers(given: Iterable[str], known: Sequence[str]) -> dict[str, str | Non
         name: next(iter(get_close_matches(name, known, n=1, cutoff=0.75)), None)
         for name in sorted(set(given) - set(known))
     }
+
+
+def judge_trust(postures: TrustPolicy, *, can_prove: bool) -> Check:
+    """Judge the configured postures: in public nothing counts where nobody can prove who they are."""
+    named = ", ".join(f"{pattern} {trust}" for pattern, trust in postures.by_pattern.items()) or "* team"
+    if postures.public and not can_prove:
+        return Check(
+            name="trust",
+            verdict="warn",
+            says=f"{named}: only proven sources count in public, and nobody can prove who they are",
+            remedy="make keys with 'combee key NAME' and start with 'combee up --keys', or set COMBEE_TRUST=team",
+        )
+    proving = (
+        "sources can prove who they are" if can_prove else "nobody can prove who they are, all are one source"
+    )
+    return Check(name="trust", verdict="ok", says=f"{named}: {proving}")
 
 
 def judge_settings(unknown: Mapping[str, str | None], in_file: Sequence[str]) -> list[Check]:

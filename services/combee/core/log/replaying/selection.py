@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from combee.core.names.identity import is_sent_as
-from combee.core.names.sources import UNPROVEN, counted_name
+from combee.core.names.sources import UNPROVEN, is_from
 from combee.core.text.forms import comparable
 from combee_schemas.base import Source, SourceNames
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
@@ -115,7 +115,7 @@ class Selection:
     def lists(self, source: Source | None, at_ms: int, names: SourceNames = "declared") -> bool:
         """Return whether a rule about sources or times selects a record by its source and time."""
         if self.kind == "source":
-            return counted_name(source, names) == self.value
+            return is_from(source, self.value, names)
         return self.means_time(at_ms)
 
     def means_time(self, at_ms: int) -> bool:

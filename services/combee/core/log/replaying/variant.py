@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from combee_schemas.plan import BatchOptions
 
 SETTINGS = (
-    *("model", "base_url", "batch_size", "max_wait_s", "playbook_tokens", "probation"),
-    *(name for name in BatchOptions.model_fields if name != "source_share"),
+    *("model", "base_url", "batch_size", "max_wait_s", "playbook_tokens", "probation", "trust", "colluders"),
+    *BatchOptions.model_fields,
 )
 """Settings that a variant may change: all that shape batches, prompts, trees and playbooks."""
 SIMULATION = "sim."

@@ -1,0 +1,91 @@
+"""``combee key``: a key or a secret in a file for its owner alone, and the two lines that an agent needs."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from combee.assembly.backends import known_sources
+from combee.assembly.local.admin_key import admin_key
+from combee.assembly.local.keys import with_keys
+from combee.core.names.sources import secret_proof
+from combee.gateway.access.keys import keyring
+from combee.process.settings.loading import load_settings
+from combee_schemas.base import Source
+from support.reading import run
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMBEE_DATA_DIR", str(tmp_path / "data"))
+
+
+def lines(*arguments: str) -> list[str]:
+    made = run("key", *arguments)
+    assert made.exit_code == 0, made.output
+    return made.stdout.splitlines()
+
+
+def test_a_gateway_key_lets_its_holder_in_and_only_the_hash_is_kept(tmp_path: Path) -> None:
+    url, key = lines("support-bot")
+    assert url == "export COMBEE_GATEWAY_URL=http://127.0.0.1:8750"
+    secret = key.removeprefix("export COMBEE_GATEWAY_KEY=")
+    lines("alice", "--admin")
+    file = tmp_path / "data" / "keys.toml"
+    assert secret not in file.read_text("utf-8")
+    assert file.stat().st_mode & 0o077 == 0
+    ring = keyring(load_settings(gateway_keys_file=file).gateway)
+    caller = ring.caller(secret, 0)
+    assert caller is not None
+    assert (caller.name, sorted(caller.scopes)) == ("support-bot", ["playbooks:read", "reflections:write"])
+    assert ring.caller("another", 0) is None
+    scopes = [set(known["scopes"]) for known in tomllib.loads(file.read_text("utf-8"))["keys"]]
+    assert ["playbooks:admin" in each for each in scopes] == [False, True]
+
+
+def test_a_secret_proves_its_source_and_services_vouch_with_another(tmp_path: Path) -> None:
+    name, secret = lines("shop", "--kafka")
+    assert name == "export COMBEE_SOURCE=shop"
+    settings = load_settings(sources_file=tmp_path / "data" / "sources.toml").sources
+    proof = secret_proof(
+        secret.removeprefix("export COMBEE_SOURCE_SECRET=").encode(), "reflections", "shop", b"x"
+    )
+    verdict = known_sources(settings).verdict("reflections", b"x", (proof,), Source(name="shop"))
+    assert (verdict.source, verdict.is_forged) == (Source(name="shop", proven="secret"), False)
+    assert settings.services_secret()
+
+
+def test_a_name_is_given_once_and_nobody_s_else(tmp_path: Path) -> None:
+    lines("shop")
+    before = (tmp_path / "data" / "keys.toml").read_text("utf-8")
+    for arguments, why in (
+        (("shop",), "has 'shop' already"),
+        (("unproven",), "is no name of a source"),
+        (("a b",), "spaces or unseen"),
+        (('x"\n[[keys]]',), "spaces or unseen"),
+        (("x", "--kafka", "--admin"), "--admin is for gateway keys"),
+    ):
+        refused = run("key", *arguments)
+        assert refused.exit_code != 0
+        assert why in " ".join(refused.stderr.split())
+    assert (tmp_path / "data" / "keys.toml").read_text("utf-8") == before
+
+
+def test_a_file_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
+    lines("shop")
+    file = tmp_path / "data" / "keys.toml"
+    file.chmod(0o666)
+    assert "can be written by everybody" in " ".join(run("key", "desk").stderr.split())
+
+
+def test_with_keys_everybody_needs_one_and_the_admin_has_one() -> None:
+    settings = load_settings()
+    admin = admin_key(settings)
+    for _ in range(2):
+        settings = with_keys(load_settings(), admin)
+    ring = keyring(settings.gateway)
+    assert ring.caller(None, 0) is None
+    caller = ring.caller(admin.key, 0)
+    assert caller is not None
+    assert "playbooks:admin" in caller.scopes
+    assert known_sources(settings.sources).can_prove
