@@ -196,7 +196,7 @@ import contextlib, io, sys
 from combee.cli.__main__ import app
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as shown:
     app(["--help"])
-assert "Account for all reflections" in shown.getvalue()
+assert "Account for every reflection" in shown.getvalue()
 """
 
 
