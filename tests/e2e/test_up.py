@@ -93,7 +93,7 @@ async def test_up_brings_its_killed_broker_back_refuses_a_second_up_and_leaves_n
 ) -> None:
     async with up(tmp_path, "--no-gateway") as running:
         # So it does where all of its libraries are loaded just then.
-        assert running.lines[1].startswith(UP)
+        assert running.lines[2].startswith(UP)
         assert all(line.startswith("  ") for line in running.lines[2:])
 
         second = await combee("up", "--simulated", data_dir=tmp_path)

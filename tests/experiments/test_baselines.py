@@ -68,7 +68,8 @@ def test_a_summary_keeps_what_the_law_lets_an_aggregator_keep_of_the_same_reflec
     asked = respond(as_request(summarise_reflections(batch)), 3)
     aggregated = aggregate(read(as_request(aggregate_prompt(empty("p"), batch))), 3)
     assert asked.role == "summariser"
-    assert set(asked.reply["summary_lines"]) == {one["content"] for one in aggregated["operations"]}
+    kept = (batch[int(one["content"].removeprefix("as item ")) - 1] for one in aggregated["operations"])
+    assert set(asked.reply["summary_lines"]) == {one.key_insight for one in kept}
 
 
 def test_a_summary_of_summaries_reads_their_lines() -> None:
@@ -83,10 +84,12 @@ def test_a_summary_of_summaries_reads_their_lines() -> None:
 def test_retrieval_gives_the_reflection_about_what_is_asked() -> None:
     learned = retrieval(LEARNED, 1)
     for one in DATA.train[:10]:
-        (entry,) = learned.given(one.question).entries
+        entries = learned.given(one.question).entries
         asked = one.question.partition("What is the ")[2].rstrip("?")
-        assert asked in entry.content
-    assert len(retrieval(LEARNED, 7).given(DATA.exam[0].question).entries) == 7
+        assert any(asked in entry.content for entry in entries)
+    lines = [one.reasoning for one in LEARNED]
+    read = [entry.content for entry in retrieval(LEARNED, 7).given(DATA.exam[0].question).entries]
+    assert sum(text in lines for text in read) == 7
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from support.gateway import bearer
 from support.running import PLAYBOOK, Running, running_stack, traces, until_applied
 
 SHOP, OTHER, KEY = "the secret of the shop", "somebody else's secret", "k" * 24
-SIZE, SHARE = 12, 0.25
+SIZE = 12
 FLOOD = 30
 
 
@@ -57,8 +56,7 @@ def settings(folder: Path) -> dict[str, Any]:
         "gateway_keys_file": keys,
         "gateway_port": 0,
         "dashboard": False,
-        "sources": "proven",
-        "source_share": SHARE,
+        "trust": "team",
         "batch_size": SIZE,
         "max_wait_s": 1.0,
         "metrics_port": 0,
@@ -115,6 +113,4 @@ async def test_what_is_proven_counts_and_what_is_forged_or_claimed_is_unproven(
     }
     assert {source.name for source in version.taught_by} == {"shop", "key:web", UNPROVEN}
     assert [source.taught_by and source.taught_by.proven for source in origins.sources] == ["secret"]
-    shares = [Counter(member.reflection_id in named for member in batch.members) for batch in batches]
-    assert max(share[False] for share in shares) == int(SIZE * SHARE)
     assert (report.good, report.lost, report.double) == (True, 0, 0)

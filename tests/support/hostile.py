@@ -242,7 +242,7 @@ GEPA_TEXTS: Mapping[str, Said] = {
     "text withheld": _said("```\nNew rule.\n```", "content_filter"),
     "nothing between fences": _said("```\n\n```"),
     "prompt echoed between fences": Said(text=lambda prompt: f"```\n{prompt.system}\n{prompt.user}\n```"),
-    "100 kB of text": _said("```\n" + "long " * 20_000 + "\n```"),
+    "400 kB of text": _said("```\n" + "long " * 80_000 + "\n```"),
     "fences without end": _said("```\n" * 100_001),
     "half a character": _said("```\nNew \ud800 rule.\n```", fate="used"),
 }

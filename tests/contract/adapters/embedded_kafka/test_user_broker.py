@@ -172,10 +172,10 @@ async def test_a_broker_that_is_killed_while_in_use_is_started_again_on_its_port
         assert first
         first.signal(signal.SIGKILL)
         second = await again(kafka, first)
-        await until(lambda: len(told) == 2)
+        await until(lambda: len(told) == 3)
         assert kafka.bootstrap_servers == address
-        assert "started again" in told[0]
-        assert told[1].endswith(address)
+        assert "started again" in told[1]
+        assert told[2].endswith(address)
     assert not second.alive()
 
 
@@ -194,8 +194,8 @@ async def test_a_broker_that_cannot_be_started_again_just_now_is_tried_again(
         monkeypatch.setattr(kafka, "start", once)
         first.signal(signal.SIGKILL)
         await again(kafka, first)
-        await until(lambda: len(told) == 4)
-        assert told[1] == "Cannot allocate memory"
+        await until(lambda: len(told) == 5)
+        assert told[2] == "Cannot allocate memory"
 
 
 async def test_a_command_that_finds_a_killed_broker_first_keeps_its_ports_and_both_use_one(

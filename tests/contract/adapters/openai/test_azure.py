@@ -185,7 +185,7 @@ async def test_without_a_key_and_without_azures_library_it_is_said_what_to_insta
 ) -> None:
     monkeypatch.setitem(sys.modules, "azure.identity", None)
     model = backends.language_model(settings())
-    with pytest.raises(ConfigurationError, match=r"AZURE_OPENAI_API_KEY.*combee\[azure\]"):
+    with pytest.raises(ConfigurationError, match=r"AZURE_OPENAI_API_KEY.*\[azure\]"):
         await model.ask(PROMPT)
 
 
