@@ -125,6 +125,8 @@ def test_a_data_directory_that_cannot_be_written_is_refused(
         (("shuffle",), {"COMBEE_SOURCES_FILE": "missing.toml"}, "missing.toml cannot be read"),
         (("control", "gateway"), {"COMBEE_GATEWAY_KEYS_FILE": "missing.toml"}, "missing.toml cannot be read"),
         (("publish", "gateway"), {"COMBEE_GATEWAY_HOST": "0.0.0.0"}, "COMBEE_GATEWAY_KEYS_FILE"),  # noqa: S104
+        (("evaluate", "publish"), {}, "COMBEE_GATE names no judge"),
+        (("evaluate", "publish"), {"COMBEE_GATE": "evaluate", "COMBEE_MODEL": "m"}, "no held-out questions"),
         (("publish",), {"COMBEE_PLAYBOOK_TOKENS": "1"}, "COMBEE_PLAYBOOK_TOKENS"),
     ],
 )
