@@ -37,7 +37,7 @@ def why(
             autocompletion=line_names,
         ),
     ],
-    entry: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    entry: Annotated[str | None, typer.Argument(hidden=True, metavar="")] = None,
     *,
     playbook: Annotated[
         str | None,
