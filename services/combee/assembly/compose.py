@@ -280,6 +280,19 @@ def check_gateway(settings: Settings) -> None:
     check_bind(settings.gateway, keyring(settings.gateway))
 
 
+async def check_evaluate(settings: Settings) -> None:
+    """Refuse settings with which the service ``evaluate`` would not start; no broker is asked.
+
+    Raises
+    ------
+    ConfigurationError
+        If no gate asks it, or a judge lacks a setting.
+    """
+    log = KafkaLog(connection(settings, settings.kafka.bootstrap_servers or ""))
+    async with open_judges(settings, log, SystemClock()):
+        pass
+
+
 ROLES: Mapping[str, Role] = dict(zip(SERVICES, (_control, _publish, _scan, _shuffle, _reflect), strict=True))
 JUDGING: Mapping[str, Role] = {"evaluate": _evaluate}
 """The service that asks judges about candidates, if a gate needs one."""

@@ -128,7 +128,7 @@ class Verbs(TyperGroup):
             for number, (name, verb) in enumerate(verbs.items()):
                 label = "" if number else panel
                 rows.append(f"{label:{LABEL}}{name:{NAME}}{verb.summary.removesuffix('.')}")
-        rows.append(f"{'Services':{LABEL}}{', '.join(SERVICES)}: what Compose and the chart run")
+        rows.append(f"{'Services':{LABEL}}{', '.join(SERVICES)}: services run one by one, and keys")
         formatter.write("\n".join(rows) + "\n")
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the group's own signature

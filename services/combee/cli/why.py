@@ -32,12 +32,12 @@ def why(
     name_or_entry: Annotated[
         str,
         typer.Argument(
-            metavar="[NAME] ENTRY",
+            metavar="ENTRY|NAME",
             help="the entry's id, as 'combee playbook show' prints it; its playbook may stand before it",
             autocompletion=line_names,
         ),
     ],
-    entry: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    entry: Annotated[str | None, typer.Argument(hidden=True, metavar="ENTRY")] = None,
     *,
     playbook: Annotated[
         str | None,

@@ -118,3 +118,5 @@ async def _check(roles: list[str], settings: Settings) -> None:
         known_sources(settings.sources)
     if "gateway" in roles:
         compose.check_gateway(settings)
+    if "evaluate" in roles:
+        await compose.check_evaluate(settings)

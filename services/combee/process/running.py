@@ -57,10 +57,13 @@ def running(
     data_dir: Path | None, environ: Mapping[str, str], *, prefix: str | None = None
 ) -> tuple[Running, ...]:
     """Return the deployments with this topic prefix (None: any) in a data directory, else all of this user."""
-    user = user_data_dir(environ)
-    files: Iterable[Path] = user.glob(HERE) if data_dir is None else data_dir.glob(HERE)
-    if data_dir is None:
-        files = [*files, *(link.resolve() for link in user.glob(ELSEWHERE))]
+    files: Iterable[Path] = ()
+    if data_dir is not None:
+        files = data_dir.glob(HERE)
+    else:
+        with suppress(RuntimeError):  # a user without a home folder
+            user = user_data_dir(environ)
+            files = [*user.glob(HERE), *(link.resolve() for link in user.glob(ELSEWHERE))]
     found = (_running(path) for path in sorted(set(files)) if is_held(path))
     return tuple(one for one in found if one is not None and prefix in {None, one.prefix})
 
@@ -108,17 +111,20 @@ def announce(path: Path, environ: Mapping[str, str]) -> Path | None:
 
     Links of deployments that ended without removing theirs are removed.
     """
-    user = user_data_dir(environ)
-    if path.parent.absolute() == user:
-        return None
-    link = user / f"elsewhere-{hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:16]}.json"
     try:
+        user = user_data_dir(environ)
+        if path.parent.resolve() == user.resolve():
+            return None
+        link = user / f"elsewhere-{hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:16]}.json"
         user.mkdir(mode=0o700, parents=True, exist_ok=True)
         for other in user.glob(ELSEWHERE):
             if other == link or not is_held(other.resolve()):
                 other.unlink(missing_ok=True)
         link.symlink_to(path.absolute())
-    except OSError:  # a container without a home folder: agents on other machines name an address anyway
+    except (
+        OSError,
+        RuntimeError,
+    ):  # a container without a home folder: agents on other machines name an address anyway
         return None
     return link
 

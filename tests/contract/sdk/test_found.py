@@ -12,9 +12,9 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from combee.adapters.ports import FatalError
+from combee.adapters.ports import ConfigurationError, FatalError
 from combee.cli.shared.settings import deployed_settings
-from combee.process.running import running, user_data_dir
+from combee.process.running import announce, running, user_data_dir
 from combee.process.settings.loading import environment
 from combee.sdk import Client
 from combee.sdk import client as client_module
@@ -173,6 +173,57 @@ def test_a_deployment_that_still_starts_is_named_and_not_used(hold: Hold) -> Non
 
     with pytest.raises(FatalError, match=r"still starting.* is not up yet"):
         Client()
+
+
+def test_a_verb_does_not_use_a_deployment_on_a_cluster_that_still_starts(
+    hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMBEE_BOOTSTRAP_SERVERS", "127.0.0.1:16002")
+    hold("a", 16001, state="{}")
+    monkeypatch.delenv("COMBEE_BOOTSTRAP_SERVERS")
+
+    refused = run("top", "--once")
+    assert refused.exit_code == 2
+    assert "is not up yet: try again when it says so" in refused.stderr
+
+
+def test_a_verb_refuses_a_gateways_address_that_no_deployment_here_has(
+    hold: Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold("a", 16001)
+    monkeypatch.setenv("COMBEE_GATEWAY_URL", "http://localhost:16001/")
+    assert deployed_settings().worker.data_dir == tmp_path / "a"
+
+    monkeypatch.setenv("COMBEE_GATEWAY_URL", "http://elsewhere:16001")
+    with pytest.raises(ConfigurationError, match="COMBEE_GATEWAY_URL is http://elsewhere:16001") as refused:
+        deployed_settings()
+    assert "http://127.0.0.1:16001" in str(refused.value)
+    assert deployed_settings(bootstrap_servers="kafka:9092").kafka.bootstrap_servers == "kafka:9092"
+
+
+def test_another_spelling_of_the_users_folder_is_one_deployment(
+    home: Path, hold: Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.mkdir(parents=True)
+    (tmp_path / "other").symlink_to(tmp_path / "home")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "other"))
+    hold("home/combee", 16001)
+
+    assert [one.http for one in running(None, environment())] == ["http://127.0.0.1:16001"]
+
+
+def test_without_a_home_folder_nothing_is_found_or_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+
+    assert running(None, environment()) == ()
+    assert announce(tmp_path / "stack-combee.json", environment()) is None
 
 
 def test_a_killed_deployment_is_not_found_and_the_next_one_removes_its_link(

@@ -45,9 +45,8 @@ class WithDefault(TyperGroup):
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
     branches = typer.Typer(cls=WithDefault, help=SUMMARY)
-    branches.command(FORK, epilog="Example: combee branch support/refunds --as small --set batch_size=10")(
-        fork
-    )
+    example = "Example: combee branch support/refunds --as small --set batch_size=10"
+    branches.command(FORK, epilog=f"{example}; later: combee branch adopt support/refunds@small")(fork)
     adopt.register(branches)
     app.add_typer(branches, name="branch")
 
@@ -61,7 +60,7 @@ def fork(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="only this playbook",
+            help="the playbook to fork, or whose branches are listed; without it, all branches",
             callback=lambda value: value and checked_name(value),
             autocompletion=_offered,
         ),
@@ -81,7 +80,8 @@ def fork(
 ) -> None:
     """Fork a playbook to learn with other settings; adopt it.
 
-    NAME@BRANCH learns from NAME's reflections with its own settings. Without --as branches are listed;
+    NAME@BRANCH learns from NAME's reflections with its own settings. Without --as branches are listed.
+
     'combee branch adopt NAME@BRANCH' publishes a branch's entries as the playbook's next version.
     """
     if as_ is None:

@@ -41,7 +41,7 @@ def doctor(
         bool,
         typer.Option(
             "--embeddings",
-            help="instead, measure the embedding model on labelled pairs and propose its threshold",
+            help="check nothing; measure the embedding model on labelled pairs and propose its threshold",
         ),
     ] = False,
     as_json: AsJson = False,

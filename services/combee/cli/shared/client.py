@@ -34,7 +34,7 @@ def gateway_address(gateway: str | None, bootstrap_servers: str | None) -> str |
 
 @asynccontextmanager
 async def open_client(gateway: str | None, bootstrap_servers: str | None) -> AsyncIterator[AsyncClient]:
-    """Yield a client of the gateway, else of the configured cluster or this user's embedded broker.
+    """Yield a client of the gateway, else of the set brokers, the ``combee up`` that runs here or an embedded broker.
 
     Raises
     ------

@@ -139,7 +139,10 @@ Everything = Annotated[bool, typer.Option("--all", help="include proposed entrie
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on standard output")]
 Servers = Annotated[
     str | None,
-    typer.Option(help="Kafka brokers; else COMBEE_BOOTSTRAP_SERVERS, else this user's embedded broker"),
+    typer.Option(
+        help="Kafka brokers; else COMBEE_BOOTSTRAP_SERVERS, else the 'combee up' that runs here, else an embedded"
+        " broker for this command"
+    ),
 ]
 DeclaredSource = Annotated[
     str | None,

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from combee.adapters.ports import ConfigurationError
 from combee.cli.shared.console import remark
 from combee.process.running import Running, running, sole, user_data_dir
 from combee.process.settings.loading import Settings, environment, load_settings
@@ -32,7 +33,7 @@ def of_running(settings: Settings) -> tuple[Settings, Running | None]:
     Raises
     ------
     ConfigurationError
-        If several run and none is named.
+        If several run and none is named, none has the gateway's address, or the one on a cluster still starts.
     """
     kafka, worker = settings.kafka, settings.worker
     if kafka.bootstrap_servers is not None:
@@ -41,10 +42,19 @@ def of_running(settings: Settings) -> tuple[Settings, Running | None]:
     prefix = kafka.topic_prefix if "topic_prefix" in kafka.model_fields_set else None
     found = running(worker.data_dir, environ, prefix=prefix)
     url = environ.get(GATEWAY_URL, "").rstrip("/")
-    chosen = sole(tuple(one for one in found if url and one.http == url) or found, REMEDY)
+    named = tuple(one for one in found if url and _same_here(one.http) == _same_here(url))
+    if url and found and not named and worker.data_dir is None and prefix is None:
+        there = "; ".join(one.named for one in found)
+        raise ConfigurationError(
+            f"{GATEWAY_URL} is {url}, which no deployment of this machine has: {there}; correct or unset it,"
+            " or name one with COMBEE_DATA_DIR or COMBEE_TOPIC_PREFIX"
+        )
+    chosen = sole(named or found, REMEDY)
     if chosen is None:
         return settings, None
-    is_here = chosen.data_dir.absolute() == (worker.data_dir or user_data_dir(environ)).absolute()
+    if not chosen.embedded and not chosen.is_up:  # its brokers are not known yet
+        raise ConfigurationError(f"{chosen.named} is not up yet: try again when it says so")
+    is_here = chosen.data_dir.resolve() == (worker.data_dir or user_data_dir(environ)).resolve()
     if is_here and chosen.embedded and chosen.prefix == kafka.topic_prefix:
         return settings, None
     servers = None if chosen.embedded else chosen.bootstrap_servers
@@ -53,3 +63,8 @@ def of_running(settings: Settings) -> tuple[Settings, Running | None]:
         kafka=kafka.model_copy(update={"topic_prefix": chosen.prefix, "bootstrap_servers": servers}),
         worker=worker if is_here else worker.model_copy(update={"data_dir": chosen.data_dir}),
     ), chosen
+
+
+def _same_here(url: str) -> str:
+    """Return a gateway's address with one spelling of this machine."""
+    return url.replace("//localhost:", "//127.0.0.1:")

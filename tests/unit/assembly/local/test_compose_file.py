@@ -2,9 +2,14 @@
 
 import asyncio
 import json
+import os
+import pty
 import re
 import shutil
+import signal
 import subprocess
+import termios
+import time
 import tomllib
 from http import HTTPStatus
 from importlib.metadata import distribution
@@ -211,13 +216,12 @@ def test_one_command_makes_env_and_secrets_that_the_services_take(tmp_path: Path
     said = subprocess.run(command, input=f"{key}\n", capture_output=True, text=True, check=True).stderr
     made = tmp_path / "secrets"
     keys = (made / "gateway-keys.toml").read_text()
+    named = "\nCOMBEE_API_KEY_FILE=./secrets/model-key\n" in (tmp_path / ".env").read_text()
+    assert named == (made / "model-key").exists() == bool(key)
     subprocess.run(command, input="another\n", capture_output=True, text=True, check=True)
 
-    assert (
-        (tmp_path / ".env")
-        .read_text()
-        .startswith((shown.ROOT / "deploy" / ".env.example").read_text("utf-8"))
-    )
+    environment = (tmp_path / ".env").read_text()
+    assert environment.startswith((shown.ROOT / "deploy" / ".env.example").read_text("utf-8"))
     assert made.stat().st_mode & 0o777 == 0o700
     assert keyring(GatewaySettings(gateway_keys_file=made / "gateway-keys.toml"))
     assert (made / "gateway-keys.toml").read_text() == keys  # what is there stays
@@ -225,7 +229,27 @@ def test_one_command_makes_env_and_secrets_that_the_services_take(tmp_path: Path
         assert (made / "model-key").read_text() == key
         assert {path.stat().st_mode & 0o777 for path in made.iterdir()} == {0o444}
     else:
-        assert "take COMBEE_API_KEY_FILE out of .env" in said
+        assert "COMBEE_API_KEY_FILE is a comment in .env now" in said
+
+
+def test_an_interrupt_at_the_prompt_for_the_key_aborts(tmp_path: Path) -> None:
+    shutil.copytree(shown.ROOT / "deploy", tmp_path / "deploy")
+    command = ["sh", str(tmp_path / "deploy" / "secrets.sh")]
+    terminal, stdin = pty.openpty()
+    with subprocess.Popen(command, stdin=stdin, stderr=subprocess.PIPE, start_new_session=True) as asks:
+        assert asks.stderr
+        try:
+            deadline = time.monotonic() + 30
+            while termios.tcgetattr(stdin)[3] & termios.ECHO:
+                assert time.monotonic() < deadline
+            os.killpg(asks.pid, signal.SIGINT)
+            assert asks.wait(30) == 130
+        finally:
+            asks.kill()
+    assert termios.tcgetattr(stdin)[3] & termios.ECHO
+    assert not (tmp_path / "secrets" / "gateway-keys.toml").exists()
+    os.close(terminal)
+    os.close(stdin)
 
 
 def test_the_gateway_of_a_container_serves_all_its_addresses_hence_only_with_keys(

@@ -125,6 +125,8 @@ def test_a_data_directory_that_cannot_be_written_is_refused(
         (("shuffle",), {"COMBEE_SOURCES_FILE": "missing.toml"}, "missing.toml cannot be read"),
         (("control", "gateway"), {"COMBEE_GATEWAY_KEYS_FILE": "missing.toml"}, "missing.toml cannot be read"),
         (("publish", "gateway"), {"COMBEE_GATEWAY_HOST": "0.0.0.0"}, "COMBEE_GATEWAY_KEYS_FILE"),  # noqa: S104
+        (("evaluate", "publish"), {}, "COMBEE_GATE names no judge"),
+        (("evaluate", "publish"), {"COMBEE_GATE": "evaluate", "COMBEE_MODEL": "m"}, "no held-out questions"),
         (("publish",), {"COMBEE_PLAYBOOK_TOKENS": "1"}, "COMBEE_PLAYBOOK_TOKENS"),
     ],
 )
@@ -141,8 +143,17 @@ def test_a_check_says_why_a_service_could_not_start(
     assert said in ended.stderr
 
 
-def test_a_check_passes_where_every_service_could_start_and_starts_none(started: list[str]) -> None:
-    ended = run("worker", "--check", "publish", "shuffle", "control", "gateway")
+def test_a_check_passes_where_every_service_could_start_and_starts_none(
+    started: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "GATE": "evaluate",
+        "EVAL_QUESTIONS": str(ROOT / "examples" / "heldout.jsonl"),
+        "MODEL": "m",
+        "BASE_URL": NOBODY,
+    }.items():
+        monkeypatch.setenv(f"COMBEE_{name}", value)
+    ended = run("worker", "--check", "publish", "shuffle", "control", "gateway", "evaluate")
 
     assert (ended.exit_code, ended.output) == (0, "")
     assert started == []
