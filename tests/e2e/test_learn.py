@@ -130,7 +130,7 @@ async def test_beside_a_simulated_deployment_learn_uses_its_stand_in_with_the_fl
     assert (other.code, "simulated" in other.err, "gpt-x" in other.err) == (2, True, True)
     # It begins with a banner, not with what services and libraries say to themselves.
     assert shown[2].startswith("combee is up")
-    assert all(line.startswith("  ") for line in shown[2:])
+    assert all(line.startswith("  ") for line in shown[3:])
 
 
 async def up_to(lines: asyncio.StreamReader, last: bytes) -> AsyncIterator[bytes]:

@@ -94,7 +94,7 @@ async def test_up_brings_its_killed_broker_back_refuses_a_second_up_and_leaves_n
     async with up(tmp_path, "--no-gateway") as running:
         # So it does where all of its libraries are loaded just then.
         assert running.lines[2].startswith(UP)
-        assert all(line.startswith("  ") for line in running.lines[2:])
+        assert all(line.startswith("  ") for line in running.lines[3:])
 
         second = await combee("up", "--simulated", data_dir=tmp_path)
         assert second.code == 2
