@@ -19,6 +19,7 @@ from combee.process.worker.vectors import Vectors
 from combee.scan import worth
 from combee.scan.asking import Asking
 from combee.scan.head_start import HeadStart
+from combee.scan.outcome import reasons
 from combee_schemas.base import SourceNames
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Playbook
@@ -79,6 +80,9 @@ class Aggregator:
         if result.status == "failed" or not self._checks:
             return unchecked(result)
         through = {seen.offset for seen in result.seen if seen.ok}
+        if gone := through.difference(member.offset for member in members):
+            note = f"{len(gone)} reflections are no longer in the log: their lessons were not checked"
+            result = result.model_copy(update={"reason": reasons((note, result.reason))})
         by_age = sorted(
             (member for member in members if member.offset in through), key=lambda member: member.offset
         )
