@@ -9,7 +9,7 @@ from combee.core.methods import checking, consolidation
 from combee.core.methods.checking import Checked
 from combee.core.methods.method import Answer, Method, Sources
 from combee.core.playbook.cleaning import clean_operations
-from combee.core.playbook.coverage import Coverage, Question
+from combee.core.playbook.coverage import Coverage, Question, lesson_of
 from combee.core.playbook.operations import in_words
 from combee.core.text.shortening import shorter_reflection
 from combee.scan.head_start import HeadStart
@@ -77,7 +77,7 @@ class Asking:
         async def ask(members: Sequence[GroupMember]) -> Part[Sequence[GroupMember], Answer]:
             prompt, reply = await self._aggregated(base, members, level, waits=waits)
             sources = [(one.reflection.reflection_id,) for one in members]
-            words = [one.reflection.key_insight for one in members]
+            words = [lesson_of(one.reflection) for one in members]
             answer = self._read(base, prompt, reply, sources, words)
             return _part(members, answer, reply, prompt)
 
