@@ -38,7 +38,7 @@ async def test_an_item_without_an_insight_is_named_for_its_other_words(fields: d
 
 
 async def test_an_operation_as_an_item_that_there_is_not_is_none_and_the_check_carries_the_lesson() -> None:
-    def beyond(prompt: Prompt) -> Mapping[str, Any]:
+    def beyond(_: Prompt) -> Mapping[str, Any]:
         added = {"type": "ADD", "section": "OTHERS", "entry_ids": [], "content": "as item 9", "sources": [1]}
         return {"operations": [added], "dropped": [], "known": []}
 

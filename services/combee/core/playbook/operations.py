@@ -22,8 +22,10 @@ MAX_REPLY_CHARS = 250_000
 """Maximum characters of contents in one reply: a verbose node must not crowd out the others."""
 TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 1, OperationKind.MERGE: 2}
 """Minimum number of entries that an operation must name."""
-AS_ITEM = re.compile(r"\s*as item #?(?P<n>\d{1,6})[.\s]*", re.IGNORECASE)
-"""Content that refers to an item for its words."""
+AS_ITEM = re.compile(r"as items? #?(?P<n>\d{1,6})(?P<more>.{0,40})", re.IGNORECASE | re.DOTALL)
+"""Content that refers to an item for its words; with anything more, to words that code cannot tell."""
+_AROUND = " \t\n.\"'`\u201c\u201d\u2018\u2019"
+"""What a model puts around a reference."""
 KINDS = {kind.value: kind for kind in OperationKind}
 
 
@@ -66,11 +68,12 @@ def in_words(body: Mapping[str, Any], words: Sequence[str]) -> Mapping[str, Any]
         return body
 
     def worded(item: object) -> Iterator[object]:
-        named = AS_ITEM.fullmatch(str(item.get("content") or "")) if isinstance(item, dict) else None
+        said = str(item.get("content") or "").strip(_AROUND) if isinstance(item, dict) else ""
+        named = AS_ITEM.fullmatch(said)
         if named is None or not isinstance(item, dict):
             yield item
         else:
-            content = dict(enumerate(words, 1)).get(int(named["n"]), "")
+            content = "" if named["more"] else dict(enumerate(words, 1)).get(int(named["n"]), "")
             if content or _kind(item) == OperationKind.REMOVE:
                 yield {**item, "content": content}
 

@@ -83,6 +83,7 @@ def test_an_id_that_a_model_writes_is_never_evidence() -> None:
 # ---- the words of an item
 
 NONE = "no operation"
+LONG = "As item 2 of the tariff is no longer charged, leave it out of the total."
 
 
 @each_row(
@@ -90,7 +91,12 @@ NONE = "no operation"
     [
         ("as item 2", "second"), ("As item #2.", "second"), (" as item 1\n", "first"),
         ("as item 3", NONE), ("as item 0", NONE), ("as item 9", NONE),
-        ("as item 2 says", "as item 2 says"), ("Do as item 2", "Do as item 2"), ("a rule", "a rule"),
+        ('"as item 2"', "second"), ("`as item 2`.", "second"), ("'As item 2.'", "second"),
+        ("\u201cas item 2\u201d", "second"), ("as items 2", "second"),
+        ("as item 2's key_insight", NONE), ("as items 1 and 2", NONE), ("as item 2 says", NONE),
+        ("as item 1234567", NONE), ("as item 2\nand 3", NONE),
+        (LONG, LONG), ("Do as item 2", "Do as item 2"), ("a rule", "a rule"),
+        ("as itemised", "as itemised"),
         ("", ""), (None, None), (7, 7),
     ],
     ids=str,
