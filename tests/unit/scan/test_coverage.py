@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from combee.adapters.ports import PoisonError, PromptTooLongError
+from combee.core.playbook.coverage import is_vague
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Shown
 from combee_schemas.model import Prompt
@@ -485,3 +486,17 @@ async def test_a_removal_rests_on_the_reflections_against_the_entry() -> None:
     result = await learned(removing, given, with_entry("Pay in cash."))
     (removal,) = (one for one in result.operations if one.kind == "REMOVE" and one.evidence)
     assert removal.evidence == ("r-0",)
+
+
+@pytest.mark.parametrize(
+    ("text", "vague"),
+    [
+        ("退款前请先核对订单号码和付款方式", False),
+        ("返金の前に注文番号と支払い方法を確認してください", False),
+        ("ก่อนคืนเงินให้ตรวจสอบหมายเลขคำสั่งซื้อ", False),
+        ("请注意细节", True),
+        ("Be very careful.", True),
+    ],
+)
+def test_a_lesson_in_a_script_without_spaces_is_vague_by_its_letters(text: str, *, vague: bool) -> None:
+    assert is_vague(text) is vague

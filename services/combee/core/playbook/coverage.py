@@ -17,7 +17,7 @@ from combee.core.playbook.echo import was_shown, without_echoes
 from combee.core.playbook.guards import Guarded, guarded, rewrites
 from combee.core.playbook.operations import MAX_CONTENT_CHARS, union
 from combee.core.text.figures import figures, lacking
-from combee.core.text.forms import clean_line
+from combee.core.text.forms import clean_line, count_words
 from combee.core.text.similarity.embeddings import Vector
 from combee.core.text.similarity.lessons import same_lesson
 from combee.core.text.similarity.overlap import contradicts, said_words
@@ -125,7 +125,7 @@ def word_for_word(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
 
 def is_vague(text: str) -> bool:
     """Return whether a text is too general to be a lesson: few words and no figure."""
-    return len(said_words(text)) < VAGUE_WORDS and not figures(text)
+    return count_words(said_words(text)) < VAGUE_WORDS and not figures(text)
 
 
 @dataclass(frozen=True, kw_only=True)
