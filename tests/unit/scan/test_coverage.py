@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.ports import PoisonError, PromptTooLongError
+from combee.adapters.ports import CutOffError, PoisonError, PromptTooLongError
 from combee.core.playbook.coverage import is_vague
 from combee.core.playbook.versions import empty
-from combee_schemas.base import Shown
+from combee_schemas.base import Shown, Usage
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
@@ -278,6 +278,59 @@ async def test_a_check_call_that_is_too_long_is_halved() -> None:
     result = await learned(model, reflections(*LESSONS))
     assert set(covered(result).values()) == {"check"}
     assert result.usage.splits > 0
+
+
+async def test_a_check_call_whose_reply_is_cut_off_is_halved_down_to_one_lesson() -> None:
+    def short(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            if sum("lesson" in item for item in items(prompt)) > 1:
+                raise CutOffError("cut off")
+            return checked(prompt)
+        return reworded(prompt)
+
+    model = ScriptedModel(short)
+    model.answers_checks = False
+    result = await learned(model, reflections(*LESSONS))
+    assert set(covered(result).values()) == {"check"}
+    assert result.reason == ""
+    checks = [items(prompt) for prompt in model.prompts if prompt.reply_name == "check"]
+    assert len(checks) == 2 * len(LESSONS) - 1, "no statement is asked about apart"
+
+
+async def test_a_check_call_whose_reply_is_always_cut_off_counts_as_no() -> None:
+    def endless(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            error = CutOffError("cut off")
+            error.usage = Usage(calls=2, re_asks=1)
+            raise error
+        return reworded(prompt)
+
+    model = ScriptedModel(endless)
+    model.answers_checks = False
+    result = await learned(model, reflections(*LESSONS[:2]), groups=1)
+    assert contents(result) == sorted(LESSONS[:2])
+    assert result.reason == "cut off"
+    assert (result.usage.calls, result.usage.splits) == (1 + 3 * 2 + 1, 1), "every reply is paid for"
+
+
+async def test_what_is_left_is_asked_about_again_in_parts_of_a_group_s_size_and_halved_if_cut_off() -> None:
+    again: list[int] = []
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if not prompt.begun or is_combine(prompt):
+            return {"operations": [], "dropped": [], "known": []}
+        again.append(len(items(prompt)))
+        if len(items(prompt)) > 1:
+            raise CutOffError("cut off")
+        whole = dict(echo(prompt))
+        said = [
+            {**one, "content": one["content"].replace("Orders", "The orders")} for one in whole["operations"]
+        ]
+        return {**whole, "operations": said}
+
+    result = await learned(answer, reflections(*LESSONS), groups=4)
+    assert again == [2, 1, 1] * 4
+    assert contents(result) == sorted(lesson.replace("Orders", "The orders") for lesson in LESSONS)
 
 
 async def test_a_reflection_that_did_not_get_through_is_not_carried() -> None:

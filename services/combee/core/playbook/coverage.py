@@ -69,18 +69,23 @@ class Question:
 
     def halves(self) -> tuple["Question", ...]:
         """Return two smaller questions that ask the same together; nothing if this one cannot be halved."""
-        if len(self.rewrites) > 1 or (self.rewrites and self.lessons):
-            middle = len(self.rewrites) // 2 if not self.lessons else len(self.rewrites)
-            first = Question(lessons=(), statements=(), rewrites=self.rewrites[:middle])
-            return first, replace(self, rewrites=self.rewrites[middle:])
         lessons, statements = len(self.lessons) // 2, len(self.statements) // 2
-        if lessons >= max(1, statements):
-            start, end = self.lessons[:lessons], self.lessons[lessons:]
-            return replace(self, lessons=start), replace(self, lessons=end)
+        if self.rewrites or lessons >= max(1, statements):
+            return self.fewer()
         if statements:
             start, end = self.statements[:statements], self.statements[statements:]
             return replace(self, statements=start), replace(self, statements=end)
         return ()
+
+    def fewer(self) -> tuple["Question", ...]:
+        """Return two questions with fewer answers each; nothing if this one asks for one answer."""
+        if len(self.rewrites) > 1 or (self.rewrites and self.lessons):
+            middle = len(self.rewrites) // 2 if not self.lessons else len(self.rewrites)
+            first = Question(lessons=(), statements=(), rewrites=self.rewrites[:middle])
+            return first, replace(self, rewrites=self.rewrites[middle:])
+        middle = len(self.lessons) // 2
+        start, end = self.lessons[:middle], self.lessons[middle:]
+        return (replace(self, lessons=start), replace(self, lessons=end)) if middle else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
