@@ -8,6 +8,7 @@ import pytest
 
 from combee.adapters.ports import CutOffError, PoisonError, PromptTooLongError
 from combee.core.playbook.coverage import is_vague
+from combee.core.playbook.operations import MAX_CONTENT_CHARS
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Shown, Usage
 from combee_schemas.model import Prompt
@@ -106,6 +107,18 @@ async def test_a_lesson_longer_than_an_entry_is_carried_as_far_as_one_holds_it()
     (cut,) = (text for text in contents(result) if text != LESSONS[0])
     assert long.startswith(cut[:-1])
     assert covered(result) == {"r-0": "carried", "r-1": "carried"}
+
+
+async def test_a_check_call_shows_as_much_of_a_lesson_as_an_entry_holds() -> None:
+    model = ScriptedModel(_blurring)
+    await learned(model, reflections(LESSONS[0], "weigh parcels " * 1_000), groups=1)
+    (check,) = (prompt for prompt in model.prompts if prompt.reply_name == "check")
+    assert max(len(item["lesson"]) for item in items(check) if "lesson" in item) == MAX_CONTENT_CHARS - 1
+
+
+def _blurring(prompt: Prompt) -> Mapping[str, Any]:
+    added = {"type": "ADD", "section": "", "content": "Parcels are weighed.", "sources": [1, 2]}
+    return {"operations": [added] if prompt.reply_name == "operations" else []}
 
 
 # ---- the check call

@@ -104,9 +104,10 @@ class _Match:
 
 
 def lesson_of(reflection: Reflection) -> str:
-    """Return the text that stands for a reflection; empty if it has no text."""
+    """Return what stands for a reflection, on one line, as far as an entry holds it; empty if it has no text."""
     texts = (reflection.key_insight, reflection.correct_approach, *texts_of(reflection))
-    return next((text for text in texts if not is_blank([text])), "")
+    said = next((text for text in texts if not is_blank([text])), "")
+    return clean_line(said, MAX_CONTENT_CHARS)
 
 
 def texts_of(reflection: Reflection) -> tuple[str, ...]:
@@ -121,7 +122,7 @@ def word_for_word(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
         Operation(
             kind=OperationKind.ADD,
             section=ACE_SECTIONS[-1],
-            content=clean_line(lesson.text, MAX_CONTENT_CHARS),
+            content=lesson.text,
             evidence=(lesson.reflection.reflection_id,),
         )
         for lesson in lessons
@@ -478,7 +479,7 @@ class Coverage:
             update: dict[str, object] = {
                 "said": n is not None and (seen.reflection_id in claimed or seen.dropped),
                 "dropped": n in dropped,
-                "text": self.lessons[n].text[:MAX_CONTENT_CHARS] if n is not None and n in dropped else "",
+                "text": self.lessons[n].text if n is not None and n in dropped else "",
             }
             if n is not None and place is not None:
                 operation, match = self.statements[place].operation, self.matches[n][place]
