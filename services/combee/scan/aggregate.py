@@ -63,7 +63,8 @@ class Aggregator:
         results = [child.result for child in children]
         below = worth.below_of(results)
         if sum(bool(result.operations) for result in results) < 2:  # noqa: PLR2004 - there is nothing to combine
-            return worth.passed(below, results)
+            passed = worth.passed(below, results)
+            return worth.with_aside(passed, results) if self._checks else passed
         names = names_of(below.seen, self._sources)
         proposals = chain.from_iterable(result.operations for result in results)
         items = worth.by_support(proposals, below.seen, names)

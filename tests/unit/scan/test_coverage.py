@@ -10,12 +10,13 @@ from combee.adapters.ports import CutOffError, PoisonError, PromptTooLongError
 from combee.core.playbook.coverage import is_vague
 from combee.core.playbook.operations import MAX_CONTENT_CHARS
 from combee.core.playbook.versions import empty
+from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown, Usage
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Operation
-from support.models import Answer, ScriptedModel, checked, echo, is_combine, items
+from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial
+from support.models import Answer, ModelClient, ScriptedModel, checked, echo, is_combine, items
 from support.scanned import contents, covered, learned, reflections
 
 LESSONS = tuple(f"Orders of kind {kind} are paid back to the card that paid them." for kind in "abcdefgh")
@@ -566,3 +567,12 @@ async def test_a_removal_rests_on_the_reflections_against_the_entry() -> None:
 )
 def test_a_lesson_in_a_script_without_spaces_is_vague_by_its_letters(text: str, *, vague: bool) -> None:
     assert is_vague(text) is vague
+
+
+async def test_a_node_that_asks_nothing_keeps_what_a_combine_below_it_lost() -> None:
+    kept, lost = (Operation(kind=OperationKind.ADD, section="OTHERS", content=one) for one in LESSONS[:2])
+    below = NodeResult(status="ok", operations=(kept,), aside=(lost,))
+    child = Partial.model_construct(result=below)
+    for carry, aside in ((True, (lost,)), (False, ())):
+        result = await Aggregator(ModelClient(ScriptedModel()), carry=carry).combine(OTHER, 2, [child])
+        assert (result.status, result.operations, result.aside) == ("passed", (kept,), aside)
