@@ -1,14 +1,14 @@
 """The root's check in services: killed within it, replayed, with erased reflections, and in the smallest batches."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.adapters.ports import LanguageModel, TopicPartition
+from combee.adapters.ports import LanguageModel, Record, TopicPartition, TransientError
 from combee.log.inspection.audit import audit
 from combee.scan.recorded import RecordedAnswers, RecordedModel
 from combee_schemas import topics
@@ -173,6 +173,27 @@ async def test_a_lesson_counts_on_a_playbook_and_its_branch_whatever_the_key_of_
     for line in (NAME, branches.LINE):
         learned = {entry.content for entry in ledger.latest(deployment.log, line).entries}
         assert learned == ALL | lessons(range(10, 10 + COUNT))
+
+
+async def test_a_log_that_is_away_after_a_root_s_combine_does_not_have_it_paid_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deployment, outages = Deployment(batch_size=COUNT), iter([True, True])
+    read_at = deployment.log.read_at
+
+    async def unsteady(source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
+        is_combined = any(map(is_combine, deployment.model.prompts))
+        if source.topic == topics.REFLECTIONS.name and is_combined and next(outages, False):
+            raise TransientError("away")
+        return await read_at(source, offsets)
+
+    monkeypatch.setattr(deployment.log, "read_at", unsteady)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == COUNT)
+    assert next(outages, None) is None
+    assert sum(map(is_combine, deployment.model.prompts)) == 1
+    assert contents(deployment) == ALL
 
 
 async def test_a_batch_of_one_reflection_is_checked() -> None:

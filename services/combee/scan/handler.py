@@ -41,7 +41,7 @@ from combee.process.settings.methods import method
 from combee.process.worker import manifest_cache
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.process.worker.manifest_cache import ManifestCache
-from combee.process.worker.retry import write
+from combee.process.worker.retry import retried, write
 from combee.process.worker.vectors import Vectors
 from combee.process.worker.views import Playbooks
 from combee.scan.aggregate import Aggregator
@@ -210,7 +210,8 @@ class ScanHandler:
                 children = [gathering.children[i] for i in sorted(results)]
                 result = await aggregator.combine(base, level, children)
                 if tree.is_root(child.plan.widths, level):
-                    members = await self._members(child, result)
+                    # Not asked again if the log is away: the combine is paid for.
+                    members = await retried(lambda: self._members(child, result))
                     checked = await aggregator.checked(base, child.plan, result, _as_seen_on(base, members))
                     result = stragglers.with_left_out(checked, child.plan, results)
                 await self._emit(child, level, index, result)
