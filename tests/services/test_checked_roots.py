@@ -1,19 +1,20 @@
 """The root's check in services: killed within it, replayed, with erased reflections, and in the smallest batches."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.adapters.ports import LanguageModel, TopicPartition
+from combee.adapters.ports import LanguageModel, Record, TopicPartition, TransientError
 from combee.log.inspection.audit import audit
 from combee.scan.recorded import RecordedAnswers, RecordedModel
 from combee_schemas import topics
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.scan import Update
-from support import ledger
+from support import branches, ledger
 from support.deployment import Deployment, one_batch
 from support.ledger import NAME, batch_of, lessons, outgoing, reflection
 from support.models import ModelClient, ScriptedModel, echo, is_combine, items, request_of
@@ -150,7 +151,49 @@ async def test_what_is_erased_after_its_group_s_call_is_not_learned_and_the_batc
     assert contents(deployment) == lessons(range(2, COUNT))
     (update,) = updates(deployment)
     assert {seen.reflection_id for seen in update.result.seen if not seen.covered} == {"r-0", "r-1"}
+    assert update.result.reason == "2 reflections are no longer in the log: their lessons were not checked"
     assert (await audit(deployment.log)).good
+
+
+@pytest.mark.parametrize("key", [None, b"foreign"])
+async def test_a_lesson_counts_on_a_playbook_and_its_branch_whatever_the_key_of_its_record(
+    key: bytes | None,
+) -> None:
+    deployment = await one_batch(echo, COUNT)
+    home = await deployment.log.partition_for(topics.REFLECTIONS.name, NAME.encode())
+    deployment.model.answer = lambda _: {"operations": []}
+    own = branches.OWN.model_copy(update={"batch_size": COUNT})
+    async with deployment.running():
+        await deployment.log.produce(outgoing(branches.FORK.model_copy(update={"settings": own})))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, branches.LINE)) == 1)
+        sent = (replace(outgoing(reflection(n)), key=key, partition=home) for n in range(10, 10 + COUNT))
+        await deployment.log.produce(*sent)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+        await deployment.until(lambda: len(ledger.versions(deployment.log, branches.LINE)) == 2)
+    for line in (NAME, branches.LINE):
+        learned = {entry.content for entry in ledger.latest(deployment.log, line).entries}
+        assert learned == ALL | lessons(range(10, 10 + COUNT))
+
+
+async def test_a_log_that_is_away_after_a_root_s_combine_does_not_have_it_paid_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deployment, outages = Deployment(batch_size=COUNT), iter([True, True])
+    read_at = deployment.log.read_at
+
+    async def unsteady(source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
+        is_combined = any(map(is_combine, deployment.model.prompts))
+        if source.topic == topics.REFLECTIONS.name and is_combined and next(outages, False):
+            raise TransientError("away")
+        return await read_at(source, offsets)
+
+    monkeypatch.setattr(deployment.log, "read_at", unsteady)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == COUNT)
+    assert next(outages, None) is None
+    assert sum(map(is_combine, deployment.model.prompts)) == 1
+    assert contents(deployment) == ALL
 
 
 async def test_a_batch_of_one_reflection_is_checked() -> None:

@@ -59,6 +59,7 @@ FATES: Mapping[str, str] = {
     "PoisonError": "poison",
     "AbsentError": "poison",
     "PromptTooLongError": "poison",
+    "CutOffError": "poison",
     "CallRefusedError": "poison",
     "UnansweredError": "poison",
     "UnusableReplyError": "poison",

@@ -31,6 +31,10 @@ class UnansweredError(PoisonError):
     """A model's reply about a record is unusable, because of the record or of the model."""
 
 
+class CutOffError(PoisonError):
+    """A model's replies were cut off at the length limit: ask about less; poison if that fails, too."""
+
+
 class FencedError(CombeeError):
     """A newer owner of this transactional id exists: drop that partition's state and carry on."""
 

@@ -41,13 +41,17 @@ async def partition_of(log: Log, topic: AnyTopic, key: str) -> TopicPartition:
 
 
 async def reflections_at(log: Log, name: str, own_ids: Mapping[int, str]) -> dict[int, Reflection]:
-    """Return a playbook's reflections by offset, under these ids, the oldest first; erased ones are missing."""
+    """Return a playbook's reflections by offset, under these ids, the oldest first; erased ones are missing.
+
+    As in a batch, a reflection names its playbook itself: producers may write another key, or none.
+    """
     source = await partition_of(log, topics.REFLECTIONS, name)
     wanted, found = sorted(own_ids), dict[int, Reflection]()
     for start in range(0, len(wanted), READ_AT_ONCE):
         records = await log.read_at(source, wanted[start : start + READ_AT_ONCE])
         for offset, record in sorted(records.items()):
-            for reflection in topics.REFLECTIONS.under(name, [record]):
+            reflection = topics.REFLECTIONS.read_or_none(record)
+            if reflection is not None and reflection.playbook == name:
                 found[offset] = reflection.model_copy(update={"reflection_id": own_ids[offset]})
     return found
 

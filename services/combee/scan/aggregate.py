@@ -19,8 +19,10 @@ from combee.process.worker.vectors import Vectors
 from combee.scan import worth
 from combee.scan.asking import Asking
 from combee.scan.head_start import HeadStart
+from combee.scan.outcome import reasons
 from combee_schemas.base import SourceNames
 from combee_schemas.batch import Cluster
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import GroupMember, NodeResult, Partial
 
@@ -61,7 +63,8 @@ class Aggregator:
         results = [child.result for child in children]
         below = worth.below_of(results)
         if sum(bool(result.operations) for result in results) < 2:  # noqa: PLR2004 - there is nothing to combine
-            return worth.passed(below, results)
+            passed = worth.passed(below, results)
+            return worth.with_aside(passed, results) if self._checks else passed
         names = names_of(below.seen, self._sources)
         proposals = chain.from_iterable(result.operations for result in results)
         items = worth.by_support(proposals, below.seen, names)
@@ -70,7 +73,7 @@ class Aggregator:
         return worth.with_aside(result, results) if self._checks else result
 
     async def checked(
-        self, base: Playbook, level: int, result: NodeResult, members: Sequence[GroupMember]
+        self, base: Playbook, plan: Plan, result: NodeResult, members: Sequence[GroupMember]
     ) -> NodeResult:
         """Return the root's result with verified evidence, and with the lessons that it did not say.
 
@@ -79,6 +82,9 @@ class Aggregator:
         if result.status == "failed" or not self._checks:
             return unchecked(result)
         through = {seen.offset for seen in result.seen if seen.ok}
+        if gone := through.difference(member.offset for member in members):
+            note = f"{len(gone)} reflections are no longer in the log: their lessons were not checked"
+            result = result.model_copy(update={"reason": reasons((note, result.reason))})
         by_age = sorted(
             (member for member in members if member.offset in through), key=lambda member: member.offset
         )
@@ -88,19 +94,23 @@ class Aggregator:
         coverage = Coverage(base=base, lessons=lessons, result=result, thresholds=self._thresholds)
         embedded = await self._vectors.of(coverage.texts())
         coverage = coverage.embedded(embedded.vectors).witnessed().with_proposals()
-        question = coverage.question()
-        checks = await self._asking.check(base, coverage, question, level + 1) if question else []
+        question, level = coverage.question(), len(plan.widths)
+        checks = await self._asking.check(base, coverage, question, level) if question else []
         for part in checks:
             coverage = coverage.checked(part.items, part.answer)
         coverage = coverage.carried()
         left = coverage.to_ask_again
-        again = await self._asking.group(coverage.base, left, level + 1) if left else []
-        more = worth.of_group(self._method, base, again).operations if again else ()
+        size = -(-len(members) * plan.settings.copies // plan.widths[0]) or 1
+        groups = [left[at : at + size] for at in range(0, len(left), size)]
+        again = [await self._asking.group(coverage.base, group, level, again=True) for group in groups]
+        more = (
+            worth.of_group(self._method, base, tuple(chain.from_iterable(again))).operations if again else ()
+        )
         late = await self._vectors.of([operation.content for operation in more])
         coverage = coverage.embedded(late.vectors).extended(more, coverage.left).in_own_words()
-        return worth.with_calls(coverage.outcome(), [checks, again], embedded.usage + late.usage)
+        return worth.with_calls(coverage.outcome(), [checks, *again], embedded.usage + late.usage)
 
-    async def consolidate(self, base: Playbook, clusters: Sequence[Cluster]) -> NodeResult:
+    async def consolidate(self, base: Playbook, plan: Plan, clusters: Sequence[Cluster]) -> NodeResult:
         """Return the result for clusters of entries; operations on other entries are ignored."""
         parts = await self._asking.consolidate(base, clusters) if clusters else []
-        return await self.checked(base, 0, worth.of_consolidation(parts), ())
+        return await self.checked(base, plan, worth.of_consolidation(parts), ())

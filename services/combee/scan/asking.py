@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from combee.adapters.ports import LanguageModel, PoisonError, PromptTooLongError
+from combee.adapters.ports import CutOffError, LanguageModel, PoisonError, PromptTooLongError
 from combee.core.methods import checking, consolidation
 from combee.core.methods.checking import Checked
 from combee.core.methods.method import Answer, Method, Sources
 from combee.core.playbook.cleaning import clean_operations
-from combee.core.playbook.coverage import Coverage, Question
+from combee.core.playbook.coverage import Coverage, Question, lesson_of
 from combee.core.playbook.operations import in_words
 from combee.core.text.shortening import shorter_reflection
 from combee.scan.head_start import HeadStart
@@ -45,18 +45,25 @@ def halves(items: Sequence[T]) -> tuple[Sequence[T], ...]:
 
 
 async def in_parts(
-    items: Items, ask: Callable[[Items], Awaitable[Part[Items, A]]], halve: Callable[[Items], Sequence[Items]]
+    items: Items,
+    ask: Callable[[Items], Awaitable[Part[Items, A]]],
+    halve: Callable[[Items], Sequence[Items]],
+    halve_reply: Callable[[Items], Sequence[Items]] = lambda _: (),
 ) -> list[Part[Items, A]]:
-    """Return the answers about all items: of one call, or of each half where they are too long together."""
+    """Return the answers about all items: of one call, or of each half where they are too long together.
+
+    ``halve_reply`` halves items whose reply was cut off.
+    """
     try:
         return [await ask(items)]
-    except PromptTooLongError as error:
-        parts = [part for half in halve(items) for part in await in_parts(half, ask, halve)]
-        if not parts:
-            return [Part(items=items, problem=f"too long for the model however it is cut: {error}")]
-        return [replace(parts[0], usage=parts[0].usage + SPLIT), *parts[1:]]
     except PoisonError as error:
-        return [Part(items=items, problem=str(error), usage=spent(error))]
+        is_too_long = isinstance(error, PromptTooLongError)
+        less = halve(items) if is_too_long else halve_reply(items) if isinstance(error, CutOffError) else ()
+        parts = [part for half in less for part in await in_parts(half, ask, halve, halve_reply)]
+        if not parts:
+            problem = f"too long for the model however it is cut: {error}" if is_too_long else str(error)
+            return [Part(items=items, problem=problem, usage=spent(error))]
+        return [replace(parts[0], usage=parts[0].usage + error.usage + SPLIT), *parts[1:]]
 
 
 class Asking:
@@ -70,18 +77,27 @@ class Asking:
         """Whether a call was answered, which another worker would have to pay again."""
 
     async def group(
-        self, base: Playbook, members: Sequence[GroupMember], level: int = 0, *, waits: bool = False
+        self,
+        base: Playbook,
+        members: Sequence[GroupMember],
+        level: int = 0,
+        *,
+        waits: bool = False,
+        again: bool = False,
     ) -> list[Part[Sequence[GroupMember], Answer]]:
-        """Ask for the operations that reflections support; ``waits``: another group has a head start."""
+        """Ask for the operations that reflections support.
+
+        ``waits``: another group has a head start; ``again``: a reply that is cut off has them asked in halves.
+        """
 
         async def ask(members: Sequence[GroupMember]) -> Part[Sequence[GroupMember], Answer]:
             prompt, reply = await self._aggregated(base, members, level, waits=waits)
             sources = [(one.reflection.reflection_id,) for one in members]
-            words = [one.reflection.key_insight for one in members]
+            words = [lesson_of(one.reflection) for one in members]
             answer = self._read(base, prompt, reply, sources, words)
             return _part(members, answer, reply, prompt)
 
-        return await in_parts(members, ask, halves)
+        return await in_parts(members, ask, halves, halves if again else lambda _: ())
 
     async def combine(
         self, base: Playbook, items: Sequence[Operation], level: int, names: Mapping[str, str]
@@ -122,7 +138,7 @@ class Asking:
             answer = checking.read(reply.body, lessons, statements, question.rewrites)
             return _part(question, answer, reply, prompt)
 
-        return await in_parts(question, ask, Question.halves)
+        return await in_parts(question, ask, Question.halves, Question.fewer)
 
     async def _aggregated(
         self, base: Playbook, members: Sequence[GroupMember], level: int, *, waits: bool

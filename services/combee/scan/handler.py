@@ -41,7 +41,7 @@ from combee.process.settings.methods import method
 from combee.process.worker import manifest_cache
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.process.worker.manifest_cache import ManifestCache
-from combee.process.worker.retry import write
+from combee.process.worker.retry import retried, write
 from combee.process.worker.vectors import Vectors
 from combee.process.worker.views import Playbooks
 from combee.scan.aggregate import Aggregator
@@ -210,8 +210,9 @@ class ScanHandler:
                 children = [gathering.children[i] for i in sorted(results)]
                 result = await aggregator.combine(base, level, children)
                 if tree.is_root(child.plan.widths, level):
-                    members = await self._members(child, result)
-                    checked = await aggregator.checked(base, level, result, _as_seen_on(base, members))
+                    # Not asked again if the log is away: the combine is paid for.
+                    members = await retried(lambda: self._members(child, result))
+                    checked = await aggregator.checked(base, child.plan, result, _as_seen_on(base, members))
                     result = stragglers.with_left_out(checked, child.plan, results)
                 await self._emit(child, level, index, result)
         gathering.done.set()
@@ -340,11 +341,11 @@ class ScanHandler:
 async def _of_group(aggregator: Aggregator, base: Playbook, group: Group) -> NodeResult:
     """Return a group's result; if it is the whole batch, the result is checked as the root's."""
     if group.plan.reason == "consolidate":
-        return await aggregator.consolidate(base, group.clusters)
+        return await aggregator.consolidate(base, group.plan, group.clusters)
     members = _as_seen_on(base, group.members)
     result = await aggregator.group(base, members, group.index)
     is_root = tree.is_root(group.plan.widths, 0)
-    return await aggregator.checked(base, 0, result, members) if is_root else result
+    return await aggregator.checked(base, group.plan, result, members) if is_root else result
 
 
 def _as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:

@@ -34,7 +34,7 @@ class InMemoryScan:
         root = len(self._plan.widths) - 1
         result = await self._node(root, 0)
         members = {member.offset: member for group in self._groups for member in group}
-        checked = await self._aggregator.checked(self._base, root, result, list(members.values()))
+        checked = await self._aggregator.checked(self._base, self._plan, result, list(members.values()))
         return self._record(Update, checked, root, 0, {})
 
     async def _node(self, level: int, index: int) -> NodeResult:

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.ports import PoisonError, PromptTooLongError
+from combee.adapters.ports import CutOffError, PoisonError, PromptTooLongError
+from combee.core.playbook.coverage import is_vague
+from combee.core.playbook.operations import MAX_CONTENT_CHARS
 from combee.core.playbook.versions import empty
-from combee_schemas.base import Shown
+from combee.scan.aggregate import Aggregator
+from combee_schemas.base import Shown, Usage
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Operation
-from support.models import Answer, ScriptedModel, checked, echo, is_combine, items
+from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial
+from support.models import Answer, ModelClient, ScriptedModel, checked, echo, is_combine, items
 from support.scanned import contents, covered, learned, reflections
 
 LESSONS = tuple(f"Orders of kind {kind} are paid back to the card that paid them." for kind in "abcdefgh")
@@ -105,6 +108,18 @@ async def test_a_lesson_longer_than_an_entry_is_carried_as_far_as_one_holds_it()
     (cut,) = (text for text in contents(result) if text != LESSONS[0])
     assert long.startswith(cut[:-1])
     assert covered(result) == {"r-0": "carried", "r-1": "carried"}
+
+
+async def test_a_check_call_shows_as_much_of_a_lesson_as_an_entry_holds() -> None:
+    model = ScriptedModel(_blurring)
+    await learned(model, reflections(LESSONS[0], "weigh parcels " * 1_000), groups=1)
+    (check,) = (prompt for prompt in model.prompts if prompt.reply_name == "check")
+    assert max(len(item["lesson"]) for item in items(check) if "lesson" in item) == MAX_CONTENT_CHARS - 1
+
+
+def _blurring(prompt: Prompt) -> Mapping[str, Any]:
+    added = {"type": "ADD", "section": "", "content": "Parcels are weighed.", "sources": [1, 2]}
+    return {"operations": [added] if prompt.reply_name == "operations" else []}
 
 
 # ---- the check call
@@ -277,6 +292,59 @@ async def test_a_check_call_that_is_too_long_is_halved() -> None:
     result = await learned(model, reflections(*LESSONS))
     assert set(covered(result).values()) == {"check"}
     assert result.usage.splits > 0
+
+
+async def test_a_check_call_whose_reply_is_cut_off_is_halved_down_to_one_lesson() -> None:
+    def short(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            if sum("lesson" in item for item in items(prompt)) > 1:
+                raise CutOffError("cut off")
+            return checked(prompt)
+        return reworded(prompt)
+
+    model = ScriptedModel(short)
+    model.answers_checks = False
+    result = await learned(model, reflections(*LESSONS))
+    assert set(covered(result).values()) == {"check"}
+    assert result.reason == ""
+    checks = [items(prompt) for prompt in model.prompts if prompt.reply_name == "check"]
+    assert len(checks) == 2 * len(LESSONS) - 1, "no statement is asked about apart"
+
+
+async def test_a_check_call_whose_reply_is_always_cut_off_counts_as_no() -> None:
+    def endless(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            error = CutOffError("cut off")
+            error.usage = Usage(calls=2, re_asks=1)
+            raise error
+        return reworded(prompt)
+
+    model = ScriptedModel(endless)
+    model.answers_checks = False
+    result = await learned(model, reflections(*LESSONS[:2]), groups=1)
+    assert contents(result) == sorted(LESSONS[:2])
+    assert result.reason == "cut off"
+    assert (result.usage.calls, result.usage.splits) == (1 + 3 * 2 + 1, 1), "every reply is paid for"
+
+
+async def test_what_is_left_is_asked_about_again_in_parts_of_a_group_s_size_and_halved_if_cut_off() -> None:
+    again: list[int] = []
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if not prompt.begun or is_combine(prompt):
+            return {"operations": [], "dropped": [], "known": []}
+        again.append(len(items(prompt)))
+        if len(items(prompt)) > 1:
+            raise CutOffError("cut off")
+        whole = dict(echo(prompt))
+        said = [
+            {**one, "content": one["content"].replace("Orders", "The orders")} for one in whole["operations"]
+        ]
+        return {**whole, "operations": said}
+
+    result = await learned(answer, reflections(*LESSONS), groups=4)
+    assert again == [2, 1, 1] * 4
+    assert contents(result) == sorted(lesson.replace("Orders", "The orders") for lesson in LESSONS)
 
 
 async def test_a_reflection_that_did_not_get_through_is_not_carried() -> None:
@@ -485,3 +553,26 @@ async def test_a_removal_rests_on_the_reflections_against_the_entry() -> None:
     result = await learned(removing, given, with_entry("Pay in cash."))
     (removal,) = (one for one in result.operations if one.kind == "REMOVE" and one.evidence)
     assert removal.evidence == ("r-0",)
+
+
+@pytest.mark.parametrize(
+    ("text", "vague"),
+    [
+        ("退款前请先核对订单号码和付款方式", False),
+        ("返金の前に注文番号と支払い方法を確認してください", False),
+        ("ก่อนคืนเงินให้ตรวจสอบหมายเลขคำสั่งซื้อ", False),
+        ("请注意细节", True),
+        ("Be very careful.", True),
+    ],
+)
+def test_a_lesson_in_a_script_without_spaces_is_vague_by_its_letters(text: str, *, vague: bool) -> None:
+    assert is_vague(text) is vague
+
+
+async def test_a_node_that_asks_nothing_keeps_what_a_combine_below_it_lost() -> None:
+    kept, lost = (Operation(kind=OperationKind.ADD, section="OTHERS", content=one) for one in LESSONS[:2])
+    below = NodeResult(status="ok", operations=(kept,), aside=(lost,))
+    child = Partial.model_construct(result=below)
+    for carry, aside in ((True, (lost,)), (False, ())):
+        result = await Aggregator(ModelClient(ScriptedModel()), carry=carry).combine(OTHER, 2, [child])
+        assert (result.status, result.operations, result.aside) == ("passed", (kept,), aside)

@@ -41,6 +41,10 @@ class UnusableError(Exception):
     """A reply that cannot be used; the text tells the model why."""
 
 
+class TooLongError(UnusableError):
+    """A reply that was cut off, at the model's limit or ours."""
+
+
 def read_reply(answer: Answer, prompt: Prompt) -> Mapping[str, Any]:
     """Return the reply's body: an object that fits the schema, or ``text`` where free text was asked for.
 
@@ -95,9 +99,9 @@ def misfit(body: object, prompt: Prompt) -> str | None:
 
 def _check_complete(answer: Answer) -> None:
     if answer.oversized:
-        raise UnusableError("it was far too long; answer much shorter")
+        raise TooLongError("it was far too long; answer much shorter")
     if answer.finish_reason in CUT_OFF:
-        raise UnusableError("it was cut off at the length limit; answer shorter")
+        raise TooLongError("it was cut off at the length limit; answer shorter")
     if answer.finish_reason in WITHHELD:
         raise UnusableError("it was withheld or broken off")
 

@@ -4,13 +4,13 @@ import asyncio
 
 from combee.adapters.asking.drain import Drain
 from combee.adapters.asking.limits import Limits
-from combee.adapters.asking.replies import UnusableError, read_reply, read_small_reply
+from combee.adapters.asking.replies import TooLongError, UnusableError, read_reply, read_small_reply
 from combee.adapters.asking.retry import RetryPolicy
 from combee.adapters.openai.caller import Caller, ModelHealth, Question
 from combee.adapters.openai.connection import Connection
 from combee.adapters.openai.names import NO_AZURE, Azure, resolve_model
 from combee.adapters.openai.wire import Message, RequestOptions
-from combee.adapters.ports import OnModelCall, PoisonError, PromptTooLongError
+from combee.adapters.ports import CutOffError, OnModelCall, PoisonError, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 
@@ -106,12 +106,14 @@ class OpenAIModel:
             If the reply stays unusable after one re-ask, or the server refuses the prompt.
         PromptTooLongError
             If the prompt is too long for the model.
+        CutOffError
+            If the reply is cut off, after one re-ask, too.
         TransientError
             If ``give_up_after_s`` is set and has passed.
         DrainingError
             If the drain started before the call did.
         """
-        spent, problem, messages = Usage(), "", _first(prompt)
+        spent, problem, messages, is_cut_off = Usage(), "", _first(prompt), False
         async with self._drain.scope(begun=prompt.begun) as scope:
             for re_asks in (0, 1):
                 question = Question(prompt=prompt, messages=messages, priority=priority, scope=scope)
@@ -131,13 +133,18 @@ class OpenAIModel:
                         # In a thread: the repair of a hostile reply must not stop the heartbeats.
                         body = await asyncio.to_thread(read_reply, answer, prompt)
                 except UnusableError as unusable:
-                    problem = str(unusable)
+                    problem, is_cut_off = str(unusable), isinstance(unusable, TooLongError)
                     messages = [*_first(prompt), *_second(answer.text, problem)]
                 else:
                     return Reply(body=body, usage=spent, request=answer.request)
                 if not re_asks:
                     scope.wait()
-        raise UnusableReplyError(f"the model's reply stayed unusable: {problem}", spent)
+        text = f"the model's reply stayed unusable: {problem}"
+        if is_cut_off:
+            cut_off = CutOffError(text)
+            cut_off.usage = spent
+            raise cut_off
+        raise UnusableReplyError(text, spent)
 
     def drain(self) -> None:
         """Start no further call: questions without a call under way raise DrainingError."""

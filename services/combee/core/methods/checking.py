@@ -4,16 +4,14 @@ The model that merged the lessons is not believed about them. Another, smaller q
 looks up in the statement; see `docs/design/coverage.md`.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from combee.core.text.forms import comparable
+from combee.core.text.forms import comparable, count_words, words_of
 from combee.core.text.prompt import FENCE_WARNING, STRING, as_fields, as_items, fence, list_of, object_of
 from combee_schemas.model import Prompt
 
-_WORD = re.compile(r"\w+")
 MAX_QUOTE_WORDS = 8
 """Maximum words of a quote that counts; the prompt asks for six, since quotes are a third of a reply."""
 MIN_QUOTE_WORDS = 2
@@ -103,8 +101,8 @@ def read(
 
 def has_quote(text: str, quote: str) -> bool:
     """Return whether a text has these consecutive words: at most `MAX_QUOTE_WORDS`, and more than one."""
-    words, quoted = _WORD.findall(comparable(text)), _WORD.findall(comparable(quote))
-    if not min(MIN_QUOTE_WORDS, len(words)) <= len(quoted) <= MAX_QUOTE_WORDS:
+    words, quoted = words_of(comparable(text)), words_of(comparable(quote))
+    if not min(MIN_QUOTE_WORDS, count_words(words)) <= count_words(quoted) <= MAX_QUOTE_WORDS:
         return False
     return any(words[at : at + len(quoted)] == quoted for at in range(len(words) - len(quoted) + 1))
 

@@ -17,7 +17,7 @@ from combee.core.playbook.echo import was_shown, without_echoes
 from combee.core.playbook.guards import Guarded, guarded, rewrites
 from combee.core.playbook.operations import MAX_CONTENT_CHARS, union
 from combee.core.text.figures import figures, lacking
-from combee.core.text.forms import clean_line
+from combee.core.text.forms import clean_line, count_words
 from combee.core.text.similarity.embeddings import Vector
 from combee.core.text.similarity.lessons import same_lesson
 from combee.core.text.similarity.overlap import contradicts, said_words
@@ -69,18 +69,23 @@ class Question:
 
     def halves(self) -> tuple["Question", ...]:
         """Return two smaller questions that ask the same together; nothing if this one cannot be halved."""
-        if len(self.rewrites) > 1 or (self.rewrites and self.lessons):
-            middle = len(self.rewrites) // 2 if not self.lessons else len(self.rewrites)
-            first = Question(lessons=(), statements=(), rewrites=self.rewrites[:middle])
-            return first, replace(self, rewrites=self.rewrites[middle:])
         lessons, statements = len(self.lessons) // 2, len(self.statements) // 2
-        if lessons >= max(1, statements):
-            start, end = self.lessons[:lessons], self.lessons[lessons:]
-            return replace(self, lessons=start), replace(self, lessons=end)
+        if self.rewrites or lessons >= max(1, statements):
+            return self.fewer()
         if statements:
             start, end = self.statements[:statements], self.statements[statements:]
             return replace(self, statements=start), replace(self, statements=end)
         return ()
+
+    def fewer(self) -> tuple["Question", ...]:
+        """Return two questions with fewer answers each; nothing if this one asks for one answer."""
+        if len(self.rewrites) > 1 or (self.rewrites and self.lessons):
+            middle = len(self.rewrites) // 2 if not self.lessons else len(self.rewrites)
+            first = Question(lessons=(), statements=(), rewrites=self.rewrites[:middle])
+            return first, replace(self, rewrites=self.rewrites[middle:])
+        middle = len(self.lessons) // 2
+        start, end = self.lessons[:middle], self.lessons[middle:]
+        return (replace(self, lessons=start), replace(self, lessons=end)) if middle else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +104,10 @@ class _Match:
 
 
 def lesson_of(reflection: Reflection) -> str:
-    """Return the text that stands for a reflection; empty if it has no text."""
+    """Return what stands for a reflection, on one line, as far as an entry holds it; empty if it has no text."""
     texts = (reflection.key_insight, reflection.correct_approach, *texts_of(reflection))
-    return next((text for text in texts if not is_blank([text])), "")
+    said = next((text for text in texts if not is_blank([text])), "")
+    return clean_line(said, MAX_CONTENT_CHARS)
 
 
 def texts_of(reflection: Reflection) -> tuple[str, ...]:
@@ -116,7 +122,7 @@ def word_for_word(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
         Operation(
             kind=OperationKind.ADD,
             section=ACE_SECTIONS[-1],
-            content=clean_line(lesson.text, MAX_CONTENT_CHARS),
+            content=lesson.text,
             evidence=(lesson.reflection.reflection_id,),
         )
         for lesson in lessons
@@ -125,7 +131,7 @@ def word_for_word(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
 
 def is_vague(text: str) -> bool:
     """Return whether a text is too general to be a lesson: few words and no figure."""
-    return len(said_words(text)) < VAGUE_WORDS and not figures(text)
+    return count_words(said_words(text)) < VAGUE_WORDS and not figures(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -473,7 +479,7 @@ class Coverage:
             update: dict[str, object] = {
                 "said": n is not None and (seen.reflection_id in claimed or seen.dropped),
                 "dropped": n in dropped,
-                "text": self.lessons[n].text[:MAX_CONTENT_CHARS] if n is not None and n in dropped else "",
+                "text": self.lessons[n].text if n is not None and n in dropped else "",
             }
             if n is not None and place is not None:
                 operation, match = self.statements[place].operation, self.matches[n][place]

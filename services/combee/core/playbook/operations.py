@@ -22,8 +22,10 @@ MAX_REPLY_CHARS = 250_000
 """Maximum characters of contents in one reply: a verbose node must not crowd out the others."""
 TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 1, OperationKind.MERGE: 2}
 """Minimum number of entries that an operation must name."""
-AS_ITEM = re.compile(r"\s*as item #?(?P<n>\d{1,6})[.\s]*", re.IGNORECASE)
-"""Content that refers to an item for its words."""
+AS_ITEM = re.compile(r"as items? #?(?P<n>\d{1,6})(?P<more>.{0,40})", re.IGNORECASE | re.DOTALL)
+"""Content that refers to an item for its words; with anything more, to words that code cannot tell."""
+_AROUND = " \t\n.\"'`\u201c\u201d\u2018\u2019"
+"""What a model puts around a reference."""
 KINDS = {kind.value: kind for kind in OperationKind}
 
 
@@ -59,20 +61,23 @@ def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
 def in_words(body: Mapping[str, Any], words: Sequence[str]) -> Mapping[str, Any]:
     """Return a curator's reply in which an operation with the content "as item 3" has that item's words.
 
-    ``words[n - 1]`` is what item n says. An operation as an item that there is not has no content.
+    ``words[n - 1]`` is what item n says. An operation as an item that there is not, or that has no words, is none.
     """
     items = body.get("operations")
     if not isinstance(items, list):
         return body
 
-    def worded(item: object) -> object:
-        named = AS_ITEM.fullmatch(str(item.get("content") or "")) if isinstance(item, dict) else None
+    def worded(item: object) -> Iterator[object]:
+        said = str(item.get("content") or "").strip(_AROUND) if isinstance(item, dict) else ""
+        named = AS_ITEM.fullmatch(said)
         if named is None or not isinstance(item, dict):
-            return item
-        number = int(named["n"])
-        return {**item, "content": words[number - 1] if 1 <= number <= len(words) else ""}
+            yield item
+        else:
+            content = "" if named["more"] else dict(enumerate(words, 1)).get(int(named["n"]), "")
+            if content or _kind(item) == OperationKind.REMOVE:
+                yield {**item, "content": content}
 
-    return {**body, "operations": [worded(item) for item in items]}
+    return {**body, "operations": list(chain.from_iterable(map(worded, items)))}
 
 
 def _bounded(read: Iterable[Operation]) -> Iterator[Operation]:
@@ -87,7 +92,7 @@ def _bounded(read: Iterable[Operation]) -> Iterator[Operation]:
 def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> Operation | None:
     if not isinstance(item, dict):
         return None
-    kind = KINDS.get(str(item.get("type", item.get("kind", ""))).upper())
+    kind = _kind(item)
     if kind is None:
         return None
     content = clean_line(str(item.get("content") or ""), MAX_CONTENT_CHARS)
@@ -103,6 +108,10 @@ def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> Operat
         entry_ids=() if kind == OperationKind.ADD else targets,
         evidence=union(*(sources[n - 1] for n in named)) if named else everything,
     )
+
+
+def _kind(item: Mapping[str, Any]) -> OperationKind | None:
+    return KINDS.get(str(item.get("type", item.get("kind", ""))).upper())
 
 
 def _section(name: str) -> str:

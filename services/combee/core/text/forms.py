@@ -8,7 +8,7 @@ avoid another compiled library.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 IGNORABLE = (
@@ -51,6 +51,16 @@ _CHAT_TOKEN = re.compile(
       | \n(?:(?<=\A\n)|[^\S\n]*\n)[^\S\n]*(?i:Human|Assistant)(?=:)  # Claude, in text completions""",
     re.VERBOSE,
 )
+_UNSPACED = (
+    r"\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    r"\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Japanese
+    r"\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1050-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
+)
+"""Letters of scripts without spaces between words, as the inside of a character class."""
+_UNSPACED_LETTER = re.compile(f"[{_UNSPACED}]")
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+_LETTERS_OF_A_WORD = 3
+"""Letters that count as a word in a script without spaces: fewer in Chinese, more in Thai."""
 MAX_MARKS = 30
 """Maximum combining characters in a row, as in UAX #15's Stream-Safe Text Format: ordering more is quadratic."""
 _MARKS_BY_NORMALISING = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")
@@ -105,6 +115,18 @@ def _with_few_marks(text: str) -> str:
         if marks <= MAX_MARKS:
             kept.append(char)
     return "".join(kept)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, without punctuation; in scripts without spaces each letter."""
+    return _WORD.findall(text)
+
+
+def count_words(words: Iterable[str]) -> int:
+    """Return how many words these are, where some are letters or clauses of scripts without spaces."""
+    parts = [_UNSPACED_LETTER.subn("", word) for word in words]
+    letters = sum(count for _, count in parts)
+    return sum(bool(rest) for rest, _ in parts) + -(-letters // _LETTERS_OF_A_WORD)
 
 
 def comparable_spans(needle: str, text: str) -> Iterator[tuple[int, int]]:

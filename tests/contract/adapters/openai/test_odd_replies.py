@@ -6,7 +6,13 @@ from typing import Literal
 import pytest
 
 from combee.adapters.openai.model import OpenAIModel
-from combee.adapters.ports import ConfigurationError, PoisonError, PromptTooLongError, TransientError
+from combee.adapters.ports import (
+    ConfigurationError,
+    CutOffError,
+    PoisonError,
+    PromptTooLongError,
+    TransientError,
+)
 from support import fake_openai as fake
 from support import model_rig
 from support.fake_openai import FakeOpenAI, refuses, says, sends
@@ -100,6 +106,16 @@ async def test_an_odd_reply_meets_its_fate_and_shows_no_key(
     model = build(give_up_after_s=0, timeout_s=0.5, max_reply_bytes=100_000)
     assert await fate_of(model, server) == fate
     assert KEY not in str(model.trouble)
+
+
+@pytest.mark.parametrize("odd", ["far too much", "an end at the length limit"])
+async def test_a_reply_that_is_cut_off_says_so_with_the_cost_of_both_calls(
+    server: FakeOpenAI, build: Build, odd: str
+) -> None:
+    server.always, _ = ODD[odd]
+    with pytest.raises(CutOffError) as caught:
+        await build(max_reply_bytes=100_000).ask(PROMPT)
+    assert (caught.value.usage.calls, caught.value.usage.re_asks) == (2, 1)
 
 
 async def test_an_address_where_nobody_listens_is_asked_again(server: FakeOpenAI, build: Build) -> None:

@@ -35,6 +35,24 @@ def test_an_answer_without_words_of_its_statement_does_not_count(quote: str) -> 
     assert _covered((1, 1, quote)) == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "quote", "other"),
+    [
+        ("退款前请先核对订单号码和付款方式，再通知客户。", "核对订单号码", "核对客户姓名"),
+        ("返金の前に注文番号と支払い方法を確認してください。", "注文番号と支払い方法", "注文番号と住所"),
+        ("ก่อนคืนเงินให้ตรวจสอบหมายเลขคำสั่งซื้อก่อนเสมอ", "ตรวจสอบหมายเลข", "ตรวจสอบชื่อลูกค้า"),
+    ],
+    ids=["Chinese", "Japanese", "Thai"],
+)
+def test_in_a_script_without_spaces_a_quote_may_be_a_part_of_a_clause(
+    text: str, quote: str, other: str
+) -> None:
+    assert checking.has_quote(text, quote)
+    assert not checking.has_quote(text, other)
+    assert not checking.has_quote(text, quote[:2]), "a single word"
+    assert not checking.has_quote(text * 2, text * 2), "too long"
+
+
 def test_numbers_of_no_item_do_not_count() -> None:
     assert _covered((0, 1, "opened parcels"), (3, 1, "opened parcels"), (1, 3, "opened parcels")) == ()
 

@@ -7,12 +7,13 @@ from combee.core.formats.files import read_playbook, write_playbook
 from combee.core.playbook import executing, versions
 from combee.core.playbook.budget import ENTRIES_BYTES, budget_text, needed_tokens, stored_bytes
 from combee.core.playbook.clusters import has_grown
+from combee.core.playbook.entries import evictions
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.versions import InapplicableError, empty
 from combee.core.text.prompt import entry_tokens
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
-from combee_schemas.playbook import MAX_BUDGET_TOKENS, Entry, Playbook
+from combee_schemas.playbook import MAX_BUDGET_TOKENS, Entry, EntryState, Playbook
 from combee_schemas.scan import Operation
 from support.playbooks import (
     ADD,
@@ -184,6 +185,23 @@ def test_a_batch_ends_in_a_version_that_fits_whatever_its_entries_are(text: str)
     assert evicted
     assert stored_bytes(made.entries) <= ENTRIES_BYTES
     encode(versions.fitted(made))
+
+
+@pytest.mark.parametrize("state", ["active", "proposed"])
+def test_only_as_many_entries_as_a_record_lacks_room_for_go_and_those_by_hand_last(state: EntryState) -> None:
+    text = "量" * 300
+    count = ENTRIES_BYTES // stored_bytes(book(1, text).entries[:1])
+    new = 8
+    full = book(count, text).entries
+    entries = [
+        entry.model_copy(update={"by_hand": n < count - new, "state": "active" if n < count - new else state})
+        for n, entry in enumerate((*full, full[0].model_copy(update={"id": "calc-99999"})))
+    ]
+    out = evictions(entries, MAX_BUDGET_TOKENS)
+    excess = stored_bytes(entries) - ENTRIES_BYTES
+    assert 0 < excess <= stored_bytes(entries[:2])
+    assert len(out) in {1, 2}
+    assert {entry.id for entry in entries if not entry.by_hand}.issuperset(out)
 
 
 def test_a_component_that_no_record_holds_is_dropped_by_name() -> None:

@@ -82,13 +82,21 @@ def test_an_id_that_a_model_writes_is_never_evidence() -> None:
 
 # ---- the words of an item
 
+NONE = "no operation"
+LONG = "As item 2 of the tariff is no longer charged, leave it out of the total."
+
 
 @each_row(
     ("content", "expected"),
     [
         ("as item 2", "second"), ("As item #2.", "second"), (" as item 1\n", "first"),
-        ("as item 3", ""), ("as item 0", ""), ("as item 9", ""),
-        ("as item 2 says", "as item 2 says"), ("Do as item 2", "Do as item 2"), ("a rule", "a rule"),
+        ("as item 3", NONE), ("as item 0", NONE), ("as item 9", NONE),
+        ('"as item 2"', "second"), ("`as item 2`.", "second"), ("'As item 2.'", "second"),
+        ("\u201cas item 2\u201d", "second"), ("as items 2", "second"),
+        ("as item 2's key_insight", NONE), ("as items 1 and 2", NONE), ("as item 2 says", NONE),
+        ("as item 1234567", NONE), ("as item 2\nand 3", NONE),
+        (LONG, LONG), ("Do as item 2", "Do as item 2"), ("a rule", "a rule"),
+        ("as itemised", "as itemised"),
         ("", ""), (None, None), (7, 7),
     ],
     ids=str,
@@ -96,7 +104,13 @@ def test_an_id_that_a_model_writes_is_never_evidence() -> None:
 def test_an_operation_may_have_the_words_of_one_item(content: Any, expected: Any) -> None:
     body = {"operations": [{"type": "ADD", "content": content}, "odd"], "dropped": [1]}
     found = in_words(body, ["first", "second", ""])
-    assert found == {"operations": [{"type": "ADD", "content": expected}, "odd"], "dropped": [1]}
+    added = [] if expected == NONE else [{"type": "ADD", "content": expected}]
+    assert found == {"operations": [*added, "odd"], "dropped": [1]}
+
+
+def test_an_operation_to_remove_needs_no_words() -> None:
+    removal = {"type": "REMOVE", "content": "as item 1", "entry_ids": ["a"]}
+    assert in_words({"operations": [removal]}, [""]) == {"operations": [{**removal, "content": ""}]}
 
 
 @pytest.mark.parametrize("body", [{}, {"operations": None}, {"text": "```\nnew\n```"}], ids=str)
