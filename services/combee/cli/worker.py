@@ -7,8 +7,6 @@ from typing import Annotated
 import structlog
 import typer
 
-from combee.adapters.clock import SystemClock
-from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import CombeeError, ConfigurationError
 from combee.assembly import compose
 from combee.assembly.backends import embedding_address, known_sources
@@ -120,6 +118,3 @@ async def _check(roles: list[str], settings: Settings) -> None:
         known_sources(settings.sources)
     if "gateway" in roles:
         compose.check_gateway(settings)
-    if "evaluate" in roles:
-        async with compose.open_judges(settings, MemoryLog(), SystemClock()):
-            pass

@@ -4,7 +4,7 @@ Entries are short lessons in sections (ACE). An operation adds, changes, merges 
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -75,17 +75,30 @@ def evictions(
         left = [entry for entry in entries if entry.id not in out]
         shown = [entry for entry in left if entry.is_active]
         proposed = [entry for entry in left if not entry.is_active]
+        sizes, waiting = (tokens_by_entry(part, sections) for part in (shown, proposed))
         gone = (
-            *_excess(shown, tokens_by_entry(shown, sections), was, budget_tokens, parts),
-            *_crowded_out(proposed, tokens_by_entry(proposed, sections), budget_tokens // PROPOSED_SHARE),
+            *_excess(shown, sizes, was, budget_tokens, parts),
+            *_crowded_out(proposed, waiting, budget_tokens // PROPOSED_SHARE),
         )
         if not gone and stored_bytes(left) <= ENTRIES_BYTES:
             return tuple(out)
         if not gone:
             # Short entries, and letters of several bytes, fill a record with fewer tokens than others.
-            sizes = tokens_by_entry(left, sections)
-            budget_tokens = min(budget_tokens, sum(sizes.values())) * 9 // 10
+            less = min(budget_tokens, sum(sizes.values()) + sum(waiting.values())) * 9 // 10
+            candidates = (*_excess(shown, sizes, was, less, parts), *_crowded_out(proposed, waiting, 0))
+            gone = tuple(_beyond_record(left, candidates))
         out |= dict.fromkeys(gone)
+
+
+def _beyond_record(entries: Sequence[Entry], candidates: Sequence[str]) -> Iterator[str]:
+    """Yield who goes, in turn, until the rest fits the record; what a person stands behind goes last."""
+    by_id = {entry.id: entry for entry in entries}
+    excess = stored_bytes(entries) - ENTRIES_BYTES
+    for entry_id in sorted(candidates, key=lambda entry_id: by_id[entry_id].by_hand):
+        if excess <= 0:
+            return
+        excess -= stored_bytes([by_id[entry_id]])
+        yield entry_id
 
 
 def _excess(
