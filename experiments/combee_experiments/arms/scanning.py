@@ -15,6 +15,7 @@ from combee.scan.head_start import HeadStart
 from combee.scan.in_memory import InMemoryScan
 from combee_experiments.arms.arms import Arm
 from combee_schemas.batch import Batch
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Update
@@ -37,11 +38,11 @@ class _Unchecked(Aggregator):
     root: NodeResult
 
     async def checked(
-        self, base: Playbook, level: int, result: NodeResult, members: Sequence[GroupMember]
+        self, base: Playbook, plan: Plan, result: NodeResult, members: Sequence[GroupMember]
     ) -> NodeResult:
         """Return the checked result."""
         self.root = result
-        return await super().checked(base, level, result, members)
+        return await super().checked(base, plan, result, members)
 
 
 class _Noting:

@@ -572,7 +572,8 @@ def test_a_lesson_in_a_script_without_spaces_is_vague_by_its_letters(text: str, 
 async def test_a_node_that_asks_nothing_keeps_what_a_combine_below_it_lost() -> None:
     kept, lost = (Operation(kind=OperationKind.ADD, section="OTHERS", content=one) for one in LESSONS[:2])
     below = NodeResult(status="ok", operations=(kept,), aside=(lost,))
-    child = Partial.model_construct(result=below)
+    only: dict[str, Any] = {"result": below}
+    child = Partial.model_construct(**only)
     for carry, aside in ((True, (lost,)), (False, ())):
         result = await Aggregator(ModelClient(ScriptedModel()), carry=carry).combine(OTHER, 2, [child])
         assert (result.status, result.operations, result.aside) == ("passed", (kept,), aside)
