@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.sections import section_order
+from combee.core.playbook.trust import proven_sources
 from combee.core.text.flags import flags
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import Matches, address, matching, title
@@ -79,9 +80,9 @@ def _base(playbook: Playbook, entry_id: str, section: str, words: str, kind: str
 
 def _row(playbook: Playbook, entry: Entry, kind: str, before: str, conflict: str = "") -> Row:
     about = f"[{entry.id}] helpful {entry.helpful}, harmful {entry.harmful}"
-    # Those who do not prove who they are all are one source.
-    proven = [name for name in entry.sources if name != UNPROVEN]
-    about += f", from {', '.join(proven)}" if proven else ""
+    # Where nobody proves who they are all are one source.
+    proven = proven_sources(playbook) or any(name != UNPROVEN for name in entry.sources)
+    about += f", from {', '.join(entry.sources)}" if entry.sources and proven else ""
     about += "".join(f", looks like {flag}" for flag in sorted(flags(entry.content)))
     about += f", {kind}" if kind else ""
     return _base(playbook, entry.id, entry.section, entry.content, kind) | {
