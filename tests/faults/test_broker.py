@@ -4,21 +4,21 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.adapters.ports import CombeeError, Outgoing, TransientError
+from combee.adapters.ports import TransientError
 from support.faults.actions import How
 from support.faults.brokers import Fronted, fronted_broker, own_broker
 from support.faults.injected import broker_killed, partition, random_kills
 from support.faults.kafka import FragileKafka
 from support.faults.plugin import Survives
+from support.transactions import EACH, PARTITIONS, TOPIC, WRITERS, write
 
 pytestmark = pytest.mark.timeout(300)
-TOPIC, PARTITIONS, WRITERS, EACH, DEATHS = "data", 16, 8, 5, 5
+DEATHS = 5
 """Several deaths: without what is done about them not each leaves a transaction open."""
 SETTLED_S, POLL_S = 90.0, 0.2
 
@@ -66,7 +66,7 @@ async def _die_under(own: FragileKafka, log: KafkaLog, names: Sequence[str]) -> 
     """Kill the broker while these write, and start it again."""
     counts = dict.fromkeys(names, 0)
     async with asyncio.TaskGroup() as writers:
-        writing = [writers.create_task(_write(log, name, counts)) for name in names]
+        writing = [writers.create_task(write(log, name, counts)) for name in names]
         async with asyncio.timeout(SETTLED_S):
             while min(counts.values()) < EACH:  # noqa: ASYNC110 - it need not be exact
                 await asyncio.sleep(POLL_S)
@@ -74,23 +74,6 @@ async def _die_under(own: FragileKafka, log: KafkaLog, names: Sequence[str]) -> 
         await own.restart_node(1)
         for task in writing:
             task.cancel()
-
-
-async def _write(log: KafkaLog, name: str, counts: dict[str, int]) -> None:
-    """Write to some partitions in one transaction after another, as long as the broker lives; count them."""
-    transactor = await log.transactor(name)
-    rng = Random(name)
-    try:
-        with suppress(CombeeError):
-            while True:
-                async with transactor.transaction() as transaction:
-                    places = rng.sample(range(PARTITIONS), 4)
-                    await transaction.send(
-                        *(Outgoing(topic=TOPIC, partition=at, value=b"x") for at in places)
-                    )
-                counts[name] += 1
-    finally:
-        await transactor.close()
 
 
 async def _is_settled(log: KafkaLog) -> bool:

@@ -16,17 +16,16 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from random import Random
 
 import httpx
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.adapters.ports import CombeeError, Outgoing, TransientError
+from combee.adapters.ports import TransientError
 from support.compose import GATEWAY, Deployment
+from support.transactions import EACH, PARTITIONS, TOPIC, WRITERS, write
 
 KAFKA = "localhost:9092"
-TOPIC, PARTITIONS, WRITERS, EACH = "data", 16, 8, 5
 PUBLISH_EVERY_S, ANSWER_S, LOOK_S = 0.25, 2.0, 0.25
 RECOVERED_S, SETTLED_S = 180.0, 120.0
 FORMER = """\
@@ -173,7 +172,7 @@ class Probe:
         """Write until Kafka dies; other names each time: a later transaction of a writer would end its open one."""
         counts = dict.fromkeys((f"{death}-{number}" for number in range(WRITERS)), 0)
         async with asyncio.TaskGroup() as tasks:
-            writers = [tasks.create_task(self._write(name, counts)) for name in counts]
+            writers = [tasks.create_task(write(self._log, name, counts)) for name in counts]
             async with asyncio.timeout(RECOVERED_S):
                 while min(counts.values()) < EACH:  # noqa: ASYNC110 - it need not be exact
                     await asyncio.sleep(LOOK_S)
@@ -182,20 +181,6 @@ class Probe:
             finally:
                 for writer in writers:
                     writer.cancel()
-
-    async def _write(self, name: str, counts: dict[str, int]) -> None:
-        transactor, rng = await self._log.transactor(name), Random(name)
-        try:
-            with suppress(CombeeError):
-                while True:
-                    async with transactor.transaction() as transaction:
-                        places = rng.sample(range(PARTITIONS), 4)
-                        await transaction.send(
-                            *(Outgoing(topic=TOPIC, partition=at, value=b"x") for at in places)
-                        )
-                    counts[name] += 1
-        finally:
-            await transactor.close()
 
     async def hanging(self) -> list[str]:
         """Wait until every partition is readable up to its high watermark of now; return topics that are not."""
