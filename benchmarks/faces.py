@@ -76,9 +76,8 @@ async def _readers(
     async def sync() -> None:
         async with AsyncClient(address) as client:
             view = await client.playbook(name, timeout_s=WITHIN_S)
-        assert view.snapshot is not None
         with redirect_stdout(StringIO()):  # it says what it wrote
-            Files(name, [folder / "AGENTS.md"]).write_all(view.snapshot)
+            Files(name, [folder / "AGENTS.md"]).update(view.snapshot)
 
     try:
         yield {

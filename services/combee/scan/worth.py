@@ -137,11 +137,10 @@ def by_support(
 
 
 def _spent(parts: Sequence[Part[Any, Any]]) -> dict[str, Any]:
-    """Return the usage, requests and shown entries of a node's calls, by the fields of its result."""
+    """Return the usage and requests of a node's calls, by the fields of its result."""
     return {
         "usage": sum((part.usage for part in parts), NOTHING_SPENT),
         "requests": tuple(part.request for part in parts if part.request),
-        "scope": ops.union(*(part.scope for part in parts)),
     }
 
 

@@ -98,9 +98,9 @@ class Overlap:
     def _candidates(self, least: float) -> Iterator[Pair]:
         """Yield every pair that shares at least ``least``, and few others; ids in order.
 
-        Prefix and positional filtering (Xiao et al., 2008): the common words of a pair begin with the rarest of them, so
-        they weigh at most what each text weighs from that word on. From word to word less is left, and ``reach`` is the
-        heaviest text with which that is still enough.
+        Prefix and positional filtering (Xiao et al., 2008): the common words of a pair begin with the rarest of them,
+        so they weigh at most what each text weighs from that word on. From word to word less is left, and ``reach``
+        is the heaviest text with which that is still enough.
         """
         least, needed = least - ROUNDING, least / (1 + least) - ROUNDING
         weights = {entry_id: self._weights.about(words) for entry_id, words in self._words.items()}

@@ -38,7 +38,6 @@ def by_definition(entries: list[Entry], least: float, most: int) -> dict[tuple[s
 @example(["balu bemo biru", "balu bemo bono", "balu demo"], 0.4, 1)
 def test_the_pairs_are_those_of_comparing_all(contents: list[str], least: float, most: int) -> None:
     entries = [
-        Entry(id=f"e-{n:05d}", section=ACE_SECTIONS[0], content=content)
-        for n, content in enumerate(contents)
+        Entry(id=f"e-{n:05d}", section=ACE_SECTIONS[0], content=content) for n, content in enumerate(contents)
     ]
     assert Overlap(entries).alike(least, most=most) == by_definition(entries, least, most)
