@@ -98,9 +98,9 @@ class Overlap:
     def _candidates(self, least: float) -> Iterator[Pair]:
         """Yield every pair that shares at least ``least``, and few others; ids in order.
 
-        Prefix filtering (Xiao et al., 2008): what a pair shares weighs at least ``least`` of each, so each is looked up
-        only by its rarest words, until the others weigh less. Besides common words among those, a pair shares at most
-        what the others of one of them weigh.
+        Prefix filtering (Xiao et al., 2008): what a pair shares weighs at least ``least`` of each. So each is looked
+        up only by its rarest words, until the others weigh less. Besides common words among those, a pair shares at
+        most what the others of one of them weigh.
         """
         least, needed = least - ROUNDING, least / (1 + least) - ROUNDING
         by_rarity = self._weights.by_rarity()
