@@ -18,7 +18,7 @@ from rapidfuzz import fuzz
 
 from combee.core.formats.render import parse_ace
 from combee.core.playbook.clusters import clusters
-from combee.core.playbook.entries import apply_operations, finish
+from combee.core.playbook.draft import apply_operations, finish
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity.embeddings import cosine_of, near_pairs, unit
 from combee.core.text.similarity.lessons import same_lesson

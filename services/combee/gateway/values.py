@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from combee.core.formats.files import Format
-from combee.core.playbook.version_row import version_row
+from combee.core.playbook.versions import version_row
 from combee.gateway.problems import Problem
 from combee.log.reports.status import list_row
 from combee_schemas.base import LineName, Value

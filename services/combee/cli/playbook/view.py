@@ -20,8 +20,7 @@ from combee.core.playbook.retention import percent
 from combee.core.playbook.sections import section_order
 from combee.core.playbook.side_by_side import branch_text
 from combee.core.playbook.trust import proven_sources
-from combee.core.playbook.version_row import version_row
-from combee.core.playbook.versions import made_by
+from combee.core.playbook.versions import made_by, version_row
 from combee.core.text.flags import flags
 from combee.log.reports.audit import audit_texts, changes_text, version_text
 from combee_schemas.plan import Outcomes

@@ -1,11 +1,12 @@
 """The next version of a playbook: common bookkeeping, and the result of a batch; pure."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from combee.core.names.sources import names_of
-from combee.core.playbook import retention
+from combee.core.playbook import probation, retention
 from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.budget import budget_of
 from combee.core.playbook.screening import barred_sources, by_source, taught
@@ -186,6 +187,37 @@ def made_by(playbook: Playbook) -> str:
     if plan is None or plan.reason != "consolidate":
         return playbook.origin
     return "automatic consolidation" if plan.automatic else "consolidation"
+
+
+def version_row(playbook: Playbook) -> dict[str, Any]:
+    """Return a version's origin, its changes, and its batch's results.
+
+    A version that a command made is based on the version before it.
+    """
+    batch = playbook.batch
+    plan = batch.plan if batch else None
+    return {
+        "version": playbook.version,
+        "origin": playbook.origin,
+        "issued_by": playbook.issued_by,
+        "batch_sequence": plan.sequence if plan else None,
+        "batch_id": plan.batch_id if plan else "",
+        "base_version": plan.base_version if plan else playbook.version - 1,
+        "staleness": plan.staleness if plan else 0,
+        "reflections": playbook.reflections,
+        "sources": dict(batch.sources) if batch else {},
+        "model_calls": playbook.usage.calls,
+        "retention": retention.shares(playbook.audit)["retention"],
+        "audit": playbook.audit,
+        "degraded": batch.degraded if batch else False,
+        "closed_at_ms": plan.closed_at_ms if plan else 0,
+        "seconds": (playbook.created_at_ms - plan.closed_at_ms) / 1000
+        if plan and plan.closed_at_ms
+        else None,
+        **probation.counts(playbook),
+        "changes": dict(Counter(change.kind for change in playbook.changes)),
+        "created_at_ms": playbook.created_at_ms,
+    }
 
 
 # ---- size of a record

@@ -11,7 +11,7 @@ from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import last_shares, warnings
 from combee.core.playbook.side_by_side import batch_size_of, place, today_of
 from combee.core.playbook.spend import LineSpend, SpendPolicy
-from combee.core.playbook.version_row import version_row
+from combee.core.playbook.versions import version_row
 from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook, Spend
