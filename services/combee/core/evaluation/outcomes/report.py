@@ -1,7 +1,7 @@
 """The report on outcomes: success and scores with their intervals, per version and entry; pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pydantic import Field
@@ -11,7 +11,6 @@ from combee.core.evaluation.outcomes.fold import NO_VERSION, merged
 from combee.core.gate.canary_verdict import CanaryReport
 from combee_schemas.base import Value
 from combee_schemas.outcome import Figures, Measure, OutcomeStatistics, VersionOutcomes
-from combee_schemas.playbook import Change
 
 CHANGE_SIGNS: Mapping[str, str] = {"add": "+", "import": "+", "promote": "+", "update": "~"}
 """Sign per kind of change; ``-`` for entries that left. Changes invisible to agents are left out."""
@@ -147,8 +146,8 @@ class Point(FiguresReport):
 class Curve(Value):
     """Success over time, which tells whether a playbook helps."""
 
-    baseline: FiguresReport | None = None
-    """Results of the runs that were shown no playbook; None: there are none."""
+    baseline: Point | None = None
+    """Results of the runs that were shown no playbook, version 0; None: there are none."""
     points: tuple[Point, ...] = ()
 
     @property
@@ -173,7 +172,7 @@ def curve_of(statistics: OutcomeStatistics | None, newest: int | None = None) ->
     """Return a line's curve; versions with few judged runs are pooled with their neighbours."""
     report = statistics.versions if statistics else ()
     known = [outcomes for outcomes in report if newest is None or outcomes.version <= newest]
-    baseline = next((outcomes.figures for outcomes in known if outcomes.version == NO_VERSION), None)
+    baseline = next((outcomes for outcomes in known if outcomes.version == NO_VERSION), None)
     points: list[Point] = []
     pooled: list[VersionOutcomes] = []
     for outcomes in known:
@@ -185,7 +184,7 @@ def curve_of(statistics: OutcomeStatistics | None, newest: int | None = None) ->
             pooled = []
     if pooled:
         points.append(_point(pooled))
-    return Curve(baseline=figures_report(baseline) if baseline else None, points=tuple(points))
+    return Curve(baseline=_point([baseline]) if baseline else None, points=tuple(points))
 
 
 def _judged(figures: Figures) -> int:
@@ -251,6 +250,8 @@ def _apart(first: Estimate, second: Estimate) -> bool:
 
 def versions_text(point: Point) -> str:
     """Return the versions of a point."""
+    if point.version == NO_VERSION:
+        return "no playbook"
     if point.first == point.version:
         return f"version {point.version}"
     return f"versions {point.first} to {point.version}"
@@ -267,11 +268,11 @@ def figures_text(figures: FiguresReport) -> str:
     return ", ".join(parts)
 
 
-def changes_text(changes: Iterable[Change]) -> str:
-    """Return a version's changes, such as ``+3 ~1 -2``: entries that came, changed and left."""
+def changes_text(changes: Mapping[str, int]) -> str:
+    """Return a version's changes by kind in signs, such as ``+3 ~1 -2``: entries that came, changed and left."""
     counts = dict.fromkeys("+~-", 0)
-    for change in changes:
-        sign = "-" if change.kind in GONE else CHANGE_SIGNS.get(change.kind)
+    for kind, count in changes.items():
+        sign = "-" if kind in GONE else CHANGE_SIGNS.get(kind)
         if sign:
-            counts[sign] += 1
+            counts[sign] += count
     return " ".join(f"{sign}{count}" for sign, count in counts.items() if count)
