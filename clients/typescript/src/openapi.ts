@@ -1245,6 +1245,16 @@ export interface components {
          * @description A record that could not be used.
          */
         LiveDeadLetter: {
+            /**
+             * Id
+             * @default
+             */
+            id?: string;
+            /**
+             * Decision
+             * @default
+             */
+            decision?: string;
             /** Service */
             service: string;
             /** Reason */
@@ -1480,6 +1490,10 @@ export interface components {
              * @default
              */
             close_reason?: string;
+            /** Changes */
+            changes?: {
+                [key: string]: number;
+            };
             /**
              * Seconds
              * @default 0
@@ -2311,6 +2325,11 @@ export interface components {
              * @enum {string}
              */
             holds?: "entries" | "components";
+            /**
+             * Budget Tokens
+             * @default 0
+             */
+            budget_tokens?: number;
             /** @default null */
             batch?: components["schemas"]["AppliedBatch"] | null;
             /**

@@ -79,6 +79,7 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
 .legend .chip { width: 18px; height: 18px; font-size: 12px; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 0 24px;
   width: 100%; } .plots > div { min-width: 0; }
+.plots > div:last-child:nth-child(odd) { grid-column: 1 / -1; }
 .plot { height: 230px; width: 100%; }
 .slide { display: grid; grid-template-columns: auto 1fr auto auto; gap: 12px; align-items: center; width: 100%;
   padding: 0 4px; }
@@ -87,7 +88,8 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
 .sizes .q-linear-progress { width: 180px; }
 .page a.pill { border: 1px solid var(--line); border-radius: 12px; padding: 1px 10px; text-decoration: none; }
 .page a.pill.here { border-color: var(--flowing); font-weight: 600; }
-.jump { display: flex; gap: 6px; width: 100%; overflow-x: auto; padding: 3px; }
+.jump { display: flex; gap: 6px; width: 100%; overflow-x: auto; padding: 3px; position: sticky; top: 48px; z-index: 2;
+  background: var(--page); }
 .jump .q-btn { flex: none; padding: 2px 10px; font-size: 13px; }
 .about .q-btn { font-size: 12px; padding: 0 6px; }
 .listing { width: 100%; border: 1px solid var(--line); border-radius: 8px; }
@@ -109,7 +111,8 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
   .page .q-table tbody tr { display: block; border-bottom: 1px solid var(--line); padding: 6px 0; }
   .page .q-table tbody tr td { display: grid; grid-template-columns: 110px minmax(0, 1fr); gap: 8px; height: auto;
     border: 0; padding: 2px 4px; white-space: normal; overflow-wrap: anywhere; justify-items: start; }
-  .page .q-table td::before { content: var(--column); opacity: .76; }
+  .page .q-table tbody td::before { content: var(--column); opacity: .76; position: static; background: none; }
+  .page .q-table tbody td[colspan]::before { content: none; } .page .q-table__bottom { padding: 0 4px; }
   .page .q-table td.branch { padding-left: 4px !important; }
   .nicegui-content { padding: 8px; } .page { padding: 0 2px 40px; }
   .brand { width: 100%; margin-bottom: 2px; } a.nav { padding: 7px 7px; font-size: 13px; }

@@ -92,7 +92,7 @@ def test_a_lesson_costs_what_the_known_versions_cost_over_what_they_added_and_is
     entries = tuple(Entry(id=f"e-{n}", section="s", content="c", created_version=n) for n in (1, 4, 5))
     book = empty("a").model_copy(update={"version": 5, "entries": entries})
     made = tuple(LiveVersion(version=n, at_ms=n, tokens=300, cost=0.002) for n in (4, 5))
-    whole = tuple(LiveVersion(version=n, at_ms=n, tokens=300, cost=0.002) for n in (1, 2))
+    whole = tuple(LiveVersion(version=n, at_ms=DAY_MS + n, tokens=300, cost=0.002) for n in (1, 2))
     cost = of_lessons([LivePlaybook(name="a", versions=made), LivePlaybook(name="new")], lambda _: book)
     assert (cost.lessons, cost.tokens, round(cost.cost, 3)) == (2, 600, 0.004)
     days = by_day([LivePlaybook(name="a", versions=made, spend_tokens=600, spend_cost=0.004)], 5)
@@ -101,8 +101,8 @@ def test_a_lesson_costs_what_the_known_versions_cost_over_what_they_added_and_is
         "a lesson": "300 tokens, 0.002 in money, on average of 2",
     }
     assert cost_texts(days, LessonCost(0, 0, 0.0), is_priced=False) == {"today": "600 tokens"}
-    two_days = by_day([LivePlaybook(name="a", versions=whole, spend_tokens=9)], DAY_MS)
-    assert cost_texts(two_days, LessonCost(0, 0, 0.0), is_priced=False)["1970-01-01"] == "600 tokens"
+    two_days = by_day([LivePlaybook(name="a", versions=whole, spend_tokens=9)], 2 * DAY_MS)
+    assert cost_texts(two_days, LessonCost(0, 0, 0.0), is_priced=False)["1970-01-02"] == "600 tokens"
     assert charts.cost_by_day(two_days)["series"][0]["data"] == [0.004, 0]
 
 
@@ -133,17 +133,16 @@ def test_what_waits_for_a_person_is_listed_with_where_it_is_decided() -> None:
     letters = picture(letter()).snapshot(0)
     now = letters.model_copy(update={"playbooks": (LivePlaybook(name="p", paused="9 of 8 tokens spent"),)})
     rows = waiting_rows(gates, books, now)
-    assert [(row["what"], row["name"]) for row in rows] == [
-        ("approve version 3", "b"),
-        ("approve version 3", "a"),
-        ("paused", "p"),
-        ("1 dead letter", "a"),
-        ("1 proposed entry", "c"),
+    assert [row["what"] for row in rows] == [
+        "approve version 3 of b",
+        "approve version 3 of a",
+        "p is paused",
+        "1 dead letter",
+        "1 proposed entry of c",
     ]
     assert rows[0]["more"] == "agents read version 2"
     assert rows[1]["more"] == "agents read version 2; evaluate accepts; canary is awaited, too"
     assert [row["href"] for row in rows[2:]] == ["/playbook?name=p", "/dead-letters", "/playbook?name=c"]
-    assert len({row["key"] for row in rows}) == len(rows)
     assert waiting_rows({}, {}, Snapshot(revision=0, at_ms=0)) == []
 
 
@@ -190,7 +189,7 @@ def test_the_posture_is_told_and_whether_anybody_proves_who_they_are() -> None:
         *(empty(name).model_copy(update=known) for name in ("a", "b", "c", "d")),
         empty("shop").model_copy(update=known | {"taught_by": proven}),
         empty("a@branch").model_copy(update=known),
-        empty("nothing learned"),
+        empty("unlearned"),
     ]
     assert trust_facts(policy, books) == {
         "posture": "team for every playbook, public for community/*",

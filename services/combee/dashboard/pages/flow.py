@@ -33,7 +33,7 @@ def page(context: Context) -> None:
     heading("Windows", 2)
     windows = _Windows()
     with ui.element("section") as running:
-        heading("Running batch", 2)
+        heading("Latest batch", 2)
         tree = BatchTree()
     with ui.element("section") as made:
         heading("Newest versions", 2)

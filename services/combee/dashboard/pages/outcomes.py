@@ -89,7 +89,10 @@ class Outcomes:
             self._chart.options.update(options)
             self._chart.update()
         changes = {(line.name, version.version): version.changes for version in live.versions}
-        fill(self._table, outcome_rows([line], changes), ROWS)
+        rows = outcome_rows([line], changes)
+        unused = {column for column in ("unscored", "scores") if not any(row[column] for row in rows)}
+        self._table.props["visible-columns"] = [column for column in COLUMNS if column not in unused]
+        fill(self._table, rows, ROWS)
 
     def _live(self, name: str) -> LivePlaybook:
         shown = self._context.live.shared().playbooks

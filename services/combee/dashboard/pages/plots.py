@@ -11,9 +11,9 @@ from combee.log.reports.controller import why_text
 from combee_schemas import topics
 
 PLOTS = {
-    "Batch size": charts.batch_sizes,
-    "Retention": charts.retention,
-    "Cost": charts.cost,
+    "Reflections in a batch": charts.batch_sizes,
+    "What became of the reflections": charts.retention,
+    "Cost of a batch": charts.cost,
 }
 
 

@@ -31,7 +31,6 @@ QUOTED = 2
 SHORT = 200
 WAITING = {
     "what": "what",
-    "name": "playbook",
     "since": "since (UTC)",
     "more": "more",
 }
@@ -114,7 +113,7 @@ def _waiting(context: Context) -> None:
         nothing = ui.label("Nothing.").classes("quiet").props("role=status")
         waiting = table(
             WAITING,
-            key="key",
+            key="what",
             label="What waits for a person",
             on_open=lambda row: ui.navigate.to(str(row["href"])),
         )

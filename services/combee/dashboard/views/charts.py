@@ -38,7 +38,6 @@ def success(curve: Curve, versions: Iterable[LiveVersion]) -> Options:
     bounds = [(point.at_ms, *_bounds(estimate, factor)) for point, estimate in known]
     options = _over_time((curve.measure, " %" if is_share else ""), [])
     options["tooltip"] = {"trigger": "item", "formatter": "{b}"}
-    options["title"]["show"] = False
     options["grid"]["top"] = 14
     options["series"] = [
         _band("low", [[at_ms, low] for at_ms, low, _ in bounds], 0),
@@ -210,11 +209,6 @@ def _over_time(named: tuple[str, str], series: list[Options]) -> Options:
         "animation": False,
         "aria": {"enabled": True, "label": {"description": f"{name} over time"}},
         "textStyle": {"color": GREY},
-        "title": {
-            "text": name,
-            "left": 0,
-            "textStyle": {"color": GREY, "fontSize": 12, "fontWeight": "normal"},
-        },
         "legend": {"show": len(series) > 1, "top": 0, "right": 0, "textStyle": {"color": GREY}},
         "tooltip": {"trigger": "axis"},
         "grid": {"left": 8, "right": 20, "top": 40, "bottom": 8, "containLabel": True},

@@ -7,6 +7,7 @@ from combee.core.gate.gate import Gate
 from combee.core.log.live.values import Snapshot
 from combee.core.playbook.probation import counts
 from combee.core.playbook.trust import EVERYBODY, TrustPolicy, trust_text
+from combee.core.text.redact import redacted
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import address, moment
 from combee.gateway.playbooks import counted
@@ -20,8 +21,7 @@ NAMED = 3
 
 def waiting_rows(gates: Mapping[str, Gate], newest: Mapping[str, Playbook], now: Snapshot) -> list[Row]:
     """Return what waits: candidates, longest wait first, then paused playbooks, dead letters, proposed entries."""
-    rows = [*_candidates(gates), *_paused(now), *_dead_letters(now), *_proposed(newest)]
-    return [row | {"key": f"{row['what']} {row['name']}"} for row in rows]
+    return [*_candidates(gates), *_paused(now), *_dead_letters(now), *_proposed(newest)]
 
 
 def _candidates(gates: Mapping[str, Gate]) -> Iterator[Row]:
@@ -32,8 +32,7 @@ def _candidates(gates: Mapping[str, Gate]) -> Iterator[Row]:
         others = [f"{judge} is awaited, too" for judge in report.waits_for if judge != "approve"]
         reads = f"agents read version {report.production}" if report.production else "agents read no version"
         yield {
-            "what": f"approve version {report.candidate}",
-            "name": name,
+            "what": f"approve version {report.candidate} of {name}",
             "since": moment(report.since_ms),
             "more": "; ".join([reads, *verdicts, *others]),
             "href": address(name),
@@ -44,8 +43,7 @@ def _paused(now: Snapshot) -> Iterator[Row]:
     for book in now.playbooks:
         if book.paused:
             yield {
-                "what": "paused",
-                "name": book.name,
+                "what": f"{book.name} is paused",
                 "since": moment(book.waiting_since_ms),
                 "more": book.paused,
                 "href": address(book.name),
@@ -57,9 +55,8 @@ def _dead_letters(now: Snapshot) -> Iterator[Row]:
         newest = next((letter for letter in now.dead_letters_recent if not letter.decision), None)
         yield {
             "what": counted(now.dead_letters, "dead letter"),
-            "name": (newest.playbook if newest else "") or "–",
             "since": moment(newest.at_ms if newest else None),
-            "more": "the newest one is shown here",
+            "more": f"the newest one: {redacted(newest.reason)}" if newest else "",
             "href": "/dead-letters",
         }
 
@@ -68,10 +65,9 @@ def _proposed(newest: Mapping[str, Playbook]) -> Iterator[Row]:
     for name, book in newest.items():
         if proposed := counts(book)["proposed"]:
             yield {
-                "what": f"{proposed} proposed {'entry' if proposed == 1 else 'entries'}",
-                "name": name,
+                "what": f"{proposed} proposed {'entry' if proposed == 1 else 'entries'} of {name}",
                 "since": moment(book.created_at_ms),
-                "more": "agents do not see them until more runs or sources agree, or a person promotes them",
+                "more": "agents do not see them yet",
                 "href": address(name),
             }
 

@@ -130,7 +130,7 @@ def outcomes_report(
 # ---- the curve
 
 POINT_RUNS = 20
-"""Minimum number of judged runs behind a point of the curve, but for the last: fewer say next to nothing."""
+"""Minimum number of judged runs behind a point of the curve, unless there are fewer: they say next to nothing."""
 
 
 class Point(FiguresReport):
@@ -174,6 +174,7 @@ def curve_of(statistics: OutcomeStatistics | None, newest: int | None = None) ->
     known = [outcomes for outcomes in report if newest is None or outcomes.version <= newest]
     baseline = next((outcomes for outcomes in known if outcomes.version == NO_VERSION), None)
     points: list[Point] = []
+    last: list[VersionOutcomes] = []
     pooled: list[VersionOutcomes] = []
     for outcomes in known:
         if outcomes.version == NO_VERSION or not _judged(outcomes.figures):
@@ -181,9 +182,9 @@ def curve_of(statistics: OutcomeStatistics | None, newest: int | None = None) ->
         pooled.append(outcomes)
         if sum(_judged(each.figures) for each in pooled) >= POINT_RUNS:
             points.append(_point(pooled))
-            pooled = []
+            last, pooled = pooled, []
     if pooled:
-        points.append(_point(pooled))
+        points[-1:] = [_point([*last, *pooled])]
     return Curve(baseline=_point([baseline]) if baseline else None, points=tuple(points))
 
 
