@@ -88,6 +88,11 @@ class Run:
         self._target = target if target is not None else self._target
         self.answer = answer if answer is not None else self.answer
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether an outcome was reported: feedback, success, a score or the right answer."""
+        return bool(self._feedback) or (self._success, self._score, self._target) != (None, None, None)
+
     def finish(self, error: BaseException | None) -> None:
         """Hand the run over as a trace, unless it is empty or was cancelled."""
         if error is not None and not isinstance(error, Exception):
