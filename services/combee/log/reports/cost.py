@@ -8,8 +8,6 @@ from combee.core.playbook.side_by_side import Today
 from combee_schemas.base import DAY_MS
 from combee_schemas.playbook import Spend
 
-RAISE = "it continues by itself then, or at once with a higher cap (COMBEE_DAILY_TOKENS, COMBEE_DAILY_COST)"
-
 
 def amount(spend: Spend) -> dict[str, Any]:
     """Return a day's tokens and money."""
@@ -28,7 +26,7 @@ def today_row(today: Today) -> dict[str, Any]:
     paused = today.paused
     return {
         "spend": {"day": day_text(today.spend.day), **amount(today.spend), **caps, **together},
-        "paused": paused and {"reason": paused.reason, "until_ms": paused.until_ms},
+        "paused": paused and {"reason": paused.reason, "until_ms": paused.until_ms, "remedy": paused.remedy},
     }
 
 
@@ -45,6 +43,7 @@ def pause_texts(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a line for each playbook or branch that is paused."""
     paused = ((row["name"], row["paused"]) for row in rows if row["paused"])
     return [
-        f"paused: {name} until {moment(why['until_ms'])} UTC: {why['reason']}; {RAISE}"
+        f"paused: {name} until {moment(why['until_ms'])} UTC: {why['reason']}; it continues by itself"
+        f" then, or at once with {why['remedy']}"
         for name, why in paused
     ]
