@@ -10,8 +10,6 @@ from combee.core.playbook.side_by_side import Today
 from combee_schemas.base import DAY_MS, NOTHING_SPENT, Value
 from combee_schemas.playbook import Playbook, Spend
 
-RAISE = "it continues by itself then, or at once with a higher cap (COMBEE_DAILY_TOKENS, COMBEE_DAILY_COST)"
-
 
 class Amount(Value):
     """Tokens and money."""
@@ -51,6 +49,7 @@ class PauseReport(Value):
 
     reason: str
     until_ms: int
+    remedy: str
 
 
 class TodayFields(TypedDict):
@@ -71,14 +70,15 @@ def today_fields(today: Today) -> TodayFields:
         together=Amount.of(today.together) if today.together else None,
     )
     why = today.paused
-    paused = PauseReport(reason=why.reason, until_ms=why.until_ms) if why else None
+    paused = PauseReport(reason=why.reason, until_ms=why.until_ms, remedy=why.remedy) if why else None
     return {"spend": spend, "paused": paused, "in_flight": today.own.in_flight}
 
 
 def pause_texts(paused: Mapping[str, PauseReport | None]) -> list[str]:
     """Return a line for each playbook or branch that is paused."""
     return [
-        f"paused: {name} until {moment(why.until_ms)} UTC: {why.reason}; {RAISE}"
+        f"paused: {name} until {moment(why.until_ms)} UTC: {why.reason}; it continues by itself"
+        f" then, or at once with {why.remedy}"
         for name, why in paused.items()
         if why
     ]
