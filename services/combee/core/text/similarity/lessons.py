@@ -12,7 +12,8 @@ from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
 from combee.core.playbook.derived import difference, once_per_version
-from combee.core.text.similarity.wording import SHORT, Wording, is_plain, wording
+from combee.core.text.forms import SHORT
+from combee.core.text.similarity.wording import Wording, is_plain, wording
 from combee_schemas.playbook import Playbook
 
 T = TypeVar("T")
