@@ -1243,6 +1243,16 @@ export interface components {
          * @description A record that could not be used.
          */
         LiveDeadLetter: {
+            /**
+             * Id
+             * @default
+             */
+            id?: string;
+            /**
+             * Decision
+             * @default
+             */
+            decision?: string;
             /** Service */
             service: string;
             /** Reason */
@@ -1478,6 +1488,10 @@ export interface components {
              * @default
              */
             close_reason?: string;
+            /** Changes */
+            changes?: {
+                [key: string]: number;
+            };
             /**
              * Seconds
              * @default 0
@@ -2309,6 +2323,11 @@ export interface components {
              * @enum {string}
              */
             holds?: "entries" | "components";
+            /**
+             * Budget Tokens
+             * @default 0
+             */
+            budget_tokens?: number;
             /** @default null */
             batch?: components["schemas"]["AppliedBatch"] | null;
             /**

@@ -8,12 +8,10 @@ from combee.adapters.ports import CutOffError, LanguageModel, PoisonError, Promp
 from combee.core.methods import checking, consolidation
 from combee.core.methods.checking import Checked
 from combee.core.methods.method import Answer, Method, Sources
-from combee.core.playbook.cleaning import clean_operations
 from combee.core.playbook.coverage import Coverage, Question, lesson_of
-from combee.core.playbook.operations import in_words
+from combee.core.playbook.operations import clean_operations, in_words
 from combee.core.text.shortening import shorter_reflection
 from combee.scan.head_start import HeadStart
-from combee.scan.outcome import SKIPPED, SPLIT, spent
 from combee_schemas.base import Usage
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt, Reply
@@ -23,6 +21,9 @@ from combee_schemas.scan import GroupMember, Operation
 Items = TypeVar("Items")
 T = TypeVar("T")
 A = TypeVar("A")
+
+SKIPPED = Usage(skips=1)
+SPLIT = Usage(splits=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,11 @@ class Part(Generic[Items, A]):
     problem: str = ""
     usage: Usage = SKIPPED
     request: str = ""
+
+
+def spent(error: PoisonError) -> Usage:
+    """Return the usage of a call that failed permanently; a call without any reply counts as not made."""
+    return error.usage if error.usage.calls else error.usage + SKIPPED
 
 
 def halves(items: Sequence[T]) -> tuple[Sequence[T], ...]:

@@ -8,7 +8,7 @@ import pytest
 from combee.adapters.ports import PoisonError, PromptTooLongError
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
-from combee.scan.outcome import shorter
+from combee.scan.worth import shorter
 from combee_schemas.base import Shown, Source, SourceNames
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 
+from combee.core.text.forms import SHORT
 from combee.core.text.similarity.relevance import rarity
-from combee.core.text.similarity.wording import MARKS, NEGATIONS, SHORT, wording
+from combee.core.text.similarity.wording import MARKS, NEGATIONS, wording
 from combee_schemas.playbook import Entry
 
 REARRANGED = 0.9
@@ -128,22 +129,30 @@ class Overlap:
 
 def contradicts(text: str, content: str) -> bool:
     """Return whether a text has a content's words with another number or negation, in any order."""
-    words = _plain(_words(content))
-    own = _plain(_words(text) if len(text) <= SHORT else _words_of_long(text))
+    words = _plain(content)
+    own = _plain(text) if len(text) <= SHORT else _plain_of_long(text)
     if len(words & own) < REARRANGED * len(words):
         return False
     sentences = [
         sentence
         for sentence in _SENTENCE.split(text)
-        for others in (_plain(_words(sentence)),)
+        for others in (_plain(sentence),)
         if len(words & others) >= REARRANGED * len(words | others)
     ]
     return bool(sentences) and not any(_exact(sentence) == _exact(content) for sentence in sentences)
 
 
-def _plain(words: Words) -> Words:
+@lru_cache(4_096)
+def _plain(content: str) -> Words:
     """Return the words that are neither numbers nor negations, which must agree exactly or contradict."""
-    return frozenset(word for word in words - NEGATIONS if not _NUMBER.fullmatch(word))
+    return frozenset(word for word in _words(content) - NEGATIONS if not _NUMBER.fullmatch(word))
+
+
+@lru_cache(256)
+def _plain_of_long(text: str) -> Words:
+    """Return the plain words of a whole reflection, cached for its batch's calls only."""
+    words = frozenset(wording.__wrapped__(text).words) - MARKS - NEGATIONS
+    return frozenset(word for word in words if not _NUMBER.fullmatch(word))
 
 
 def common(content: str, other: str) -> float:
@@ -161,12 +170,6 @@ def said_words(text: str) -> Words:
 @lru_cache(4_096)
 def _words(content: str) -> Words:
     return frozenset(wording(content).words) - MARKS
-
-
-@lru_cache(256)
-def _words_of_long(text: str) -> Words:
-    """Return the words of a whole reflection, cached for its batch's calls only, because nobody else needs them."""
-    return frozenset(wording.__wrapped__(text).words) - MARKS
 
 
 @lru_cache(4_096)
