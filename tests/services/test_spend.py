@@ -105,7 +105,7 @@ async def test_a_restart_changes_nothing_and_one_with_a_higher_cap_resumes_at_on
         async with deployment.running():
             await stays(deployment, 5)
             assert deployment.shuffler is not None
-            assert deployment.shuffler.held() == {"source": 0, "tenant": 0, "spend": 10}
+            assert deployment.shuffler.held() == {"source": 0, "tenant": 0, "spend": 10, "pause": 0}
     deployment.spending = SpendPolicy(daily_tokens=10**9)
     async with deployment.running():
         await deployment.until(lambda: ledger.applied(deployment.log) == 15)

@@ -144,11 +144,10 @@ def by_support(
 
 
 def _spent(parts: Sequence[Part[Any, Any]]) -> dict[str, Any]:
-    """Return the usage, requests and shown entries of a node's calls, by the fields of its result."""
+    """Return the usage and requests of a node's calls, by the fields of its result."""
     return {
         "usage": sum((part.usage for part in parts), NOTHING_SPENT),
         "requests": tuple(part.request for part in parts if part.request),
-        "scope": ops.union(*(part.scope for part in parts)),
     }
 
 
@@ -220,11 +219,9 @@ def shorter(result: NodeResult) -> Iterator[NodeResult]:
     bare = _tagged(result.seen, 0)
     cut = cut.model_copy(update={"seen": bare})
     yield _noted(cut, "evidence that others have too and tags left out for size")
-    cut = cut.model_copy(update={"scope": ()})
-    yield _noted(cut, "evidence that others have too, tags and entries shown left out for size")
     for count in (EVIDENCE_KEPT, 1):
         cut = _naming(cut, count)
-        note = f"evidence beyond {count} each, tags and entries shown left out for size"
+        note = f"evidence beyond {count} each, and tags left out for size"
         yield _noted(cut, note)
     whole = result.operations
     left = sorted(range(len(whole)), key=lambda n: len(whole[n].content) / (1 + len(whole[n].evidence)))

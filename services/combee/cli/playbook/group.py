@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from combee.adapters.clock import SystemClock
-from combee.cli.playbook import bisect, controller, cost, diff, edit, import_export, undo, watch
+from combee.cli.playbook import bisect, controller, cost, diff, edit, import_export, pause, undo, watch
 from combee.cli.playbook import labels as label_verbs
 from combee.cli.playbook.files import playbook_text
 from combee.cli.playbook.lookup import check_one_version, chosen_version, find_version, labels
@@ -120,5 +120,5 @@ async def _history(settings: Settings, name: str) -> list[VersionReport]:
         return rows
 
 
-for part in (diff, watch, import_export, edit, label_verbs, undo, bisect, cost, controller):
+for part in (diff, watch, import_export, edit, label_verbs, undo, pause, bisect, cost, controller):
     part.register(playbook)

@@ -10,7 +10,15 @@ from rich.tree import Tree
 
 from combee.adapters.clock import moment
 from combee.cli.shared.console import WIDTH_OF_PIPES, clean, shortened
-from combee.core.log.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage, current_batch
+from combee.core.log.live.values import (
+    LiveBatch,
+    LiveNode,
+    LivePlaybook,
+    Snapshot,
+    Stage,
+    current_batch,
+    window_text,
+)
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.log.reports.branch import branch_report, branch_text
@@ -174,7 +182,9 @@ def window(playbook: LivePlaybook, bar: int = BAR) -> Text:
     size = max(playbook.batch_size, 1)
     full = min(bar, bar * playbook.waiting // size)
     return Text.assemble(
-        ("█" * full, "cyan"), ("░" * (bar - full), "dim"), f" {playbook.waiting}/{playbook.batch_size}"
+        ("█" * full, "cyan"),
+        ("░" * (bar - full), "dim"),
+        f" {window_text(playbook.waiting, playbook.batch_size, of='/')}",
     )
 
 

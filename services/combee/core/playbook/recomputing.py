@@ -127,9 +127,8 @@ class Recomputation:
         else:
             self._note(update)
             self.entries = self._after_batch(before, complete, update)
-            plan, scope = update.plan, update.result.scope
-            shown = self._other.get((plan.playbook, plan.base_version), frozenset())
-            if shown.intersection(scope) if scope else shown:
+            plan = update.plan
+            if self._other.get((plan.playbook, plan.base_version)):
                 self._reads.append((plan.playbook, plan.sequence))
         self.recorded = complete
         self._compare()

@@ -229,8 +229,8 @@ class Screen:
             entry_id
             for entry_id in operation.entry_ids
             if entry_id not in known
-            or self._support(operation, known[entry_id], relations).suffices(
-                self.rules.to_change(known[entry_id])
+            or (support := self._support(operation, known[entry_id], relations)).suffices(
+                self.rules.to_change(known[entry_id], support.names)
             )
         )
         is_merge = len(known.keys() & set(kept)) >= TO_MERGE
@@ -253,7 +253,7 @@ class Screen:
         counted = self.rules.counted({*names, *earlier}, entry)
         count = sum(self._name(one) in counted for one in reflections)
         more = entry.harmful if entry is not None and counted.intersection(earlier) else 0
-        return Support(len(counted), count + more)
+        return Support(len(counted), count + more, counted)
 
     def _too_few_for(self, operation: Operation, known: Mapping[str, Entry], relations: Relations) -> str:
         """Return why an operation must not change its entries; empty: it may."""
@@ -261,8 +261,10 @@ class Screen:
             return self._not_united(operation, known, relations)
         for entry_id in operation.entry_ids:
             entry = known.get(entry_id)
-            needed = self.rules.to_change_unknown if entry is None else self.rules.to_change(entry)
             support = self._support(operation, entry, relations)
+            needed = (
+                self.rules.to_change_unknown if entry is None else self.rules.to_change(entry, support.names)
+            )
             if not support.suffices(needed):
                 person = entry is not None and entry.by_hand
                 stands = f"a person stands behind {entry_id}" if person else f"it would change {entry_id}"
@@ -306,7 +308,7 @@ class Screen:
             return doubt
         needed, about = self.rules.to_add, tuple(about)
         for other in about:
-            most = self.rules.to_change(other)
+            most = self.rules.to_change(other, sources)
             needed = Support(max(needed.sources, most.sources), max(needed.reflections, most.reflections))
         names = sources or {UNPROVEN}
         counted = [self.rules.counted(names, other) for other in about] or [self.rules.counted(names)]

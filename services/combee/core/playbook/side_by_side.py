@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from combee.core.names.tenants import Tenants, tenant_of
+from combee.core.playbook.pausing import pause_of
 from combee.core.playbook.retention import shares, total
 from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy, pause, today
 from combee_schemas.base import NOTHING_SPENT, Usage, playbook_of
@@ -55,7 +56,10 @@ def today_of(line: str, lines: Lines, policy: SpendPolicy, tenants: Tenants, now
         spend=spend,
         together=spend.model_copy(update=together) if spent else None,
         cap=policy,
-        paused=tenants.pause(tenant_of(line), now_ms)
+        paused=pause_of(
+            {name: lines[name].paused for name in (line, playbook_of(line)) if name in lines}, now_ms
+        )
+        or tenants.pause(tenant_of(line), now_ms)
         or pause(own.spend, policy, **sizes, now_ms=now_ms, others=others),
     )
 

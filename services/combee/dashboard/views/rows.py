@@ -14,7 +14,7 @@ from combee.core.text.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent
 from combee.log.reports.branch import branch_text
 from combee.log.reports.status import LineReport, newest_versions, progress_text
-from combee_schemas.base import branch_in
+from combee_schemas.base import branch_in, playbook_of
 from combee_schemas.playbook import Playbook
 
 KINDS = {
@@ -195,7 +195,7 @@ def line_rows(
             "retention": percent(line.learned.retention),
             "omitted": percent(line.learned.omitted),
             "today": f"{now.spend_tokens if (now := seen.get(line.playbook.name)) else 0:,}",
-            "window": f"{now.waiting} of {now.batch_size}" if now else "–",
+            "window": now.window if now else "–",
             "paused": (now.paused if now else "") or "–",
         }
         for line in lines
@@ -208,9 +208,11 @@ def _playbook_row(
     spend, shares = today(line.spend, now_ms), last_shares(line)
     return {
         **_line_cells(line, stored),
+        "of": playbook_of(line.name),
+        "branch": branch_in(line.name),
         **{name: percent(share) for name, share in shares.items()},
         "prompt": sum(shown_tokens(line).values()),
-        "window": f"{live.waiting} of {live.batch_size}" if live else "–",
+        "window": live.window if live else "–",
         "tokens": f"{spend.tokens:,}",
         "cost": f"{spend.cost:,.2f}",
         "changed": moment(live.changed_at_ms if live else line.created_at_ms),
@@ -255,7 +257,9 @@ def dead_rows(snapshot: Snapshot) -> list[Row]:
     """Return the newest dead letters; secrets are not shown."""
     return [
         {
-            "id": f"{letter.origin} {number}",
+            "id": letter.id or f"{letter.origin} {number}",
+            "is_open": bool(letter.id) and not letter.decision,
+            "state": letter.decision or "open",
             "at": moment(letter.at_ms),
             "service": letter.service,
             "origin": letter.origin,

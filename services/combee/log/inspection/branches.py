@@ -116,6 +116,7 @@ async def lines_today(
             spend=playbook.spend,
             in_flight=max(0, newest.get(name, 0) - playbook.batch_sequence),
             batch_size=batch_size_of(playbook, size.batch_size if size else None, batch_size),
+            paused=playbook.paused,
         )
     today = {
         name: today_of(name, lines, spending, tenants, now_ms) for lines in sharing.values() for name in lines
