@@ -60,10 +60,10 @@ class Run:
         self._prompted = (self._prompted or set()) | {entry.id for entry in view.entries}
         return view.prompt()
 
-    def _shown(self) -> Shown | None:
+    def _shown(self) -> Shown:
         """Return the entries shown to the agent: those of its calls, else the run's whole playbook."""
         shown = self.playbook.shown()
-        if shown is None or self._prompted is None:
+        if self._prompted is None:
             return shown
         return only(shown, frozenset(self._prompted))
 
