@@ -710,8 +710,6 @@ export interface components {
             stragglers?: boolean | null;
             /** Prompts */
             prompts?: ("full" | "small") | null;
-            /** Scope */
-            scope?: number | null;
         };
         /**
          * Calls

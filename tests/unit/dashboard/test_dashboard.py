@@ -2,11 +2,10 @@
 
 from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
 from combee.core.playbook.retention import warnings
-from combee.core.playbook.side_by_side import Learned
+from combee.core.playbook.side_by_side import Learned, Line
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts, graphs, outcomes, rows, wording
 from combee.dashboard.views.addresses import is_page
-from combee.log.inspection.branches import Line
 from combee_schemas.base import Usage
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes

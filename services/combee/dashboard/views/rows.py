@@ -7,13 +7,13 @@ from typing import Any
 from combee.core.log.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.playbook.probation import counts, counts_text, shown_tokens
 from combee.core.playbook.retention import last_shares
-from combee.core.playbook.side_by_side import branch_text, in_order
+from combee.core.playbook.side_by_side import Line, in_order
 from combee.core.playbook.spend import today
 from combee.core.playbook.versions import empty
 from combee.core.text.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent
-from combee.log.inspection.branches import Line
-from combee.log.reports.status import line_row, newest_versions, progress_text
+from combee.log.reports.branch import branch_text
+from combee.log.reports.status import LineReport, newest_versions, progress_text
 from combee_schemas.base import branch_in, playbook_of
 from combee_schemas.playbook import Playbook
 
@@ -171,12 +171,12 @@ def warnings_text(playbooks: Iterable[LivePlaybook]) -> str:
 
 
 def _line_cells(line: Playbook, stored: Mapping[str, Playbook]) -> Row:
-    row = line_row(line, stored)
+    report = LineReport.of(line, stored)
     return {
         "name": line.name,
-        "forked": branch_text(row["branch"]) or "–",
+        "forked": branch_text(report.branch) or "–",
         "version": line.version,
-        "entries": counts_text(row["entries"], row["proposed"]),
+        "entries": report.entries_text,
     }
 
 

@@ -111,7 +111,6 @@ def plan_settings(
         templates=templates_hash(
             configured,
             settings.prompts,
-            is_scoped=settings.scope > 0,
             proposes=probation is not None or trust != "lab",
         ),
         holds=configured.HOLDS,
