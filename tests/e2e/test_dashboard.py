@@ -300,7 +300,9 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
             await expect(page.locator("body.lost")).to_be_attached()
     assert ADMIN not in str(lines)
     sent = [(one["kind"], one["playbook"], one["key"]) for one in lines if one["event"] == "command_sent"]
-    assert sent == [(kind, PLAYBOOK, "operators") for kind in ("promote", "rollback", "edit")]
+    assert sent == [
+        (kind, PLAYBOOK, "operators") for kind in ("promote", "rollback", "edit", "pause", "resume")
+    ]
 
 
 async def see_whether_it_helps(page: Page, base: str, log: MemoryLog) -> None:
@@ -714,6 +716,7 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await expect(page.get_by_role("button", name="Roll back")).to_be_hidden(timeout=PATIENCE_MS)
     await edit(page, context)
     await export(page)
+    await pause_and_resume(page)
     kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
     assert ADMIN not in await page.evaluate(kept)
     await page.get_by_role("button", name="operators").click()  # forgets the key
@@ -722,6 +725,20 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await page.keyboard.press("Escape")
     made = context.playbooks.latest(PLAYBOOK)
     assert (made.origin, made.issued_by) == ("edit", "key:operators")
+
+
+async def pause_and_resume(page: Page) -> None:
+    """Pause a playbook and let it learn again; only what changes something is offered."""
+    dialog, outcome = page.get_by_role("dialog"), page.locator(".outcome")
+    for verb, other, told in (
+        ("Pause", "Resume", "It is paused until"),
+        ("Resume", "Pause", "It learns again."),
+    ):
+        await expect(page.get_by_role("button", name=other)).to_be_hidden(timeout=PATIENCE_MS)
+        await page.get_by_role("button", name=verb).click()
+        await dialog.get_by_role("button", name=verb).click()
+        await expect(outcome).to_contain_text(told, timeout=PATIENCE_MS)
+        await expect(dialog).to_be_hidden(timeout=PATIENCE_MS)
 
 
 async def retry_a_dead_letter(page: Page, base: str, log: MemoryLog) -> None:

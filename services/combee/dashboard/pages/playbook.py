@@ -61,7 +61,6 @@ class _Browser:
         self._difference: Comparison = compare(self._shown, self._shown)
         self._listed = EntryList()
         self._labels: dict[str, int] = {}
-        self._newest = newest
         self._facts = _Facts(context)
         self._lines = BranchSection(context, name)
         self._actions = Actions(context, admin, lambda: self._shown)
@@ -97,9 +96,7 @@ class _Browser:
             self._slider.props["max"] = newest
             self._slider.update()
             self._newer.text = f"version {newest} is new"
-        if newest != self._newest:
-            self._newest = newest
-            self._actions.look()
+        self._actions.look()
         self._newer.set_visibility(self._slider.value < newest)
         self._which.text = f"version {self.version} of {self._slider.props['max']}"
         self._lines.look()
