@@ -278,7 +278,6 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
                 await search_everything(page, base)
                 await choose_a_theme(page)
                 await see_one_batch_after_another(page, base, log)
-                await retry_a_dead_letter(page, base, log)
                 async with publishing(log):
                     await give_commands(page, base, context)
                 for scheme in ("light", "dark"):
@@ -288,9 +287,6 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
                         await read_every_text(other)
                     await ask_for_a_key(other, base)
                     await read_every_text(other)
-                await see_branches(page, base, log, context.playbooks.latest(PLAYBOOK))
-                await see_whether_it_helps(page, base, log)
-                await read_on_a_phone(await opened(browser, complaints, width=PHONE, key=ADMIN), base)
                 assert complaints == []
                 await miss_a_page(page, base)
                 await page.goto(base)
@@ -303,6 +299,22 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
     assert sent == [
         (kind, PLAYBOOK, "operators") for kind in ("promote", "rollback", "edit", "pause", "resume")
     ]
+
+
+async def test_an_overview_leads_to_what_changed_and_what_waits_and_a_phone_shows_every_table() -> None:
+    complaints: list[str] = []
+    log = GuardedLog()
+    await published(log, version(PLAYBOOK, 1, "one"), version(PLAYBOOK, 2, "one", "two"))
+    async with browsing() as browser, keyed(log) as (base, context):
+        page = await opened(browser, complaints, key=ADMIN)
+        await page.goto(base)
+        await until(lambda: context.playbooks.latest(PLAYBOOK).version == len(("one", "two")))
+        await see_branches(page, base, log, context.playbooks.latest(PLAYBOOK))
+        await see_whether_it_helps(page, base, log)
+        await retry_a_dead_letter(page, base, log)
+        await see_one_batch_after_another(page, base, log)
+        await read_on_a_phone(await opened(browser, complaints, width=PHONE, key=ADMIN), base)
+        assert complaints == []  # before the server goes
 
 
 async def see_whether_it_helps(page: Page, base: str, log: MemoryLog) -> None:
@@ -333,7 +345,8 @@ async def see_whether_it_helps(page: Page, base: str, log: MemoryLog) -> None:
     await expect(helps.get_by_role("img", name="Success over time")).to_be_visible()
     await read_every_text(page)
     await rows.nth(2).get_by_role("link", name="version 1").click()
-    await expect(page).to_have_url(f"{base}playbook?name={name}&version=1", timeout=PATIENCE_MS)
+    await expect(page).to_have_url(f"{base}playbook?name={name}&version=1&changed=yes", timeout=PATIENCE_MS)
+    await expect(page.get_by_role("switch", name="Only what changed")).to_be_checked(timeout=PATIENCE_MS)
 
 
 APPROVED = GatePolicy(judges=("approve",))

@@ -32,6 +32,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .outcome { border-left: 3px solid var(--flowing); padding: 4px 10px; font-weight: 600; }
 .page a { color: #1f66d0; } .body--dark .page a { color: #86b4ff; }
 .page a:not(:hover) { text-decoration-color: rgba(79,143,247,.4); }
+.page .q-table th .q-icon { position: absolute; }
 .q-table a { color: #2f6fd0; text-decoration: underline; }
 .body--dark .q-table a, .body--dark .page a { color: #7fb0ff; }
 .q-field .q-field__focusable-action { opacity: 1; color: inherit; }
