@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,7 +15,7 @@ from combee.log.commands.playbook import Commands
 from combee.log.inspection.audit import audit
 from combee.log.inspection.branches import lines_today
 from combee.log.inspection.tracker import PausedError
-from combee.log.reports.cost import pause_texts, today_row
+from combee.log.reports.cost import pause_texts, today_fields
 from combee_schemas import topics
 from combee_schemas.base import DAY_MS
 from combee_schemas.trace import Trace
@@ -69,11 +70,15 @@ async def resume(deployment: Deployment, name: str = NAME) -> None:
     assert await commands(deployment).carried_out(prepared.command, 10) is not None
 
 
+def learned(deployment: Deployment, name: str, count: int) -> bool:
+    return ledger.applied(deployment.log, name) == count
+
+
 async def start(deployment: Deployment, names: Sequence[str] = (NAME, OTHER)) -> None:
     """Have playbooks that can be paused."""
     for name in names:
         await deployment.log.produce(*(outgoing(reflection(n, name)) for n in range(5)))
-        await deployment.until(lambda n=name: ledger.applied(deployment.log, n) == 5)
+        await deployment.until(partial(learned, deployment, name, 5))
 
 
 async def test_a_paused_playbook_asks_no_model_while_others_learn_and_resume_loses_nothing() -> None:
@@ -196,7 +201,7 @@ async def test_status_names_a_pause_its_end_and_what_ends_it() -> None:
         await start(deployment, [NAME])
         await pause(deployment)
     known = await lines_today(deployment.log, deployment.clock.now_ms(), 5, UNCAPPED, NO_LIMITS)
-    (text,) = pause_texts([{"name": NAME, **today_row(known.today[NAME])}])
+    (text,) = pause_texts({NAME: today_fields(known.today[NAME])["paused"]})
     assert "by user:me" in text
     assert "2023-11-20" in text
     assert f"'combee playbook resume {NAME}'" in text

@@ -750,8 +750,6 @@ export interface components {
             stragglers?: boolean | null;
             /** Prompts */
             prompts?: ("full" | "small") | null;
-            /** Scope */
-            scope?: number | null;
         };
         /**
          * Calls
@@ -1285,6 +1283,16 @@ export interface components {
          * @description A record that could not be used.
          */
         LiveDeadLetter: {
+            /**
+             * Id
+             * @default
+             */
+            id?: string;
+            /**
+             * Decision
+             * @default
+             */
+            decision?: string;
             /** Service */
             service: string;
             /** Reason */
@@ -1520,6 +1528,10 @@ export interface components {
              * @default
              */
             close_reason?: string;
+            /** Changes */
+            changes?: {
+                [key: string]: number;
+            };
             /**
              * Seconds
              * @default 0

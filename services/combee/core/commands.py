@@ -18,9 +18,9 @@ from combee.core.log.replaying.selection import Selection
 from combee.core.names.identity import content_id
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.budget import budget_for, oversize
-from combee.core.playbook.cleaning import clean_playbook
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.evidence import rules_for
+from combee.core.playbook.operations import clean_playbook
 from combee.core.playbook.pausing import order_of
 from combee.core.playbook.probation import shown
 from combee.core.playbook.versions import parted

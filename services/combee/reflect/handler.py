@@ -20,7 +20,7 @@ from combee.adapters.ports import (
     UnansweredError,
 )
 from combee.core.evaluation.outcomes.fold import outcome_of, says_outcome
-from combee.core.formats.citations import with_citations
+from combee.core.formats.render import with_citations
 from combee.core.names import identity
 from combee.core.playbook.pausing import order_of
 from combee.core.text.shortening import shorter_trace, task_excerpt, within

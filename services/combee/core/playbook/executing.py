@@ -8,9 +8,8 @@ from combee.core.playbook import evidence, probation
 from combee.core.playbook.apply import edited
 from combee.core.playbook.branching import Adoption, taken_over, with_revocations_of
 from combee.core.playbook.budget import budget_of, needed_tokens, oversize
-from combee.core.playbook.cleaning import clean_command
 from combee.core.playbook.components import clash
-from combee.core.playbook.operations import union
+from combee.core.playbook.operations import clean_command, union
 from combee.core.playbook.pausing import order_of
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.rejecting import without_entries, without_rejected

@@ -38,6 +38,7 @@ EXPORTS: tuple[tuple[str, Format, str], ...] = (
     ("SKILL.md", "skill", "md"),
 )
 """Name, format and file suffix of each export."""
+ROLL_BACK = "Roll back"
 LIVE_LABEL = "production"
 """The usual name of the label that agents read."""
 
@@ -67,17 +68,26 @@ class Actions:
             with ui.button("Export", icon="download").props("flat dense no-caps"), ui.menu():
                 for title, form, suffix in EXPORTS:
                     ui.menu_item(title, lambda f=form, s=suffix: self._export(f, s)).props("role=menuitem")
+            self._buttons: dict[str, ui.button] = {}
             for title, icon, opened in (
                 ("Promote", "new_label", self._promote),
-                ("Roll back", "history", self._rollback),
+                (ROLL_BACK, "history", self._rollback),
                 ("Edit", "edit", self._edit),
                 ("Pause", "pause", self._pause),
                 ("Resume", "play_arrow", self._resume),
             ):
                 button = ui.button(title, icon=icon).props("flat dense no-caps")
                 button.on_click(lambda event, chosen=opened: self._begin(chosen, event.sender))
+                self._buttons[title] = button
         self._status = ui.label().classes("outcome").props("role=status")
         self._status.set_visibility(False)
+
+    def look(self) -> None:
+        """Offer a rollback only where agents would notice it."""
+        shown = self._shown()
+        newest = compare(self._context.playbooks.latest(shown.name), shown)
+        noticed = (*newest.entry_ids, *newest.sections_added, *newest.sections_removed)
+        self._buttons[ROLL_BACK].set_visibility(bool(shown.version and noticed))
 
     # ---- export
 

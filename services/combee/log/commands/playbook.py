@@ -13,7 +13,7 @@ What cannot be is refused with ``RefusedError``, which says why, the same everyw
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
 from combee.core.gate.gate import gate_of
 from combee.core.log.live.values import LiveDeadLetter
+from combee.core.names.sources import NOBODY, KnownSources
 from combee.core.playbook.apply import NO_BUDGET
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.executing import retained_from, with_revocation
@@ -128,11 +129,22 @@ class Store(Protocol):
 class Commands:
     """The verbs, on behalf of somebody."""
 
-    def __init__(self, log: Log, store: Store, clock: Clock, *, issued_by: str, embeds: bool = False) -> None:
+    def __init__(
+        self,
+        log: Log,
+        store: Store,
+        clock: Clock,
+        *,
+        issued_by: str,
+        embeds: bool = False,
+        known: Callable[[], KnownSources] = lambda: NOBODY,
+    ) -> None:
         self._log = log
         self._store = store
         self._clock = clock
         self._issued_by = issued_by
+        self._known = known
+        """What proves sources, as far as this process knows."""
         self._embeds = embeds
         """Whether shuffle has an embedding model, as far as this process knows."""
 
@@ -301,7 +313,7 @@ class Commands:
         if not chosen:
             raise RefusedError("invalid", "nothing is named that is to be revoked: neither an id nor a rule")
         try:
-            these = await meant(self._log, lines, chosen, now_ms=self._clock.now_ms())
+            these = await meant(self._log, lines, chosen, now_ms=self._clock.now_ms(), known=self._known())
         except ValueError as error:
             raise RefusedError("invalid", str(error)) from error
         command = decide.revoke(

@@ -11,7 +11,7 @@ from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import last_shares, warnings
 from combee.core.playbook.side_by_side import batch_size_of, place, today_of
 from combee.core.playbook.spend import LineSpend, SpendPolicy
-from combee.core.playbook.version_row import version_row
+from combee.core.playbook.versions import version_summary
 from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import PauseOrder, Playbook, Spend
@@ -169,8 +169,8 @@ class PlaybookSummaries:
 
 
 def _version(playbook: Playbook) -> LiveVersion:
-    row, batch = version_row(playbook), playbook.batch
-    row |= {"at_ms": playbook.created_at_ms, "seconds": max(0.0, row["seconds"] or 0.0)}
+    summary, batch = version_summary(playbook), playbook.batch
+    row = dict(summary) | {"at_ms": playbook.created_at_ms, "seconds": max(0.0, summary.seconds or 0.0)}
     if batch is not None:
         usage, plan = batch.usage + batch.plan.reflect_usage, batch.plan
         row |= {"batch_size": plan.batch_size, "close_reason": plan.reason}
