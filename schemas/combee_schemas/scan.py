@@ -147,8 +147,6 @@ class NodeResult(Value):
     usage: Usage = Usage()
     requests: tuple[Sha256, ...] = ()
     """SHA-256 of each model request that this node's result rests on (model, messages, schema, options)."""
-    scope: tuple[Name, ...] = ()
-    """Entries shown in this node's calls, if not the whole playbook."""
 
 
 class Partial(Planned):

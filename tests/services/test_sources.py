@@ -583,6 +583,25 @@ async def test_a_revocation_tells_apart_what_has_one_id() -> None:
         await ids("r-1")
 
 
+def forged(number: str, text: str) -> Outgoing:
+    """Return a reflection that claims to be the shop's, with a proof that is none."""
+    record = outgoing(reflection(0, reflection_id=number, key_insight=text, source=Source(name="shop")))
+    return signed(record, secret=b"somebody else's secret")
+
+
+async def test_a_forged_reflection_that_waits_does_not_let_an_honest_one_be_revoked_in_its_place() -> None:
+    found = await both_learned()
+    version, now_ms = ledger.latest(found.log), found.clock.now_ms()
+    await found.log.produce(forged("r-2", "the words of Eve"), forged("r-9", "more words of Eve"))
+
+    async def ids(rule: str, known: KnownSources) -> tuple[str, ...]:
+        return (await meant(found.log, [version], [rule], now_ms=now_ms, known=known)).ids
+
+    assert await ids("text:words of Eve", KNOWN) == ("r-2", "r-9"), "their batch will count them under these"
+    assert await ids("text:words of Eve", KnownSources()) == ("r-9~by~shop",), "nothing proves or refutes it"
+    assert await ids("source:shop", KNOWN) == ("r-1~by~shop", "r-2~by~shop", "r-2", "r-9")
+
+
 async def test_revoking_a_source_takes_back_what_counts_as_its_own_and_what_claims_its_name() -> None:
     claim = outgoing(reflection(1, source=Source(name="shop")))
     found = await learned([teaching(0, "shop"), claim, teaching(2)])

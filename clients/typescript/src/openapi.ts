@@ -710,8 +710,6 @@ export interface components {
             stragglers?: boolean | null;
             /** Prompts */
             prompts?: ("full" | "small") | null;
-            /** Scope */
-            scope?: number | null;
         };
         /**
          * Calls
@@ -1245,6 +1243,16 @@ export interface components {
          * @description A record that could not be used.
          */
         LiveDeadLetter: {
+            /**
+             * Id
+             * @default
+             */
+            id?: string;
+            /**
+             * Decision
+             * @default
+             */
+            decision?: string;
             /** Service */
             service: string;
             /** Reason */
@@ -1480,6 +1488,10 @@ export interface components {
              * @default
              */
             close_reason?: string;
+            /** Changes */
+            changes?: {
+                [key: string]: number;
+            };
             /**
              * Seconds
              * @default 0
@@ -2311,6 +2323,11 @@ export interface components {
              * @enum {string}
              */
             holds?: "entries" | "components";
+            /**
+             * Budget Tokens
+             * @default 0
+             */
+            budget_tokens?: number;
             /** @default null */
             batch?: components["schemas"]["AppliedBatch"] | null;
             /**

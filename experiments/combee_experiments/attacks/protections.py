@@ -26,6 +26,7 @@ class Arm:
     crew: Crew = "one"
     judges: Judges = ()
     room: float = AMPLE
+    sent: int = SENT
 
     @property
     def attackers(self) -> int:

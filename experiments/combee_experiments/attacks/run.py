@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import islice, pairwise
 from random import Random
+from statistics import fmean
 
 from combee.adapters.ports import Outgoing, TopicPartition
 from combee.assembly import wiring
@@ -44,7 +45,7 @@ from combee_experiments.attacks.producers import (
     pair,
     true_lesson,
 )
-from combee_experiments.attacks.protections import ARMS, LAB, MARGIN, SENT, Arm
+from combee_experiments.attacks.protections import ARMS, LAB, MARGIN, Arm
 from combee_experiments.attacks.search import KINDS, Plan
 from combee_experiments.data.samples import PLAYBOOK
 from combee_experiments.running.cells import Numbers
@@ -91,6 +92,8 @@ class Attacked:
         self._plan, self._pair = plan, pair
         """What a searcher tries instead of a named attack."""
         self._clock = LoopClock()
+        self._said: dict[str, int] = {}
+        """By true lesson: when it was first said."""
         batch = batch_settings(BATCH_SIZE, max_wait_s=WAIT_S, trust=arm.posture, colluders=MALICIOUS)
         self._services = Services(
             self._model,
@@ -114,6 +117,7 @@ class Attacked:
         async with self._services.running(), self._judging():
             for turn in range(ROUNDS):
                 records = list(pair(turn, rng) if self._pair else honest(turn, rng, self._wordings))
+                self._note(records)
                 if turn >= WARM_UP:
                     records += self._attacks(turn, malicious, shown(await self._production()))
                 if self._arm.crew == "nobody proves":
@@ -129,7 +133,7 @@ class Attacked:
         for name in names:
             now = Round(turn=turn, name=name, rng=rng, playbook=playbook, is_first=name == names[0])
             attack = ATTACKS[self._attack] if self._plan is None else self._plan.attack
-            yield from islice(attack(now), SENT // len(names))
+            yield from islice(attack(now), self._arm.sent // len(names))
 
     # ---- judges
 
@@ -213,9 +217,11 @@ class Attacked:
             "shown": len(entries),
             "harmful": len(harmful(production)),
             "share": len(harmful(production)) / max(1, len(entries)),
+            "text": _chars(harmful(production)) / max(1, _chars(entry.content for entry in entries)),
             "lessons": len({true_lesson(entry.content) for entry in entries} - {None}),
             "destroyed": len(lost),
             "destroyed_supported": sum(len(supporters(entry)) > 1 for entry in lost),
+            **self._delays(read, {each.candidate: each.decided_at_ms for each in decisions}),
             "waiting": sum(not entry.is_active for entry in self._services.latest.entries),
             "batches": sum(version.batch is not None for version in versions),
             "decisions": sum(each.decided in {"accepted", "rejected"} for each in decisions),
@@ -223,9 +229,33 @@ class Attacked:
             "wrongly_rejected": wrong["rejected"],
         }
 
+    def _note(self, records: Iterable[Outgoing]) -> None:
+        for record in records:
+            lesson = true_lesson(topics.REFLECTIONS.read(record).key_insight)
+            self._said.setdefault(lesson or "", self._clock.now_ms())
+
+    def _delays(self, read: Sequence[Playbook], decided: Mapping[int, int]) -> Numbers:
+        """Return in how many rounds a true lesson was shown after it was first said: the mean, and the longest."""
+        first: dict[str | None, int] = {}
+        for version in read:
+            for entry in shown(version).entries:
+                first.setdefault(
+                    true_lesson(entry.content), decided.get(version.version, version.created_at_ms)
+                )
+        waited = [
+            (first[lesson] - since) / 1000 / ROUND_S
+            for lesson, since in self._said.items()
+            if lesson in first
+        ]
+        return {"delay": fmean(waited or [0.0]), "longest_delay": max(waited, default=0.0)}
+
     async def _decisions(self) -> list[Decision]:
         source = TopicPartition(topic=topics.DECISIONS.name, partition=0)
         return [topics.DECISIONS.read(record) async for record in self.log.read(source, 0)]
+
+
+def _chars(texts: Iterable[str]) -> int:
+    return sum(map(len, texts))
 
 
 def _destroyed(before: Playbook, after: Playbook) -> Iterator[Entry]:
@@ -255,9 +285,9 @@ async def unattacked(seed: int, arm: str, wordings: int = 1, *, pair: bool = Fal
     return {**numbers, "counted": counted / max(1, sum(len(result.seen) for result in results))}
 
 
-async def attacked(seed: int, attack: str = NONE, arm: str = LAB) -> Numbers:
+async def attacked(seed: int, attack: str = NONE, arm: str | Arm = LAB) -> Numbers:
     """Run one attack on one arm."""
-    return await Attacked(seed, attack, ARMS[arm]).run()
+    return await Attacked(seed, attack, ARMS[arm] if isinstance(arm, str) else arm).run()
 
 
 # ---- one who searches

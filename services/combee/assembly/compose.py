@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -263,7 +264,8 @@ async def _gateway(worker: Worker) -> None:
         from combee.dashboard import mount  # noqa: PLC0415 - also in the gateway's extra
 
         mounts.append(mount)
-    await server.run(worker.log, worker.settings, worker.stop, worker.telemetry, mounts)
+    sources = partial(known_sources, worker.settings.sources)
+    await server.run(worker.log, worker.settings, worker.stop, worker.telemetry, mounts, sources)
 
 
 def check_gateway(settings: Settings) -> None:

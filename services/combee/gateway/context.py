@@ -8,6 +8,7 @@ from typing import Any
 
 from combee.adapters.ports import Clock, Log, Outgoing, TransientError
 from combee.core.gate.gate import gates_of
+from combee.core.names.sources import NOBODY, KnownSources
 from combee.core.names.tenants import Tenants
 from combee.gateway.access.keys import Keyring, keyring
 from combee.gateway.access.sessions import Sessions
@@ -54,6 +55,8 @@ class Context:
     """Number of traces received here since the start, by playbook."""
     keys: Keyring
     """API keys."""
+    sources: Callable[[], KnownSources]
+    """What proves sources, as far as the gateway knows."""
     sessions: Sessions
     """Sessions in which browsers send commands without a key in each request."""
     throttle: WrongKeyThrottle
@@ -117,6 +120,7 @@ def context_of(
     clock: Clock,
     away: Callable[[], str | None] = lambda: None,
     limits: GatewayLimits = LIMITS,
+    sources: Callable[[], KnownSources] = lambda: NOBODY,
 ) -> Context:
     """Return a context without data; ``away`` returns why the log is unavailable, None if it is not.
 
@@ -169,6 +173,7 @@ def context_of(
         known=asyncio.Event(),
         traced=Counter(),
         keys=keyring(settings.gateway),
+        sources=sources,
         sessions=Sessions(),
         throttle=WrongKeyThrottle(limits.failed_keys),
         tenants=tenants,

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import FatalError, Log
+from combee.core.names.sources import NOBODY, KnownSources
 from combee.gateway.access.connections import Connections, guarded
 from combee.gateway.access.keys import Keyring
 from combee.gateway.access.throttle import MAX_LOGGED
@@ -192,7 +193,12 @@ Mount = Callable[[FastAPI, Context], None]
 
 
 async def run(
-    log: Log, settings: Settings, stop: asyncio.Event, telemetry: Telemetry, mounts: Sequence[Mount] = ()
+    log: Log,
+    settings: Settings,
+    stop: asyncio.Event,
+    telemetry: Telemetry,
+    mounts: Sequence[Mount] = (),
+    sources: Callable[[], KnownSources] = lambda: NOBODY,
 ) -> None:
     """Serve until ``stop``; ``mounts`` add the dashboard. The ready file holds the address.
 
@@ -201,7 +207,7 @@ async def run(
     FatalError
         If the settings forbid serving or the address cannot be used.
     """
-    context = context_of(log, settings, SystemClock(), telemetry.outage)
+    context = context_of(log, settings, SystemClock(), telemetry.outage, sources=sources)
     telemetry.watch(context.playbooks.view, context.labels, context.feed)
     app = build(context, telemetry)
     for mount in mounts:

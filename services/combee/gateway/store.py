@@ -64,4 +64,11 @@ class ContextStore:
 def commands_of(context: Context, issued_by: str) -> Commands:
     """Return the commands, issued by an authorised caller."""
     embeds = context.settings.model.embedding_model is not None
-    return Commands(context.log, ContextStore(context), context.clock, issued_by=issued_by, embeds=embeds)
+    return Commands(
+        context.log,
+        ContextStore(context),
+        context.clock,
+        issued_by=issued_by,
+        embeds=embeds,
+        known=context.sources,
+    )

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from combee.adapters.ports import Log, PoisonError, Record
-from combee.core.names.identity import claimed_identities
+from combee.core.names.identity import claimed_identities, identity_of, owner_of
+from combee.core.names.sources import NOBODY, KnownSources
 from combee.core.playbook import evidence
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.evidence import Place
@@ -331,18 +332,30 @@ async def members_of(log: Log, name: str) -> dict[int, Member]:
 
 
 async def identified(
-    log: Log, name: str, start: int = 0, members: Mapping[int, Member] | None = None
+    log: Log,
+    name: str,
+    start: int = 0,
+    members: Mapping[int, Member] | None = None,
+    known: KnownSources = NOBODY,
 ) -> AsyncGenerator[tuple[Record, Reflection], None]:
     """Yield a playbook's retained reflections from a place on, under their identities, with their records.
 
-    A reflection in no batch yet has its claimed identity: it is verified when it is batched.
+    A reflection in no batch yet is verified by what is ``known``; where nothing is, it has the identity that it
+    claims. One under the identity of another that was batched is left out: it repeats it, or is forged.
     """
     members = await members_of(log, name) if members is None else members
+    batched = {member.reflection_id for member in members.values()}
     source = await partition_of(log, topics.REFLECTIONS, name)
     async with aclosing(log.read(source, start)) as records:
         async for record in records:
             for reflection in topics.REFLECTIONS.under(name, [record]):
+                if member := members.get(record.offset):
+                    yield record, reflection.model_copy(update={"reflection_id": member.reflection_id})
+                    continue
                 own_id = claimed_identities(reflection.reflection_id, reflection.source, record.headers)[0]
-                if record.offset in members:
-                    own_id = members[record.offset].reflection_id
-                yield record, reflection.model_copy(update={"reflection_id": own_id})
+                claimed = reflection.source
+                if known.can_prove:
+                    claimed = known.verdict(record.topic, record.value or b"", record.headers, claimed).source
+                    own_id = identity_of(reflection.reflection_id, owner_of(claimed))
+                if own_id not in batched:
+                    yield record, reflection.model_copy(update={"reflection_id": own_id, "source": claimed})

@@ -35,7 +35,7 @@ from combee.core.names import identity
 from combee.core.playbook.lines import as_seen_on
 from combee.core.playbook.trust import names_counted
 from combee.core.playbook.versions import empty
-from combee.core.text.similarity.thresholds import model_and_thresholds
+from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.log.history import reflections_at
 from combee.process.settings.methods import method
 from combee.process.worker import manifest_cache
@@ -49,8 +49,8 @@ from combee.scan.answered import Answered
 from combee.scan.gathering import Arrivals, Gathering, GatheringKey, GroupCalls, Wave, key_of
 from combee.scan.head_start import HeadStart
 from combee.scan.hedged import HedgedModel
-from combee.scan.outcome import shorter
 from combee.scan.templates import Templates
+from combee.scan.worth import shorter
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError

@@ -5,15 +5,18 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import Clock, FatalError, Log
+from combee.assembly.backends import known_sources
 from combee.assembly.local import publisher
 from combee.cli.playbook.lookup import missing_playbook
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.settings import deployed_settings
 from combee.core.commands import RefusedError, subject
+from combee.core.names.sources import NOBODY, KnownSources
 from combee.log.commands.log_store import LogStore
 from combee.log.commands.playbook import Commands, Effect, PreparedCommand
 from combee.log.history import newest_snapshot
@@ -33,9 +36,11 @@ def issuer() -> str:
     return f"user:{name}@{socket.gethostname()}"
 
 
-def commands_on(log: Log, clock: Clock, *, embeds: bool = False) -> Commands:
+def commands_on(
+    log: Log, clock: Clock, *, embeds: bool = False, known: Callable[[], KnownSources] = lambda: NOBODY
+) -> Commands:
     """Return the commands, issued by the user of the command line."""
-    return Commands(log, LogStore(log), clock, issued_by=issuer(), embeds=embeds)
+    return Commands(log, LogStore(log), clock, issued_by=issuer(), embeds=embeds, known=known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,12 @@ async def carry_out(
     """
     settings = deployed_settings(bootstrap_servers=servers)
     async with open_log(settings) as (log, known_servers):
-        commands = commands_on(log, SystemClock(), embeds=settings.model.embedding_model is not None)
+        commands = commands_on(
+            log,
+            SystemClock(),
+            embeds=settings.model.embedding_model is not None,
+            known=partial(known_sources, settings.sources),
+        )
         try:
             prepared = await decide(log, commands)
             if (command := prepared.command) is None:

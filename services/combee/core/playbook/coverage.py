@@ -18,11 +18,10 @@ from combee.core.playbook.guards import Guarded, guarded, rewrites
 from combee.core.playbook.operations import MAX_CONTENT_CHARS, union
 from combee.core.text.figures import figures, lacking
 from combee.core.text.forms import clean_line, count_words
-from combee.core.text.similarity.embeddings import Vector
+from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
 from combee.core.text.similarity.lessons import same_lesson
 from combee.core.text.similarity.overlap import contradicts, said_words
 from combee.core.text.similarity.saying import Statements
-from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee_schemas.base import is_blank
 from combee_schemas.playbook import ACE_SECTIONS, Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection

@@ -6,11 +6,11 @@ the same version. The rule of support: destroying costs as much as building.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from combee.core.names.patterns import longest_match
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.derived import once_per_version
 from combee.core.text.flags import has_markup
@@ -18,8 +18,12 @@ from combee_schemas.base import SourceNames, playbook_of
 from combee_schemas.plan import PlanSettings, Trust
 from combee_schemas.playbook import Entry, Playbook
 
+T = TypeVar("T")
+
 PERSON = 3
 """Sources and reflections that a person's word counts as; what sources say never counts as more."""
+NOT_ALONE = 2
+"""Sources that a change needs of what others stand behind: one that was taken over destroys nothing alone."""
 TO_BE_ALONE = 3
 """Batches that a source has taught alone, before it counts as the only one of a playbook with entries by hand."""
 EVERYBODY = "*"
@@ -31,6 +35,8 @@ class Support(NamedTuple):
 
     sources: int
     reflections: int
+    names: frozenset[str] = frozenset()
+    """The sources, if they are known."""
 
     def suffices(self, needed: "Support") -> bool:
         """Return whether it is as much as is needed."""
@@ -67,8 +73,11 @@ class Rules:
             return proven
         return proven or frozenset(names)
 
-    def to_change(self, entry: Entry) -> Support:
-        """Return the support that changing, merging or removing an entry needs: as much as stands behind it."""
+    def to_change(self, entry: Entry, by: Collection[str] | None = None) -> Support:
+        """Return the support that changing, merging or removing an entry needs: as much as stands behind it.
+
+        ``by``: the sources of new evidence; one alone changes only what nobody else stands behind.
+        """
         if entry.by_hand:
             most = max(PERSON, self.quorum)
             return Support(most if self.several or self.may_be_several else 1, most)
@@ -76,7 +85,10 @@ class Rules:
             return ENOUGH
         if self.quorum:
             return Support(self.quorum, self.quorum)
-        sources = min(PERSON, len(supporters(entry))) if self.several else 1
+        own = supporters(entry)
+        sources = min(PERSON, len(own)) if self.several else 1
+        if self.several and by is not None and own != (UNPROVEN,) and not set(own).issubset(by):
+            sources = max(NOT_ALONE, sources)
         return Support(sources, max(1, min(PERSON, entry.evidence_count)))
 
     @property
@@ -94,8 +106,8 @@ class Rules:
 
     def may_be_removed_for_harm(self, entry: Entry) -> bool:
         """Return whether the runs that found an entry harmful are as many as its removal needs."""
-        harm = Support(len(self.counted(entry.harmed or (UNPROVEN,), entry)), entry.harmful)
-        return harm.suffices(self.to_change(entry))
+        by = self.counted(entry.harmed or (UNPROVEN,), entry)
+        return Support(len(by), entry.harmful).suffices(self.to_change(entry, by))
 
     def doubt_of(self, text: str) -> str:
         """Return why only a person may let agents see a text; empty: it is a text."""
@@ -151,6 +163,13 @@ def trust_text(playbook: Playbook) -> str:
 
 
 # ---- which posture
+
+
+def longest_match(by_pattern: Mapping[str, T], name: str) -> T | None:
+    """Return what the longest pattern that matches a name stands for, such as ``support/*``; None: none matches."""
+    matching = (pattern for pattern in by_pattern if fnmatchcase(name, pattern))
+    longest = max(matching, key=len, default=None)
+    return None if longest is None else by_pattern[longest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,13 +14,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from combee.core.text.forms import comparable
+from combee.core.text.forms import SHORT, comparable
 from combee.core.text.similarity.wording import (
     FIRST_NUMBERS,
     NEGATIONS,
     NUMBER,
     SAME_SIGNS,
-    SHORT,
     THOUSANDS,
     evened,
     folded,
@@ -237,7 +236,8 @@ def lacking(text: str, lesson: str) -> tuple[Figure, ...]:
     return tuple(figure for figure in wanted if not is_said(figure))
 
 
-def by_unit(quantities: Iterable[Figure]) -> dict[str, frozenset[str]]:
+@lru_cache(8_192)
+def by_unit(quantities: tuple[Figure, ...]) -> Mapping[str, frozenset[str]]:
     """Return the values of each unit."""
     values: dict[str, set[str]] = defaultdict(set)
     for figure in quantities:

@@ -9,8 +9,11 @@ avoid another compiled library.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 
+SHORT = 300
+"""Maximum characters of a short text: most entries are shorter, reflections are longer."""
 IGNORABLE = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -170,9 +173,20 @@ def clean(text: str) -> str:
     characters; joiners and variation selectors stay where scripts and emoji need them. A space is inserted into the
     tokens of chat templates: they stay readable, and no tokenizer treats them as its own.
     """
+    return _clean(text) if len(text) <= SHORT else _clean_of_long(text)
+
+
+@lru_cache(16_384)
+def _clean(text: str) -> str:
     while (cleaned := _cleaned(text)) != text:
         text = cleaned
     return text
+
+
+@lru_cache(64)
+def _clean_of_long(text: str) -> str:
+    """Clean a long text, such as the playbook, which stands in all prompts of a batch."""
+    return _clean.__wrapped__(text)
 
 
 def clean_line(text: str, limit: int) -> str:

@@ -61,9 +61,11 @@ class _Browser:
         self._difference: Comparison = compare(self._shown, self._shown)
         self._listed = EntryList()
         self._labels: dict[str, int] = {}
+        self._newest = newest
         self._facts = _Facts(context)
         self._lines = BranchSection(context, name)
-        self._gate = CandidateSection(context, Actions(context, admin, lambda: self._shown), name)
+        self._actions = Actions(context, admin, lambda: self._shown)
+        self._gate = CandidateSection(context, self._actions, name)
         with ui.element("div").classes("slide"):
             back = ui.button(icon="chevron_left", on_click=lambda: self._step(-1))
             back.props('flat round dense aria-label="Version before"')
@@ -95,6 +97,9 @@ class _Browser:
             self._slider.props["max"] = newest
             self._slider.update()
             self._newer.text = f"version {newest} is new"
+        if newest != self._newest:
+            self._newest = newest
+            self._actions.look()
         self._newer.set_visibility(self._slider.value < newest)
         self._which.text = f"version {self.version} of {self._slider.props['max']}"
         self._lines.look()
@@ -126,6 +131,7 @@ class _Browser:
         self._shown = exact or empty(self._name)
         self._difference = compare(before or empty(self._name), self._shown)
         self._facts.show(self._shown, self._labels)
+        self._actions.look()
         self._list()
 
     def _list(self) -> None:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from combee.adapters.ports import Record, TopicPartition
 from combee.core.log.dead_letters.subject import reflection_of
 from combee.core.log.fates import Fate, fate_of, fate_of_letter
+from combee.core.log.live.values import window_text
 from combee.core.names.identity import claimed_identities, full_name, identity_of, is_sent_as, meant_by
 from combee.core.names.sources import gateway_source
 from combee.gateway import playbooks
@@ -207,7 +208,7 @@ class ReflectionStatusLookup:
         until_ms = playbooks.closes_ms(self._context, picture, name)
         held = playbooks.held(self._context, name)
         closes = held or f"which closes when full or at {playbooks.moment(until_ms)}"
-        detail = f"it waits in its window ({waiting} of {size}), {closes}"
+        detail = f"it waits in its window ({window_text(waiting, size)}), {closes}"
         return {"detail": detail, "until_ms": until_ms, "held": held}
 
     async def _in_batch(self, batch: Batch) -> dict[str, Any]:

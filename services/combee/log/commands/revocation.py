@@ -9,6 +9,7 @@ from combee.adapters.ports import Log, Record
 from combee.core.batching.plan import calls_again
 from combee.core.log.replaying.selection import TIMED, Selection
 from combee.core.names.identity import MARK, derived_ids, full_name, meant_by, owner_of
+from combee.core.names.sources import NOBODY, KnownSources
 from combee.core.playbook.branching import learns
 from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.operations import normalise, union
@@ -44,12 +45,15 @@ class Meant:
     """Bodies before this offset of ``reflections`` have expired: words and traces are not known of them."""
 
 
-async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str], *, now_ms: int) -> Meant:
+async def meant(
+    log: Log, lines: Sequence[Playbook], chosen: Sequence[str], *, now_ms: int, known: KnownSources = NOBODY
+) -> Meant:
     """Return the reflections that ids (of a reflection or a trace) and rules mean: of a playbook and its branches.
 
     Sources, ids and times are known of all reflections, by the manifests; words, and traces that no id was derived
     from, only as long as the reflections are retained. The source of a reflection is what it was counted as, and its
-    time when its batch was closed; if it still waits for one, what it claims, and ``now_ms``.
+    time when its batch was closed; if it still waits for one, what it claims or, by what is ``known``, proves, and
+    ``now_ms``.
 
     Raises
     ------
@@ -64,12 +68,12 @@ async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str], *, n
     retained_from = (await log.beginnings(source.topic))[source.partition]
     matches: Matches = {text: {} for text in rules}
     async with in_time(current):
-        await _named(log, lines, rules, matches)
+        await _named(log, lines, rules, matches, known)
         if listed := {text: rule for text, rule in rules.items() if rule.kind in LISTED}:
-            await _listed(log, current, listed, matches, now_ms)
+            await _listed(log, current, listed, matches, now_ms, known)
         named = {text for text, rule in rules.items() if rule.kind == "id" and matches[text]}
         if by_body := {text: rules[text] for text in rules.keys() - named - listed.keys()}:
-            await _retained(log, current.name, by_body, matches, now_ms)
+            await _retained(log, current.name, by_body, matches, now_ms, known)
     return Meant(
         ids=union(*matches.values()),
         rules=tuple(map(str, rules.values())),
@@ -93,7 +97,9 @@ def rule_of(text: str) -> Selection:
     return Selection.parse(text) if is_rule else Selection("id", text)
 
 
-async def _named(log: Log, lines: Sequence[Playbook], rules: Rules, matches: Matches) -> None:
+async def _named(
+    log: Log, lines: Sequence[Playbook], rules: Rules, matches: Matches, proving: KnownSources
+) -> None:
     """Find what ids mean: a reflection's own, or the trace that it was derived from."""
     by_id = {text: rule.value for text, rule in rules.items() if rule.kind == "id"}
     current = lines[0]
@@ -111,7 +117,9 @@ async def _named(log: Log, lines: Sequence[Playbook], rules: Rules, matches: Mat
         *(reflection_id for line in lines for entry in line.entries for reflection_id in entry.evidence),
         *(member.reflection_id for member in members.values()),
     }
-    async with aclosing(identified(log, current.name, current.through_offset + 1, members)) as waiting:
+    async with aclosing(
+        identified(log, current.name, current.through_offset + 1, members, proving)
+    ) as waiting:
         known |= {reflection.reflection_id async for _, reflection in waiting}
     for text, (value, *derived) in candidates.items():
         ids = dict.fromkeys([*meant_by(value, known), *(own_id for own_id in derived if own_id in known)])
@@ -129,7 +137,9 @@ def _ambiguity(value: str, ids: Iterable[str]) -> ValueError:
     )
 
 
-async def _listed(log: Log, current: Playbook, rules: Rules, matches: Matches, now_ms: int) -> None:
+async def _listed(
+    log: Log, current: Playbook, rules: Rules, matches: Matches, now_ms: int, known: KnownSources
+) -> None:
     """Find what rules about sources and times mean, by the manifests.
 
     What has no manifest yet has the time ``now_ms``. It has the source that it claims if claims count, or if it shows
@@ -148,7 +158,7 @@ async def _listed(log: Log, current: Playbook, rules: Rules, matches: Matches, n
                     for member in batch.members
                     if rule.lists(member.source, at_ms, names)
                 }
-    async with aclosing(identified(log, current.name, through + 1)) as reflections:
+    async with aclosing(identified(log, current.name, through + 1, known=known)) as reflections:
         async for record, reflection in reflections:
             is_claimed = names == "declared" or PROOF_HEADER in dict(record.headers)
             source = reflection.source if is_claimed else None
@@ -157,9 +167,11 @@ async def _listed(log: Log, current: Playbook, rules: Rules, matches: Matches, n
                     matches[text][reflection.reflection_id] = None
 
 
-async def _retained(log: Log, name: str, rules: Rules, matches: Matches, now_ms: int) -> None:
+async def _retained(
+    log: Log, name: str, rules: Rules, matches: Matches, now_ms: int, known: KnownSources
+) -> None:
     """Find what rules mean in all retained reflections."""
-    async with aclosing(identified(log, name)) as reflections:
+    async with aclosing(identified(log, name, known=known)) as reflections:
         async for _, reflection in reflections:
             for text, rule in rules.items():
                 if rule.matches(reflection, now_ms):

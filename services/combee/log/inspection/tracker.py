@@ -13,6 +13,7 @@ from combee.adapters.ports import Clock, FatalError, Log, Record, TransientError
 from combee.core.log.dead_letters.subject import reflection_of
 from combee.core.log.fates import Fate, fate_of
 from combee.core.names.identity import claimed_identities, fingerprint, owner_of
+from combee.core.playbook.pausing import pause_of
 from combee.core.playbook.spend import UNCAPPED, Pause, SpendPolicy, pause
 from combee.log.history import partition_of
 from combee_schemas import topics
@@ -36,7 +37,7 @@ class StalledError(TransientError):
 
 
 class PausedError(TransientError):
-    """A spend cap holds the playbook's next batch back; published items are safe and continue when it allows."""
+    """A spend cap or a person holds the playbook back; published items are safe and continue when that ends."""
 
 
 class Tracker:
@@ -236,6 +237,8 @@ class Tracker:
             return None
         size = self.batches[max(self.batches)].plan.batch_size if self.batches else 1
         spend, now_ms = self.newest.spend, self._clock.now_ms()
+        if ordered := pause_of({self.name: self.newest.paused}, now_ms):
+            return ordered
         policy = self._spending.or_recorded(spend)
         return pause(spend, policy, in_flight=0, batch_size=size, now_ms=now_ms)
 
@@ -246,8 +249,7 @@ class Tracker:
             until = datetime.fromtimestamp(reached.until_ms / 1000, tz=UTC)
             raise PausedError(
                 f"{self.name} is paused until {until:%Y-%m-%d %H:%M} UTC: {reached.reason}. Published items"
-                f" are safe and continue then; a flush overrides no cap. To continue now, start the services with"
-                " a higher COMBEE_DAILY_TOKENS or COMBEE_DAILY_COST"
+                f" are safe and continue then, or at once with {reached.remedy}; a flush overrides no pause"
             )
         if idle_s >= stall_s:
             raise StalledError(f"nothing moved for {stall_s:.0f} s")

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from combee.core import commands
 from combee.core.formats.files import write_playbook
-from combee.core.playbook import entries, versions
-from combee.core.playbook.budget import PROPOSED_SHARE
+from combee.core.playbook import budget, versions
+from combee.core.playbook.budget import PROPOSED_SHARE, evictions
 from combee.core.playbook.comparison import compare
-from combee.core.playbook.entries import evictions
 from combee.core.playbook.probation import shown
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import entry_tokens
@@ -285,7 +284,7 @@ def test_each_entry_that_waits_is_looked_at_once_however_many_make_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = Mock(return_value=False)
-    monkeypatch.setattr(entries, "has_markup", read)
+    monkeypatch.setattr(budget, "has_markup", read)
     lines = [
         entry(f"calc-{n:05d}", f"{RULE} {n}", state="proposed", sources=(str(n % 3),)) for n in range(60)
     ]

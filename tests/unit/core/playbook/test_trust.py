@@ -133,15 +133,19 @@ def test_a_person_lets_agents_see_markup() -> None:
 @each_row(
     ("behind", "against", "goes"),
     [
-        ("a", "x", True),
+        ("a", "x", False),
+        ("a", "xy", True),
         ("aa", "x", False),
-        ("aa", "xx", True),
+        ("aa", "xx", False),
+        ("aa", "xy", True),
         ("ab", "xx", False),
         ("ab", "xy", True),
         ("abc", "xy", False),
         ("abc", "xyz", True),
         ("abcde", "xyz", True),
-        ("aaaaa", "xxx", True),
+        ("aaaaa", "xxx", False),
+        ("aaaaa", "xy", False),
+        ("aaaaa", "xxy", True),
         ("abcde", "xxxxx", False),
     ],
 )
@@ -166,6 +170,15 @@ def test_a_change_needs_as_many_sources_and_reflections_as_stand_behind_it_at_mo
     assert (PLAIN not in states(made)) is goes
     if kind != REMOVE:
         assert states(made)[CHANGED] == ("active" if goes else "proposed")
+
+
+@pytest.mark.parametrize("kind", [UPDATE, REMOVE])
+def test_a_source_changes_alone_what_it_alone_stands_behind(kind: Any) -> None:
+    base = taught(OTHER, "x", base=taught(PLAIN, "a"), first=9)
+    operation = op(kind, "" if kind == REMOVE else CHANGED, ID, evidence=("r-10",))
+    for source, goes in (("a", True), ("x", False), ("", False)):
+        made = learned(base, [operation], [seen(10, source)], **TEAM)
+        assert (PLAIN not in states(made)) is goes
 
 
 def test_a_persons_word_counts_as_three() -> None:

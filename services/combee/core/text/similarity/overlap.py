@@ -6,18 +6,19 @@ sentences of one frame (`benchmarks/similarity.py`).
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 
+from combee.core.text.forms import SHORT
 from combee.core.text.similarity.relevance import rarity
-from combee.core.text.similarity.wording import MARKS, NEGATIONS, SHORT, wording
+from combee.core.text.similarity.wording import MARKS, NEGATIONS, wording
 from combee_schemas.playbook import Entry
 
 REARRANGED = 0.9
 """Minimum share of words, grammar included, that a content and its contrary have in common."""
 ROUNDING = 1e-6
-"""By how much sums of weights in different orders may differ."""
+"""By how much shares may differ whose weights are summed in different orders."""
 Exact = tuple[tuple[str, ...], int]
 """The numbers of a content, and its number of negations."""
 Words = frozenset[str]
@@ -56,10 +57,9 @@ class _Weights:
         """Return the same of known words, but for the last digits."""
         return sum(map(self._by_word.__getitem__, known))
 
-    @property
-    def heaviest(self) -> float:
-        """The largest weight of a known word."""
-        return max(self._by_word.values(), default=0.0)
+    def by_rarity(self) -> dict[str, float]:
+        """Return all known words' weights, the rarest first."""
+        return {word: self._by_word[word] for word, _ in reversed(self.having.most_common())}
 
 
 Pair = tuple[str, str]
@@ -84,64 +84,76 @@ class Overlap:
     def alike(self, least: float, *, most: int) -> dict[Pair, float]:
         """Return the pairs of entries that share at least ``least``, ids in order, each with its share.
 
-        Compared are entries that share a word which at most ``most`` entries have.
+        One of the words that they share must be rare: at most ``most`` entries have it.
         """
-        names, weigh = sorted(self._words), self._weights.of
-        words = [self._words[name] for name in names]
-        heavy = [weigh(said) for said in words]
-        masks = list(self._masks(words))
-        heaviest = self._weights.heaviest
+        weigh, having = self._weights.of, self._weights.having
         found: dict[Pair, float] = {}
-        for first, second in _sharing(words, self._weights.having, most):
-            # Most pairs are far apart: the number of their common words shows it, or an unsorted sum.
-            needed = least * (heavy[first] + heavy[second]) / (1 + least) - ROUNDING
-            if (masks[first] & masks[second]).bit_count() * heaviest < needed:
-                continue
-            both = words[first] & words[second]
-            if self._weights.about(both) < needed:
-                continue
-            together = weigh(words[first] | words[second])
-            share = weigh(both) / together if together else 0.0
-            if share >= least:
-                found[names[first], names[second]] = share
+        for first, second in self._candidates(least):
+            words, others = self._words[first], self._words[second]
+            both = words & others
+            share = weigh(both) / weigh(words | others)
+            if share >= least and min(map(having.__getitem__, both)) <= most:
+                found[first, second] = share
         return found
 
-    def _masks(self, words: Iterable[Words]) -> Iterator[int]:
-        """Yield each text's words as the bits of a number."""
-        bits = {word: 1 << place for place, word in enumerate(self._weights.having)}
-        return (sum(map(bits.__getitem__, said)) for said in words)
+    def _candidates(self, least: float) -> Iterator[Pair]:
+        """Yield every pair that shares at least ``least``, and few others; ids in order.
 
-
-def _sharing(words: Sequence[Words], having: Mapping[str, int], most: int) -> Iterator[tuple[int, int]]:
-    """Yield the places of texts that share a word which at most ``most`` texts have, in order."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, said in enumerate(words):
-        for word in said:
-            if having[word] <= most:
-                places[word].append(place)
-    for place, said in enumerate(words):
-        near = set[int]().union(*(places[word] for word in said if word in places))
-        yield from ((place, other) for other in sorted(near) if other > place)
+        Prefix and positional filtering (Xiao et al., 2008): the common words of a pair begin with the rarest of them,
+        so they weigh at most what each text weighs from that word on. From word to word less is left, and ``reach``
+        is the heaviest text with which that is still enough.
+        """
+        least, needed = least - ROUNDING, least / (1 + least) - ROUNDING
+        weights = {entry_id: self._weights.about(words) for entry_id, words in self._words.items()}
+        by_rarity = self._weights.by_rarity()
+        ranks, ranked = {word: rank for rank, word in enumerate(by_rarity)}, list(by_rarity.values())
+        found_by: dict[int, list[tuple[str, float]]] = defaultdict(list)
+        for entry_id in sorted(weights, key=weights.__getitem__):
+            weight = left = weights[entry_id]
+            near = set[str]()
+            for rank in sorted(map(ranks.__getitem__, self._words[entry_id])):
+                reach = left / needed - weight
+                if reach < least * weight:
+                    break
+                for other, others_reach in found_by[rank]:
+                    if weights[other] <= reach and weight <= others_reach:
+                        near.add(other)
+                # Texts that are not lighter come later.
+                if reach >= weight:
+                    found_by[rank].append((entry_id, reach))
+                left -= ranked[rank]
+            for other in near:
+                both = self._weights.about(self._words[entry_id] & self._words[other])
+                if both >= needed * (weight + weights[other]):
+                    yield min(entry_id, other), max(entry_id, other)
 
 
 def contradicts(text: str, content: str) -> bool:
     """Return whether a text has a content's words with another number or negation, in any order."""
-    words = _plain(_words(content))
-    own = _plain(_words(text) if len(text) <= SHORT else _words_of_long(text))
+    words = _plain(content)
+    own = _plain(text) if len(text) <= SHORT else _plain_of_long(text)
     if len(words & own) < REARRANGED * len(words):
         return False
     sentences = [
         sentence
         for sentence in _SENTENCE.split(text)
-        for others in (_plain(_words(sentence)),)
+        for others in (_plain(sentence),)
         if len(words & others) >= REARRANGED * len(words | others)
     ]
     return bool(sentences) and not any(_exact(sentence) == _exact(content) for sentence in sentences)
 
 
-def _plain(words: Words) -> Words:
+@lru_cache(4_096)
+def _plain(content: str) -> Words:
     """Return the words that are neither numbers nor negations, which must agree exactly or contradict."""
-    return frozenset(word for word in words - NEGATIONS if not _NUMBER.fullmatch(word))
+    return frozenset(word for word in _words(content) - NEGATIONS if not _NUMBER.fullmatch(word))
+
+
+@lru_cache(256)
+def _plain_of_long(text: str) -> Words:
+    """Return the plain words of a whole reflection, cached for its batch's calls only."""
+    words = frozenset(wording.__wrapped__(text).words) - MARKS - NEGATIONS
+    return frozenset(word for word in words if not _NUMBER.fullmatch(word))
 
 
 def common(content: str, other: str) -> float:
@@ -159,12 +171,6 @@ def said_words(text: str) -> Words:
 @lru_cache(4_096)
 def _words(content: str) -> Words:
     return frozenset(wording(content).words) - MARKS
-
-
-@lru_cache(256)
-def _words_of_long(text: str) -> Words:
-    """Return the words of a whole reflection, cached for its batch's calls only, because nobody else needs them."""
-    return frozenset(wording.__wrapped__(text).words) - MARKS
 
 
 @lru_cache(4_096)

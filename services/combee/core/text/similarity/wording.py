@@ -14,8 +14,6 @@ from itertools import chain
 
 from combee.core.text.forms import comparable
 
-SHORT = 300
-"""Maximum characters of a short text: most entries are shorter, reflections are longer."""
 _CONTENTS_REMEMBERED = 8_192
 SAME_SIGNS = str.maketrans(
     {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}

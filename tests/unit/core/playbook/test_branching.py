@@ -1,0 +1,31 @@
+"""The content of a branch as its playbook's next version."""
+
+from combee.core.playbook.branching import Adoption, taken_over
+from combee.core.playbook.versions import empty
+from combee_schemas.playbook import Entry
+
+
+def entry(number: int, content: str, **fields: object) -> Entry:
+    return Entry.model_validate({"id": f"misc-{number:05d}", "section": "OTHERS", "content": content, **fields})
+
+
+def test_a_proposal_names_the_entries_that_it_is_about_by_their_new_ids() -> None:
+    forked = empty("p").model_copy(update={"version": 1, "entries": (entry(1, "from before"),), "next_id": 2})
+    current = forked.model_copy(
+        update={"version": 2, "entries": (*forked.entries, entry(2, "only here")), "next_id": 3}
+    )
+    links = {"state": "proposed", "replaces": ("misc-00002", "misc-00001"), "rivals": ("misc-00002",)}
+    branch = forked.model_copy(
+        update={
+            "name": "p@short",
+            "entries": (*forked.entries, entry(2, "only there"), entry(3, "waits", **links)),
+            "next_id": 4,
+        }
+    )
+    adoption = Adoption(line=branch, target=branch, forked=forked, unread=0)
+    made = taken_over(adoption, current, branch.model_copy(update={"name": "p"}))
+    by_content = {one.content: one for one in made.entries}
+    new = by_content["only there"].id
+    assert new not in {"misc-00001", "misc-00002"}, "that id means another entry"
+    assert by_content["waits"].replaces == (new, "misc-00001")
+    assert by_content["waits"].rivals == (new,)
