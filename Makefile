@@ -59,7 +59,7 @@ test-deploy: setup ## The image and Compose on a container engine; COMBEE_TEST_E
 	$(BIN)/pytest tests/deploy $(PYTEST_ARGS) \
 	  && if docker version > /dev/null 2>&1; \
 	     then $(BIN)/pytest tests/kafka --broker=testcontainers -o timeout_func_only=true -n 2 --dist worksteal $(PYTEST_ARGS); \
-     else echo "SKIPPED tests/kafka in containers: no container engine answers"; fi'
+	     else echo "SKIPPED tests/kafka in containers: no container engine answers"; fi'
 
 test-integrations: setup ## Each integration in an environment of its own, or some: make test-integrations NAMES="gepa mcp"
 	PYTHONPATH=tests $(BIN)/python -m support.integrations $(NAMES)
