@@ -72,7 +72,7 @@ def demo(
         str, typer.Option(help="latency of the simulated model: seconds, or lognormal:MEDIAN,SIGMA")
     ] = LATENCY,
 ) -> None:
-    """Watch simulated agents learn the rules of a service desk, on a temporary Kafka.
+    """Watch simulated agents learn the rules of a service desk.
 
     Success by version, what was learned from which run, what it cost, and that nothing was lost.
     """
