@@ -11,7 +11,7 @@ from typing import TypeVar
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from combee.core.playbook.derived import difference, once_per_version
+from combee.core.playbook.derived import once_per_version
 from combee.core.text.forms import SHORT
 from combee.core.text.similarity.wording import Wording, is_plain, wording
 from combee_schemas.playbook import Entry, Playbook
