@@ -1,8 +1,8 @@
 """``python -m benchmarks.day``: what learning costs a day, by reflections a day and price of the model.
 
-Writes docs/results/tables/day.csv. Calls and the tokens that they read are measured: the product's prompts and tree on
-a full playbook, asked of the stand-in model (a simulation) that rewords, behind a server with a prompt cache. What a
-real model writes, and the length of a run, are assumed, as are prices.
+Writes docs/results/tables/day.csv. Calls and the tokens that they read are measured: the product's prompts and tree
+on a full playbook, asked of the stand-in model (a simulation) that rewords, behind a server with a prompt cache. What
+a real model writes, and the length of a run, are assumed, as are prices.
 """
 
 import asyncio

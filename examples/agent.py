@@ -2,8 +2,8 @@
 
 Usage: python examples/agent.py [ADDRESS [MODEL_URL]]
 
-ADDRESS is a gateway's, or Kafka's as HOST:PORT; by default the "combee up" on this machine. MODEL_URL is by default the
-stand-in model, a simulation: combee sim serve --port 8700.
+ADDRESS is a gateway's, or Kafka's as HOST:PORT; by default the "combee up" on this machine. MODEL_URL is by default
+the stand-in model, a simulation: combee sim serve --port 8700.
 """
 
 import json
@@ -47,10 +47,10 @@ openai = wrap_openai(
 
 def answer_all(known: str) -> None:
     right = 0
-    for ticket in TICKETS:
+    for ticket, answer in TICKETS.items():
         messages = [{"role": "user", "content": ticket}]
         reply = openai.chat.completions.create(model="simulated", messages=messages)
-        right += answer_in(reply.choices[0].message.content) == TICKETS[ticket]
+        right += answer_in(reply.choices[0].message.content) == answer
     print(f"{known}: {right} of {len(TICKETS)} tickets right", flush=True)
 
 

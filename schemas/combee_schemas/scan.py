@@ -53,9 +53,9 @@ class Seen(Sparse):
     score: float = 0.0
     """Similarity of the lesson and the statement that says it: 0 … 1."""
     dropped: bool = False
-    """Whether the model left it out by name; in the root, whether it was believed."""
+    """Whether the model left it out by name; in the root, whether code accepted that."""
     text: Text = ""
-    """In the root: the lesson, if the model was believed to leave it out."""
+    """In the root: the lesson, if code accepted that the model left it out."""
     tags: tuple[BulletTag, ...] = ()
     """Tags of a reflection that reports what its agent was shown."""
     shown_version: int | None = None

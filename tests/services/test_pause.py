@@ -1,17 +1,21 @@
 """A playbook that a person pauses costs nothing meanwhile, holds up no other, and loses nothing."""
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
 
+from combee.cli.learn.learning import Learning
 from combee.core.names.tenants import NO_LIMITS
 from combee.core.playbook.spend import UNCAPPED
 from combee.log.commands.log_store import LogStore
 from combee.log.commands.playbook import Commands
 from combee.log.inspection.audit import audit
 from combee.log.inspection.branches import lines_today
-from combee.log.reports.cost import pause_texts, today_row
+from combee.log.inspection.tracker import PausedError
+from combee.log.reports.cost import pause_texts, today_fields
 from combee_schemas import topics
 from combee_schemas.base import DAY_MS
 from combee_schemas.trace import Trace
@@ -66,11 +70,15 @@ async def resume(deployment: Deployment, name: str = NAME) -> None:
     assert await commands(deployment).carried_out(prepared.command, 10) is not None
 
 
+def learned(deployment: Deployment, name: str, count: int) -> bool:
+    return ledger.applied(deployment.log, name) == count
+
+
 async def start(deployment: Deployment, names: Sequence[str] = (NAME, OTHER)) -> None:
     """Have playbooks that can be paused."""
     for name in names:
         await deployment.log.produce(*(outgoing(reflection(n, name)) for n in range(5)))
-        await deployment.until(lambda n=name: ledger.applied(deployment.log, n) == 5)
+        await deployment.until(partial(learned, deployment, name, 5))
 
 
 async def test_a_paused_playbook_asks_no_model_while_others_learn_and_resume_loses_nothing() -> None:
@@ -193,7 +201,27 @@ async def test_status_names_a_pause_its_end_and_what_ends_it() -> None:
         await start(deployment, [NAME])
         await pause(deployment)
     known = await lines_today(deployment.log, deployment.clock.now_ms(), 5, UNCAPPED, NO_LIMITS)
-    (text,) = pause_texts([{"name": NAME, **today_row(known.today[NAME])}])
+    (text,) = pause_texts({NAME: today_fields(known.today[NAME])["paused"]})
     assert "by user:me" in text
     assert "2023-11-20" in text
     assert f"'combee playbook resume {NAME}'" in text
+
+
+async def test_learn_does_not_wait_for_a_paused_playbook_and_names_what_ends_the_pause() -> None:
+    deployment = Deployment(batch_size=5)
+    learning = Learning(deployment.log, None, deployment.clock, concurrency=1)
+    async with deployment.running():
+        await start(deployment, [NAME])
+        await pause(deployment)
+        ticking = asyncio.create_task(tick(deployment))
+        try:
+            with pytest.raises(PausedError, match=f"combee playbook resume {NAME}"):
+                await learning.run([trace(1, NAME)], NAME, stall_s=60)
+        finally:
+            ticking.cancel()
+
+
+async def tick(deployment: Deployment) -> None:
+    while True:
+        deployment.advance(1)
+        await asyncio.sleep(0.01)

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import structlog
 
-from combee.core.playbook import apply, entries, screening, trust
+from combee.core.playbook import apply, budget, screening, trust
 from combee.shuffle.rules import BatchRules
 from combee_experiments.attacks.producers import (
     COMBINATION,
@@ -74,13 +74,13 @@ ABLATIONS = (
     ),
     Ablation(
         name="a source's part of the room",
-        out=((apply, "parts", lambda _: entries.UNBOUNDED),),
+        out=((apply, "parts", lambda _: budget.UNBOUNDED),),
         arms=(SHORT_OF_ROOM, FLOODED[1]),
         attacks=("stuffing", "instructions to agents", "harmful tags", EVICTION, COMBINATION),
     ),
     Ablation(
         name="markup waits for a person",
-        out=((trust, "has_markup", lambda _: False), (entries, "has_markup", lambda _: False)),
+        out=((trust, "has_markup", lambda _: False), (budget, "has_markup", lambda _: False)),
         arms=(TEAM_ONE, SHORT_OF_ROOM, PUBLIC_THREE),
         attacks=(MARKUP, "instructions to agents"),
     ),

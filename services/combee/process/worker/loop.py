@@ -7,6 +7,7 @@ Handlers raise errors, and the loop decides about the record: wait, dead-letter,
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -189,9 +190,9 @@ class Loop:
         """Begin to read what was passed over of each playbook that goes on."""
         for playbook, starts in self._passed.due().items():
             if playbook not in self._again:
-                task = asyncio.create_task(retried(lambda p=playbook, s=starts: self._catch_up(p, s)))
+                task = asyncio.create_task(retried(partial(self._catch_up, playbook, starts)))
                 self._again[playbook] = task
-                task.add_done_callback(lambda done, p=playbook: self._caught_up(p, done))
+                task.add_done_callback(partial(self._caught_up, playbook))
 
     def _caught_up(self, playbook: str, task: asyncio.Task[None]) -> None:
         self._again.pop(playbook, None)
