@@ -15,15 +15,11 @@ import structlog
 from combee.core.playbook import apply, entries, screening, trust
 from combee.shuffle.rules import BatchRules
 from combee_experiments.attacks.producers import (
-    COMBINATION,
     EVICTION,
     MARKUP,
-    NEWBORN,
-    NONE,
     REMOVAL,
     REPUTATION,
     REWORDING,
-    RIDING,
 )
 from combee_experiments.attacks.protections import SHORT, Arm
 from combee_experiments.attacks.run import attacked
@@ -67,40 +63,40 @@ class Ablation:
 
 ABLATIONS = (
     Ablation(
-        name="a source's share of a batch",
-        out=((BatchRules, "share", lambda *_: None),),
-        arms=(TEAM_ONE, SHORT_OF_ROOM, PUBLIC_THREE, *FLOODED),
-        attacks=(NONE, "flood of one lesson", "stuffing", EVICTION),
-    ),
-    Ablation(
         name="a source's part of the room",
         out=((apply, "parts", lambda _: entries.UNBOUNDED),),
-        arms=(SHORT_OF_ROOM, FLOODED[1]),
-        attacks=("stuffing", "instructions to agents", "harmful tags", EVICTION, COMBINATION),
+        arms=(SHORT_OF_ROOM,),
+        attacks=("stuffing", "instructions to agents", EVICTION),
     ),
     Ablation(
         name="markup waits for a person",
         out=((trust, "has_markup", lambda _: False), (entries, "has_markup", lambda _: False)),
-        arms=(TEAM_ONE, SHORT_OF_ROOM, PUBLIC_THREE),
+        arms=(TEAM_ONE,),
         attacks=(MARKUP, "instructions to agents"),
     ),
     Ablation(
         name="nobody destroys alone",
         out=((trust, "NOT_ALONE", 1),),
-        arms=(TEAM_ONE, SHORT_OF_ROOM),
-        attacks=("contradictions", NEWBORN, REWORDING, REMOVAL, EVICTION),
+        arms=(TEAM_ONE,),
+        attacks=("contradictions", REWORDING, REMOVAL, EVICTION),
     ),
     Ablation(
         name="one word of a source about an entry in a batch",
         out=((screening.Screen, "heard", lambda _, seen: tuple(seen)),),
-        arms=(TEAM_ONE, SHORT_OF_ROOM, PUBLIC_THREE),
-        attacks=("harmful tags", REMOVAL, EVICTION),
+        arms=(TEAM_ONE, PUBLIC_THREE),
+        attacks=(REMOVAL,),
     ),
     Ablation(
         name="what only a check call witnesses is no support",
         out=((screening, "unsure_of", lambda *_: frozenset()),),
         arms=(PUBLIC_ONE, PUBLIC_THREE),
-        attacks=(RIDING, REPUTATION, COMBINATION),
+        attacks=(REPUTATION,),
+    ),
+    Ablation(
+        name="a source's share of a batch",
+        out=((BatchRules, "share", lambda *_: None),),
+        arms=FLOODED,
+        attacks=("stuffing",),
     ),
 )
 

@@ -127,6 +127,8 @@ class Screen:
             dict[str, tuple[str, ...]](),
         )
         for conflict in conflicts if rules.weighs else ():
+            if not conflict.entry_id:
+                continue
             rivals[conflict.content] = union(rivals.get(conflict.content, ()), [conflict.entry_id])
         return cls(
             is_person=False,

@@ -6,7 +6,9 @@ from combee_schemas.playbook import Entry
 
 
 def entry(number: int, content: str, **fields: object) -> Entry:
-    return Entry.model_validate({"id": f"misc-{number:05d}", "section": "OTHERS", "content": content, **fields})
+    return Entry.model_validate(
+        {"id": f"misc-{number:05d}", "section": "OTHERS", "content": content, **fields}
+    )
 
 
 def test_a_proposal_names_the_entries_that_it_is_about_by_their_new_ids() -> None:
