@@ -15,23 +15,23 @@ import structlog
 from combee.core.playbook import apply, entries, screening, trust
 from combee.shuffle.rules import BatchRules
 from combee_experiments.attacks.producers import (
+    CROWD,
     EVICTION,
-    MARKUP,
     REMOVAL,
     REPUTATION,
     REWORDING,
 )
-from combee_experiments.attacks.protections import SHORT, Arm
+from combee_experiments.attacks.protections import Arm
 from combee_experiments.attacks.run import attacked
 from combee_experiments.running.cells import Numbers
 from combee_experiments.running.setup import parse_seeds
 from combee_experiments.running.virtual_time import run_virtual
 
-FLOOD = 60
-"""Reflections that attackers send in a round where their part is not bounded to 30 %."""
-TEAM_ONE, SHORT_OF_ROOM = Arm(posture="team"), Arm(posture="team", room=SHORT)
+CROWD_SENT = 100
+"""Reflections that an attacker sends in a round where its part is not bounded to 30 %; batches queue then."""
+TEAM_ONE, SQUATTED = Arm(posture="team"), Arm(posture="team", room=SHORT, begins=0)
 PUBLIC_ONE, PUBLIC_THREE = Arm(posture="public"), Arm(posture="public", crew="three")
-FLOODED = tuple(replace(arm, sent=FLOOD) for arm in (TEAM_ONE, SHORT_OF_ROOM))
+CROWDED = replace(TEAM_ONE, sent=CROWD_SENT, begins=0, call_s=10.0)
 COLUMNS = (
     "protection",
     "arm",
@@ -65,14 +65,8 @@ ABLATIONS = (
     Ablation(
         name="a source's part of the room",
         out=((apply, "parts", lambda _: entries.UNBOUNDED),),
-        arms=(SHORT_OF_ROOM,),
-        attacks=("stuffing", "instructions to agents", EVICTION),
-    ),
-    Ablation(
-        name="markup waits for a person",
-        out=((trust, "has_markup", lambda _: False), (entries, "has_markup", lambda _: False)),
-        arms=(TEAM_ONE,),
-        attacks=(MARKUP, "instructions to agents"),
+        arms=(SQUATTED,),
+        attacks=("stuffing",),
     ),
     Ablation(
         name="nobody destroys alone",
@@ -95,8 +89,8 @@ ABLATIONS = (
     Ablation(
         name="a source's share of a batch",
         out=((BatchRules, "share", lambda *_: None),),
-        arms=FLOODED,
-        attacks=("stuffing",),
+        arms=(CROWDED,),
+        attacks=(CROWD,),
     ),
 )
 
@@ -108,7 +102,7 @@ def rows(ablation: Ablation, seeds: Sequence[int]) -> Iterator[tuple[str, ...]]:
             held = [run_virtual(attacked(seed, attack, arm)) for seed in seeds]
             with ablation.taken_out():
                 bare = [run_virtual(attacked(seed, attack, arm)) for seed in seeds]
-            name = f"{arm.name}, {arm.sent} a round" if arm.sent == FLOOD else arm.name
+            name = f"{arm.name}, {arm.sent} a round" if arm.sent == CROWD_SENT else arm.name
             yield (
                 ablation.name,
                 name,

@@ -265,8 +265,8 @@ def admitted(base: Playbook, operations: Sequence[Operation], screen: Screen) ->
     screened = screen.screened(base, permitted, _RELATIONS)
     passed: Sequence[Operation] = screened.passed
     renamed: Sequence[Refused] = ()
-    if screen.rules.weighs:
-        passed, renamed = _under_known_headers(base, passed, screen)
+    if screen.rules.quorum:
+        passed, renamed = _under_known_headers(base, passed)
     return replace(screened, passed=passed, refused=(*rejected, *screened.refused, *renamed))
 
 
@@ -282,21 +282,19 @@ _RELATIONS = Relations(same=same_lesson, related=_is_related, unites=unites)
 
 
 def _under_known_headers(
-    base: Playbook, operations: Iterable[Operation], screen: Screen
+    base: Playbook, operations: Iterable[Operation]
 ) -> tuple[Sequence[Operation], Sequence[Refused]]:
-    """Return operations of which none begins a section that its screen holds back.
+    """Return operations of which none begins a section: reflections do not name any, so a header has no witnesses.
 
-    Where only proven sources count, that is any section: reflections do not name sections, so a header has no
-    witnesses. Elsewhere it is one whose name is more than a name. What an operation says is judged by itself: so
-    nobody bars an honest lesson by the header that he gives it.
+    What an operation says is judged by itself: so nobody bars an honest lesson by the header that he gives it.
     """
     headers = (entry.section for entry in base.entries if entry.is_active)
     known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))
     placed, refused = list[Operation](), list[Refused]()
     for operation in operations:
         is_new = operation.kind == OperationKind.ADD and same_section(operation.section, known) not in known
-        if is_new and (why := screen.doubt_of_section(operation.section)):
-            why = f"its section {why}, so it stands under {ACE_SECTIONS[-1]}"
+        if is_new:
+            why = f"its section would be new, and only a person begins one here: it stands under {ACE_SECTIONS[-1]}"
             refused.append(Refused(operation=operation, why=why))
             operation = operation.model_copy(update={"section": ACE_SECTIONS[-1]})  # noqa: PLW2901
         placed.append(operation)

@@ -290,12 +290,8 @@ class Screen:
                 return f"it would change {entry.id}: behind the others stand {support.told(needed)}"
         return ""
 
-    def waits_for(
-        self, entry: Entry, sources: Collection[str], reflections: int, about: Iterable[Entry]
-    ) -> str:
+    def waits_for(self, sources: Collection[str], reflections: int, about: Iterable[Entry]) -> str:
         """Return why a proposed entry goes on waiting; ``about``: the entries that it is linked to."""
-        if doubt := self.rules.doubt_of(entry.content):
-            return doubt
         needed, about = self.rules.to_add, tuple(about)
         for other in about:
             most = self.rules.to_change(other, sources)
@@ -304,12 +300,6 @@ class Screen:
         counted = [self.rules.counted(names, other) for other in about] or [self.rules.counted(names)]
         support = Support(min(map(len, counted)), reflections if all(counted) else 0)
         return "" if support.suffices(needed) else f"{support.told(needed)} support it"
-
-    def doubt_of_section(self, section: str) -> str:
-        """Return why a batch must not begin a section; empty: it may."""
-        if self.rules.quorum:
-            return "would be new, and only a person begins one where only proven sources count"
-        return self.rules.doubt_of(section)
 
     def _name(self, reflection_id: str) -> str:
         return self.names.get(reflection_id, UNPROVEN)
