@@ -21,7 +21,7 @@ from combee_experiments.attacks.producers import (
     REPUTATION,
     REWORDING,
 )
-from combee_experiments.attacks.protections import Arm
+from combee_experiments.attacks.protections import SHORT, Arm
 from combee_experiments.attacks.run import attacked
 from combee_experiments.running.cells import Numbers
 from combee_experiments.running.setup import parse_seeds
