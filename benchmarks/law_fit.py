@@ -8,7 +8,7 @@ from itertools import chain
 from combee.core.batching.shuffle import deal, effective_copies, group_count
 from combee.core.methods.ace import aggregate_prompt, combine_prompt
 from combee.core.methods.method import Answer, Sources
-from combee.core.playbook.entries import apply_operations
+from combee.core.playbook.draft import apply_operations
 from combee.core.playbook.operations import in_words, read_operations
 from combee.core.playbook.versions import empty
 from combee_schemas.model import Prompt

@@ -18,13 +18,12 @@ from rapidfuzz import fuzz
 
 from combee.core.formats.render import parse_ace
 from combee.core.playbook.clusters import clusters
-from combee.core.playbook.entries import apply_operations, finish
+from combee.core.playbook.draft import apply_operations, finish
 from combee.core.playbook.versions import empty
-from combee.core.text.similarity.embeddings import cosine_of, near_pairs, unit
+from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, cosine_of, near_pairs, unit
 from combee.core.text.similarity.lessons import same_lesson
 from combee.core.text.similarity.measuring import Pair, proposed, verdicts
 from combee.core.text.similarity.overlap import Overlap, said_words
-from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.core.text.similarity.wording import wording
 from combee.log.evaluation.labelled_pairs import labelled_pairs
 from combee_schemas.playbook import ACE_SECTIONS, Entry

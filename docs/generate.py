@@ -319,7 +319,6 @@ PLAYBOOK = "support/refunds"
 RUNS = 3
 BUDGET: int = PlaybookSettings.model_fields["playbook_tokens"].default
 ENTRY_BUDGET: int = BatchSettings.model_fields["reflect_entry_tokens"].default
-SCOPE = 20
 LEARNED = (
     Entry(
         id="gen-00001",
@@ -361,7 +360,6 @@ def prompt_pages() -> dict[str, str]:
         for part in (records[:2], records[2:])
         for operation in gepa.read(text, _reply(gepa.aggregate_prompt(text, part)), [("r",)]).operations
     ]
-    scoped = settings.model_copy(update={"scope": 1})
     everything = tuple(entry.id for entry in base.entries)
     roles = {
         "Reflector": [ace.reflect_prompt(trace, LEARNED) for trace in traces],
@@ -374,7 +372,6 @@ def prompt_pages() -> dict[str, str]:
                 [checking.Rewrite(before=LEARNED[0].content, after=reflections[0].key_insight)],
             )
         ],
-        "Curator scoped to one entry": [ace.aggregate_prompt(base, reflections, settings=scoped)],
         "Reflector for small models": [ace.reflect_prompt(traces[0], LEARNED, settings=small)],
         "Curator for small models": [ace.aggregate_prompt(base, reflections, settings=small)],
         "GEPA group": [gepa.aggregate_prompt(text, records)],
@@ -453,7 +450,6 @@ def _tokens(trace: Trace, reflections: Sequence[Reflection], proposals: Sequence
     settings = PlanSettings(playbook_tokens=BUDGET)
     group = ace.aggregate_prompt(full, reflections, settings=settings)
     combine = ace.combine_prompt(full, proposals, settings=settings)
-    scoped = ace.aggregate_prompt(full, reflections, settings=settings.model_copy(update={"scope": SCOPE}))
     rows = {
         "reflector, all entries that were shown": _size(ace.reflect_prompt(trace, full.entries)),
         f"reflector, the nearest {ENTRY_BUDGET:,} tokens of them (default)": _size(
@@ -465,7 +461,6 @@ def _tokens(trace: Trace, reflections: Sequence[Reflection], proposals: Sequence
         "the part that both curators begin with": estimate_tokens(group.system),
         "of the next version's curator of a group, after one addition: cached": _cached(full, reflections),
         "the same, if entries stood section by section": _cached(full, reflections, by_section=True),
-        f"curator of a group, `COMBEE_SCOPE={SCOPE}`": _size(scoped),
     }
     tokens = sum(map(entry_tokens, full.entries))
     head = TOKENS_HEAD.format(tokens=tokens, sections=len(ACE_SECTIONS))

@@ -48,11 +48,6 @@ _LISTED = (
         module="copies",
     ),
     Listed(
-        name="scope",
-        about="a large playbook of which curators read all, or the entries nearest to their items: cost, lessons",
-        module="scope",
-    ),
-    Listed(
         name="price",
         about="what curators' calls cost for each lesson kept, next to ACE's and GEPA's releases",
         module="price",

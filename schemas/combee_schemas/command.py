@@ -20,6 +20,8 @@ CommandKind = Literal[
     "rollback",
     "adopt",
     "revoke",
+    "pause",
+    "resume",
     "delete",
     "consolidate",
     "branch",
@@ -37,9 +39,10 @@ class Command(Message):
     version. If ``entry_ids`` or ``sources`` are given, only the candidate's changes to these entries, or learned
     from these sources, are rejected. adopt: a new version with the content of ``version`` of the branch
     ``PLAYBOOK@branch``. revoke: ``reflection_ids`` no longer count, now or later, on the playbook and its
-    branches; ``rules`` chose them. delete: the playbook is gone; its history stays. branch: ``PLAYBOOK@branch``
-    is forked, and learns under ``settings``. consolidate: a batch without reflections asks the model to merge
-    similar entries and to judge harmful ones.
+    branches; ``rules`` chose them. pause: no trace is reflected on and no batch is cut until ``until_ms``, on the
+    playbook and its branches; what waits stays in the log. resume: ends a pause. delete: the playbook is gone; its
+    history stays. branch: ``PLAYBOOK@branch`` is forked, and learns under ``settings``. consolidate: a batch
+    without reflections asks the model to merge similar entries and to judge harmful ones.
     """
 
     type: ClassVar[str] = "command"
@@ -76,6 +79,10 @@ class Command(Message):
     """In a replay's consolidation: the clusters of the recorded one."""
     branch: BranchName = ""
     settings: BranchSettings | None = None
+    until_ms: int = 0
+    """In a pause: its end."""
+    by_retention: bool = False
+    """In a pause: whether the topics' retention set its end."""
     issued_at_ms: int = 0
     issued_by: Name = ""
     """Declared issuer: ``key:NAME`` at the gateway, ``user:NAME@HOST`` on the command line."""

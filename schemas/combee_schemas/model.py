@@ -25,8 +25,6 @@ class Prompt:
     """Keys that a strict server must return (its schemas have no optional keys) and others may omit."""
     cache_key: str = ""
     """Cache key shared by prompts with the same beginning, so that a server routes them to one cache; empty: none."""
-    entry_ids: tuple[str, ...] | None = None
-    """Ids of the playbook entries shown; None: all of them."""
     owner: str = ""
     """Owner of the request, such as a playbook: owners take turns when the capacity is limited."""
     begun: bool = False

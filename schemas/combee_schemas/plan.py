@@ -50,7 +50,6 @@ Trust = Literal["lab", "team", "public"]
 proven sources count, and one more of them than may collude must agree."""
 Colluders = Annotated[int, Field(ge=1, le=9)]
 AggregateTokens = Annotated[int, Field(ge=500)]
-Scope = Annotated[int, Field(ge=0)]
 
 
 class BatchOptions(BaseModel):
@@ -94,10 +93,6 @@ class BatchOptions(BaseModel):
     prompts: Prompts = Field(
         "full", description="`small`, for small models: additions only, with a worked example"
     )
-    scope: Scope = Field(
-        0,
-        description="entries shown to a curator (the nearest to its items), for large playbooks; 0: all",
-    )
 
 
 class PlanSettings(BatchOptions, Sparse):
@@ -107,7 +102,7 @@ class PlanSettings(BatchOptions, Sparse):
     """
 
     UNWRITTEN = (
-        *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope", "groups"),
+        *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "groups"),
         *("trust", "colluders", "embeddings"),
     )
 
@@ -145,7 +140,6 @@ class BranchSettings(Value):
     small_batches: SmallBatches | None = None
     stragglers: bool | None = None
     prompts: Prompts | None = None
-    scope: Scope | None = None
 
     def own(self) -> dict[str, Any]:
         """Return the differing settings by their configuration names."""

@@ -152,6 +152,16 @@ class Spend(Value):
     cap_cost: float | None = None
 
 
+class PauseOrder(Value):
+    """A person's order that a playbook learns nothing for a while; its agents go on reading it."""
+
+    since_ms: int
+    until_ms: int
+    by_retention: bool = False
+    """Whether the topics' retention set the end: what waits must be read before it expires."""
+    issued_by: Name = ""
+
+
 class Audit(Value):
     """Number of a batch's reflections per effect on the playbook, and of those that the model's result says.
 
@@ -239,7 +249,9 @@ class Adopted(Value):
     """Changed entry ids, branch id → playbook id, where the branch's id was not free in the playbook."""
 
 
-Origin = Literal["empty", "batch", "import", "edit", "rollback", "adopt", "revoke", "reject", "delete"]
+Origin = Literal[
+    "empty", "batch", "import", "edit", "rollback", "adopt", "revoke", "reject", "pause", "resume", "delete"
+]
 
 
 def deleted_key(name: str) -> str:
@@ -292,6 +304,8 @@ class Playbook(Message):
     rejected: tuple[Rejected, ...] = ()
     """The last 200 rejected entries, which no batch may bring back."""
     spend: Spend = Spend()
+    paused: PauseOrder | None = None
+    """The last order to pause, unless it was taken back; it may have ended by itself."""
     through_offset: ThroughReflections = -1
     manifest_offset: ManifestOffset = -1
     history_offset: VersionOffset = -1

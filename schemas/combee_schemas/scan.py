@@ -53,9 +53,9 @@ class Seen(Sparse):
     score: float = 0.0
     """Similarity of the lesson and the statement that says it: 0 … 1."""
     dropped: bool = False
-    """Whether the model left it out by name; in the root, whether it was believed."""
+    """Whether the model left it out by name; in the root, whether code accepted that."""
     text: Text = ""
-    """In the root: the lesson, if the model was believed to leave it out."""
+    """In the root: the lesson, if code accepted that the model left it out."""
     tags: tuple[BulletTag, ...] = ()
     """Tags of a reflection that reports what its agent was shown."""
     shown_version: int | None = None
@@ -149,8 +149,6 @@ class NodeResult(Value):
     usage: Usage = Usage()
     requests: tuple[Sha256, ...] = ()
     """SHA-256 of each model request that this node's result rests on (model, messages, schema, options)."""
-    scope: tuple[Name, ...] = ()
-    """Entries shown in this node's calls, if not the whole playbook."""
 
 
 class Partial(Planned):

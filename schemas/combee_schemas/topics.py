@@ -373,7 +373,7 @@ def _dead_letters(message: type[M], key: str, key_from: Callable[[M], str]) -> T
         key_from=key_from,
         spread="single",
         retention_ms=90 * DAY_MS,
-        written_by=("reflect", "shuffle", "scan", "publish", "control", "cli"),
+        written_by=("reflect", "shuffle", "scan", "publish", "control", "cli", "gateway"),
         read_by=("operators", "shuffle", "ledger", "gateway"),
         beside=tuple(kind for kind in (DeadLetter, Resolution, HeldBack) if kind is not message),
     )

@@ -27,6 +27,8 @@ from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.process.settings.loading import load_settings
 from combee_schemas.base import DAY_MS
+from combee_schemas.codec import encode
+from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.gate import Verdict
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
 from combee_schemas.plan import Branch, BranchSettings
@@ -43,7 +45,7 @@ from combee_schemas.playbook import (
 )
 from combee_schemas.topics import (
     BATCHES,
-    HISTORY,
+    DEAD_LETTERS,
     LABELS,
     OUTCOME_STATISTICS,
     REFLECTIONS,
@@ -56,22 +58,16 @@ from support.browser import CHROMIUM, PATIENCE_MS, browsing, opened
 from support.flat import changed
 from support.gates import add, update
 from support.gateway import ADMIN, CONFIGURED, READER, WRITER, GuardedLog, published, publishing, version
+from support.ledger import reflection
 from support.pictures import MANIFEST
 from support.running import Running, running_stack, traces
 from support.waiting import until
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PLAYBOOK = "support/refunds"
-PHONE = 500
-SEEN_VERSIONS = 6
-KEPT = {
-    *("dashboard-newest-light.png", "dashboard-flow-light.png", "dashboard-batches-phone.png"),
-    *("dashboard-playbook-dark.png", "dashboard-learning-light.png"),
-}
-"""The pictures that the documents show."""
+PHONE = 390
 PAGES = (
     *("/", "/flow", "/batches", "/playbooks", f"/playbook?name={PLAYBOOK}", "/search?text=e"),
-    *("/learning", "/dead-letters"),
+    *("/learning", "/dead-letters", "/configuration"),
 )
 
 pytestmark = [
@@ -80,30 +76,12 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def pictures(request: pytest.FixtureRequest) -> Path | None:
-    """Return where screenshots go, if they are wanted."""
-    if not request.config.getoption("--screenshots"):
-        return None
-    IMAGES.mkdir(exist_ok=True)
-    return IMAGES
-
-
 HOSTILE = '"innerHTML="<img src=x onerror=document.title=1>"><b id=injected>'
 """A key by which nobody is obliged to name a playbook; shown as a window's name."""
 
 
 async def teach(running: Running, count: int, seed: int) -> None:
     await running.log.produce(*map(outgoing, traces(count, seed, PLAYBOOK).values()))
-
-
-async def learn_more(running: Running, count: int) -> None:
-    """Let there be something to see on pictures, and still something to do."""
-    for seed in range(3, 15):
-        await teach(running, count, seed)
-    async with asyncio.timeout(PATIENCE_MS / 1000):
-        while len(await running.messages(HISTORY)) < SEEN_VERSIONS:  # noqa: ASYNC110 - a log has no event
-            await asyncio.sleep(0.2)
 
 
 async def look_at_an_attack(running: Running, page: Page) -> None:
@@ -134,8 +112,8 @@ async def look_at_the_flow(page: Page) -> None:
 
 async def look_at_what_was_learned(page: Page) -> None:
     """See the newest lessons, and below them what the reflections said that they rest on."""
-    await page.keyboard.press("n")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Newest lessons", timeout=PATIENCE_MS)
+    await page.keyboard.press("o")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Overview", timeout=PATIENCE_MS)
     await expect(page.locator(".learned .quote").first).to_be_visible(timeout=PATIENCE_MS)
     await page.get_by_role("link", name=f"{PLAYBOOK} · version 1").click()
 
@@ -168,7 +146,7 @@ async def use_the_keyboard(page: Page) -> None:
     """Skip to the content, change page and theme without a mouse."""
     await page.reload()
     await expect(page.get_by_role("link", name="Skip to the content")).to_be_attached()
-    for key, name in (("l", "Learning"), ("s", "Search"), ("b", "Batches")):
+    for key, name in (("l", "Learning"), ("c", "Configuration"), ("s", "Search"), ("b", "Batches")):
         if name == "Batches":
             await page.get_by_role("heading", level=1).click()  # letters typed into a field are no shortcuts
         await page.keyboard.press(key)
@@ -180,10 +158,10 @@ async def use_the_keyboard(page: Page) -> None:
 
 
 async def test_a_run_is_watched_from_its_first_node_to_what_taught_an_entry(
-    kafka: Broker, topic_prefix: str, tmp_path: Path, pictures: Path | None
+    kafka: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:
     complaints: list[str] = []
-    count = 60 if pictures else 20
+    count = 20
     roles = (*ROLES, *FRONTS)
     settings: dict[str, Any] = {"batch_size": count, "gateway_port": 0, "model_timeout_s": 30.0}
     async with (
@@ -191,7 +169,7 @@ async def test_a_run_is_watched_from_its_first_node_to_what_taught_an_entry(
             kafka.bootstrap_servers,
             topic_prefix,
             tmp_path,
-            latency="0.8" if pictures else "2",
+            latency="2",
             roles=roles,
             **settings,
         ) as running,
@@ -208,11 +186,9 @@ async def test_a_run_is_watched_from_its_first_node_to_what_taught_an_entry(
         await look_at_the_diff(page)
         await look_at_evidence(page)
         await use_the_keyboard(page)
-        await (learn_more(running, count) if pictures else look_at_an_attack(running, page))
-        for scheme, width in (("light", 1180), ("dark", 1180), ("light", 390)):
-            await see_every_page(
-                await opened(browser, complaints, width=width, scheme=scheme), base, pictures
-            )
+        await look_at_an_attack(running, page)
+        for scheme, width in (("light", 1180), ("dark", 1180), ("light", PHONE)):
+            await see_every_page(await opened(browser, complaints, width=width, scheme=scheme), base)
 
     assert complaints == []
 
@@ -240,8 +216,8 @@ async def see_branches(page: Page, base: str, log: MemoryLog, newest: Playbook) 
     await expect(page.get_by_text(f"paused: {line}: 900 of 900 tokens")).to_be_visible()
 
 
-async def see_every_page(page: Page, base: str, pictures: Path | None) -> None:
-    """Open every page; nothing is wider than the screen, and the theme is the browser's."""
+async def see_every_page(page: Page, base: str) -> None:
+    """Open every page; nothing is wider than the screen, nor scrolls sideways, and the theme is the browser's."""
     is_dark = await page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     width = page.viewport_size["width"] if page.viewport_size else 0
     for path in PAGES:
@@ -249,12 +225,38 @@ async def see_every_page(page: Page, base: str, pictures: Path | None) -> None:
         await expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=PATIENCE_MS)
         await expect(page.locator("body.body--dark" if is_dark else "body.body--light")).to_be_attached()
         assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
-        if pictures:
-            name = path.partition("?")[0].strip("/") or "newest"
-            name = f"dashboard-{name}-{'dark' if is_dark else 'phone' if width < PHONE else 'light'}.png"
-            await page.wait_for_timeout(1500)  # plots are drawn; nothing is asserted on it
-            if name in KEPT:
-                await page.screenshot(path=pictures / name, full_page="flow" in name and width > PHONE)
+
+
+async def read_on_a_phone(page: Page, base: str) -> None:
+    """Read every table on a phone: nothing scrolls sideways, and each cell is named and below the one before."""
+    for path, region in (
+        ("", "Success over versions"),
+        ("playbooks", "Playbooks"),
+        (f"playbook?name={PLAYBOOK}", "Lines"),
+        ("flow", "Newest versions"),
+        ("batches", "The last batches"),
+        ("dead-letters", "Dead letters"),
+        ("configuration", "Settings in force"),
+    ):
+        await page.goto(base + path)
+        cells = page.get_by_role("region", name=region).locator("tbody td:visible")
+        await expect(cells.first).to_be_visible(timeout=PATIENCE_MS)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE, path
+        assert await page.evaluate(SIDEWAYS) == [], path
+        assert await page.evaluate(OVERLAPPING) == [], path
+
+
+SIDEWAYS = """() => [...document.querySelectorAll('.q-table__middle')]
+  .filter(table => table.scrollWidth > table.clientWidth + 1).map(table => table.textContent)"""
+"""Returns the tables that scroll sideways."""
+OVERLAPPING = """() => [...document.querySelectorAll('tbody tr')].filter(row => {
+  const cells = [...row.querySelectorAll('td:not([colspan])')].filter(cell => cell.checkVisibility());
+  const named = cells.every(cell => getComputedStyle(cell, '::before').content.length > 2);
+  const below = cells.every((cell, at) => !at
+    || cell.getBoundingClientRect().top >= cells[at - 1].getBoundingClientRect().bottom - 1);
+  return !named || !below;
+}).map(row => row.textContent)"""
+"""Returns the rows whose cells are not named, one below the other."""
 
 
 async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is_stale_says_since_when() -> (
@@ -285,8 +287,6 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
                         await read_every_text(other)
                     await ask_for_a_key(other, base)
                     await read_every_text(other)
-                await see_branches(page, base, log, context.playbooks.latest(PLAYBOOK))
-                await see_whether_it_helps(page, base, log)
                 assert complaints == []
                 await miss_a_page(page, base)
                 await page.goto(base)
@@ -296,28 +296,57 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
             await expect(page.locator("body.lost")).to_be_attached()
     assert ADMIN not in str(lines)
     sent = [(one["kind"], one["playbook"], one["key"]) for one in lines if one["event"] == "command_sent"]
-    assert sent == [(kind, PLAYBOOK, "operators") for kind in ("promote", "rollback", "edit")]
+    assert sent == [
+        (kind, PLAYBOOK, "operators") for kind in ("promote", "rollback", "edit", "pause", "resume")
+    ]
+
+
+async def test_an_overview_leads_to_what_changed_and_what_waits_and_a_phone_shows_every_table() -> None:
+    complaints: list[str] = []
+    log = GuardedLog()
+    await published(log, version(PLAYBOOK, 1, "one"), version(PLAYBOOK, 2, "one", "two"))
+    async with browsing() as browser, keyed(log) as (base, context):
+        page = await opened(browser, complaints, key=ADMIN)
+        await page.goto(base)
+        await until(lambda: context.playbooks.latest(PLAYBOOK).version == len(("one", "two")))
+        await see_branches(page, base, log, context.playbooks.latest(PLAYBOOK))
+        await see_whether_it_helps(page, base, log)
+        await retry_a_dead_letter(page, base, log)
+        await see_one_batch_after_another(page, base, log)
+        await read_on_a_phone(await opened(browser, complaints, width=PHONE, key=ADMIN), base)
+        assert complaints == []  # before the server goes
 
 
 async def see_whether_it_helps(page: Page, base: str, log: MemoryLog) -> None:
     """See success by version on the first page, with what changed at each; a version leads to its page."""
     name, table = "support/helped", page.get_by_role("region", name="Success over versions")
+    helps = page.get_by_role("region", name="Does it help?")
     await page.goto(base)
     await expect(page.get_by_role("link", name="playbooks").first).to_be_visible(timeout=PATIENCE_MS)
     await expect(table).to_be_hidden()
+    await expect(helps).to_contain_text("No run has told its outcome yet")
     added = (Change(kind="add", entry_id="misc-00001"),)
     await published(log, version(name, 1, changes=added), version(name, 2))
     said = Figures(runs=5, successes=3, failures=1, unscored=1)
-    told = tuple(VersionOutcomes(version=number, figures=said) for number in (1, 2, 3))
+    told = tuple(
+        VersionOutcomes(version=number, figures=said, last_at_ms=1_000 + number) for number in range(4)
+    )
     await log.produce(OUTCOME_STATISTICS.record(OutcomeStatistics(line=name, versions=told)))
     rows = table.get_by_role("row")
-    await expect(rows).to_have_count(3, timeout=PATIENCE_MS)
+    await expect(rows).to_have_count(4, timeout=PATIENCE_MS)
     await expect(rows.nth(1)).to_contain_text("75 % (30 to 95)")
     await expect(rows.nth(1)).to_contain_text("nothing")
     await expect(rows.nth(2)).to_contain_text("+1")
+    await expect(rows.nth(3)).to_contain_text("no playbook")
+    await expect(helps.get_by_role("status")).to_have_text(
+        f"{name}: Success went from 75 % (30 to 95) without a playbook to 75 % (41 to 93) with versions 1 to 2."
+        " The intervals overlap: this may be chance."
+    )
+    await expect(helps.get_by_role("img", name="Success over time")).to_be_visible()
     await read_every_text(page)
-    await rows.nth(2).get_by_role("link", name=name).click()
-    await expect(page).to_have_url(f"{base}playbook?name={name}&version=1", timeout=PATIENCE_MS)
+    await rows.nth(2).get_by_role("link", name="version 1").click()
+    await expect(page).to_have_url(f"{base}playbook?name={name}&version=1&changed=yes", timeout=PATIENCE_MS)
+    await expect(page.get_by_role("switch", name="Only what changed")).to_be_checked(timeout=PATIENCE_MS)
 
 
 APPROVED = GatePolicy(judges=("approve",))
@@ -359,7 +388,7 @@ async def test_a_person_judges_candidates_with_figures_before_them_and_by_keyboa
             await walk(page)
         await page.goto(base)
         await expect(page.get_by_text("lessons", exact=True)).to_be_visible(timeout=PATIENCE_MS)
-        await expect(page.get_by_role("region", name="Waiting for a person")).to_be_hidden()
+        await expect(page.get_by_role("region", name="What waits for a person")).to_be_hidden()
         await page.wait_for_load_state("networkidle")
         assert complaints == []  # before the server goes
 
@@ -463,12 +492,11 @@ MEASURED = Verdict(
 async def see_who_waits(page: Page, base: str) -> None:
     """The first page lists what waits for a person, and leads there."""
     await page.goto(base)
-    waiting = page.get_by_role("region", name="Candidates that wait for a person").locator("tbody tr")
+    waiting = page.get_by_role("region", name="What waits for a person").locator("tbody tr")
     await expect(waiting).to_have_count(1, timeout=PATIENCE_MS)
-    await expect(waiting).to_contain_text(f"{PLAYBOOK}21")
-    await expect(waiting).to_contain_text("evaluate")
+    await expect(waiting).to_contain_text("agents read version 1; evaluate is awaited, too")
     await read_every_text(page)
-    await reach(page, PLAYBOOK)
+    await reach(page, f"approve version 2 of {PLAYBOOK}")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text(PLAYBOOK, timeout=PATIENCE_MS)
 
@@ -602,12 +630,12 @@ LONG = version(
 
 
 async def look_through_a_long_playbook(page: Page, base: str) -> None:
-    """However many entries there are, the page is short and has those in sight; all are found, by several ways."""
+    """However many entries there are, the page has those in sight and no box scrolls in it; all are found."""
     entries = page.locator("[data-entry]")
     await page.goto(f"{base}playbook?name={LONG.name}")
     await expect(page.locator("[data-entry='x-00000']")).to_be_visible(timeout=PATIENCE_MS)
     assert await entries.count() < MANY / 5
-    assert await page.evaluate("document.documentElement.scrollHeight") < SHORT_PAGE
+    assert await page.evaluate(BOXES) == []
     await expect(page.get_by_text(re.compile(r"about [\d,]+ of 16,000 prompt tokens"))).to_be_visible()
     await page.get_by_role("navigation", name="Sections").get_by_role("button", name="Others").click()
     await expect(page.locator("[data-entry='x-00578']")).to_be_visible(timeout=PATIENCE_MS)
@@ -620,7 +648,10 @@ async def look_through_a_long_playbook(page: Page, base: str) -> None:
     await expect(page.locator("[data-entry='x-00300'].chosen")).to_be_in_viewport(timeout=PATIENCE_MS)
 
 
-SHORT_PAGE = 1600
+BOXES = """() => [...document.querySelectorAll('.page, .page *')].filter(e =>
+  ['auto', 'scroll'].includes(getComputedStyle(e).overflowY) && e.scrollHeight > e.clientHeight + 1)
+  .map(e => e.className)"""
+"""Returns what scrolls up and down inside the page."""
 
 
 async def search_everything(page: Page, base: str) -> None:
@@ -693,8 +724,12 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await page.get_by_role("button", name="Roll back").click()
     await dialog.get_by_role("button", name="Roll back").click()
     await expect(outcome).to_have_text("Version 4 was made.", timeout=PATIENCE_MS)
+    # Version 4 has the content of version 2, so that there is nothing to go back to.
+    await expect(dialog).to_be_hidden(timeout=PATIENCE_MS)
+    await expect(page.get_by_role("button", name="Roll back")).to_be_hidden(timeout=PATIENCE_MS)
     await edit(page, context)
     await export(page)
+    await pause_and_resume(page)
     kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
     assert ADMIN not in await page.evaluate(kept)
     await page.get_by_role("button", name="operators").click()  # forgets the key
@@ -703,6 +738,57 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await page.keyboard.press("Escape")
     made = context.playbooks.latest(PLAYBOOK)
     assert (made.origin, made.issued_by) == ("edit", "key:operators")
+
+
+async def pause_and_resume(page: Page) -> None:
+    """Pause a playbook and let it learn again; only what changes something is offered."""
+    dialog, outcome = page.get_by_role("dialog"), page.locator(".outcome")
+    for verb, other, told in (
+        ("Pause", "Resume", "It is paused until"),
+        ("Resume", "Pause", "It learns again."),
+    ):
+        await expect(page.get_by_role("button", name=other)).to_be_hidden(timeout=PATIENCE_MS)
+        await page.get_by_role("button", name=verb).click()
+        await dialog.get_by_role("button", name=verb).click()
+        await expect(outcome).to_contain_text(told, timeout=PATIENCE_MS)
+        await expect(dialog).to_be_hidden(timeout=PATIENCE_MS)
+
+
+async def retry_a_dead_letter(page: Page, base: str, log: MemoryLog) -> None:
+    """Publish a dead letter's record again from its row, by keyboard; the key is still there, and it holds once."""
+    lesson = reflection(1, PLAYBOOK)
+    letter = DeadLetter(
+        origin_topic=REFLECTIONS.name,
+        origin_partition=0,
+        origin_offset=0,
+        key=PLAYBOOK.encode(),
+        value=encode(lesson),
+        service="shuffle",
+        reason="password=hunter2hunter2 was wrong",
+        record_id=lesson.reflection_id,
+        playbook=PLAYBOOK,
+    )
+    await log.produce(DEAD_LETTERS.record(letter))
+    await page.goto(base)
+    waiting = page.get_by_role("region", name="What waits for a person")
+    await expect(waiting).to_contain_text("the newest one: password=***", timeout=PATIENCE_MS)
+    await waiting.get_by_role("link", name="1 dead letter").click()
+    row = page.get_by_role("region", name="Dead letters").locator("tbody tr")
+    await expect(row).to_contain_text(re.compile(r"^0-\d+"), timeout=PATIENCE_MS)
+    identity = (await row.locator("td").first.text_content() or "").strip()
+    before = sum((await log.ends(REFLECTIONS.name)).values())
+    await reach(page, f"Retry {identity}")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("dialog").get_by_label("Key").fill(ADMIN, timeout=PATIENCE_MS)
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".outcome")).to_contain_text(
+        f"{identity} was published again", timeout=PATIENCE_MS
+    )
+    await expect(row).to_contain_text("retried", timeout=PATIENCE_MS)
+    await expect(page.get_by_role("button", name=f"Retry {identity}")).to_have_count(0)
+    assert sum((await log.ends(REFLECTIONS.name)).values()) == before + 1
+    await page.goto(base)
+    await expect(page.get_by_text("Nothing.", exact=True)).to_be_visible(timeout=PATIENCE_MS)
 
 
 async def edit(page: Page, context: Context) -> None:
@@ -767,9 +853,14 @@ STALE = re.compile(r"^No connection since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: th
 
 async def look_at_nothing(page: Page, base: str) -> None:
     """See that there is nothing yet, and that this is no warning."""
-    for path in ("dead-letters", "playbooks", ""):
+    for path, told in (
+        ("dead-letters", "None."),
+        *((path, "Nothing yet") for path in ("playbooks", "learning", "")),
+    ):
         await page.goto(base + path)
-        await expect(page.get_by_text("Nothing yet").first).to_be_visible(timeout=PATIENCE_MS)
+        visible = page.get_by_text(told).locator("visible=true")
+        await expect(visible.first).to_be_visible(timeout=PATIENCE_MS)
+        await expect(page.locator("table:visible, .plot:visible")).to_have_count(0)
         await expect(page.locator(".q-table__bottom .q-icon", has_text="warning")).to_have_count(0)
 
 

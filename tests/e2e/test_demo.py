@@ -1,6 +1,7 @@
 """The demo does the main job, says that it is simulated, and leaves nothing behind."""
 
 import asyncio
+import re
 import signal
 from pathlib import Path
 
@@ -8,21 +9,30 @@ import pytest
 
 from support.cli import all_gone, combee, descendants, start_anew
 
-SMALL = ("demo", "--questions", "120", "--latency", "0.05")
+SMALL = ("demo", "--questions", "120", "--latency", "0.25")
 DEADLINE_S = 120.0
 """On a busy machine each part of a stack takes seconds."""
 
 
 @pytest.mark.timeout(150)
-async def test_demo_learns_and_ends_with_a_clean_ledger(tmp_path: Path) -> None:
-    ended = await combee(*SMALL, data_dir=tmp_path)
+async def test_the_demo_shows_success_rising_three_lessons_the_cost_and_a_clean_ledger(
+    tmp_path: Path,
+) -> None:
+    ended = await combee(*SMALL, data_dir=tmp_path, COLUMNS="80")
 
     assert ended.code == 0, ended.err
-    assert "ledger: clean" in ended.out
-    assert ended.out.count("model calls=") == 3
-    assert "before learning: simulated accuracy 0.0%" in ended.out
-    assert "after learning:  simulated accuracy" in ended.out
-    assert "120 applied" in ended.out
+    words = " ".join(ended.out.split())
+    shares = [int(share) for share in re.findall(r": success (\d+) % ", ended.out)]
+    assert shares[0] == 0
+    assert shares[-1] > 50
+    assert "without a playbook: success 0 %" in ended.out
+    assert re.search(r"knew 0 of 24 house rules; after \d+ s they know \d\d of 24 \(simulated", words)
+    assert words.count("is right (run t-") == 3
+    assert re.search(r"Cost \$0\.\d\d, \$0\.\d{3} a lesson: ", words)
+    assert "Ledger clean: 120 reflections = 120 in the playbook" in words
+    assert "combee up --simulated" in words
+    assert max(len(line.rstrip()) for line in ended.out.splitlines()) <= 80
+    assert ended.err == ""
 
 
 @pytest.mark.timeout(2 * DEADLINE_S + 60)

@@ -30,7 +30,6 @@ from combee_experiments.running.run import run
 from combee_experiments.running.setup import Setup
 from combee_experiments.running.store import Store
 from combee_experiments.scale import experiment as scale
-from combee_experiments.scope import experiment as scope
 from combee_experiments.shuffling import experiment as shuffling
 from combee_experiments.stragglers import choice
 from combee_experiments.stragglers import experiment as stragglers
@@ -55,8 +54,6 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shuffling, "COPIES", (2,))
     monkeypatch.setattr(scale, "SIZES", (20, 40))
     monkeypatch.setattr(robustness, "SIZES", (20,))
-    monkeypatch.setattr(scope, "ITERATIONS", 1)
-    monkeypatch.setattr(scope, "START_TOKENS", (1_500,))
     monkeypatch.setattr(price, "STARTS", (1_500,))
     monkeypatch.setattr(arrivals, "RATES", {10_000: 80})
     monkeypatch.setattr(copies, "SIZES", (4,))

@@ -76,8 +76,8 @@ async def test_each_line_goes_by_its_own_settings() -> None:
     sizes = [[len(batch.members) for batch in ledger.batches(deployment.log, line)] for line in (NAME, LINE)]
     assert sizes == [[3, 3, 3], [0, 2, 2, 2]]
     own, other = (ledger.batches(deployment.log, line)[-1].plan.settings for line in (LINE, NAME))
-    assert (own.copies, own.prompts, own.scope) == (1, "small", 7)
-    overlaid = {name: getattr(other, name) for name in ("copies", "prompts", "scope", "templates")}
+    assert (own.copies, own.prompts) == (1, "small")
+    overlaid = {name: getattr(other, name) for name in ("copies", "prompts", "templates")}
     assert own.templates != other.templates
     assert own.model_copy(update=overlaid) == other
 

@@ -120,7 +120,6 @@ async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
         "carry": False,
         "fan_in": 7,
         "prompts": "small",
-        "scope": 20,
         "salt": "s",
         "groups": 5,
     }
@@ -128,14 +127,10 @@ async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
     settings = ledger.batches(found.log)[0].plan.settings
     assert settings == plan_settings(found.settings, found.budget_tokens)
     assert (settings.copies, settings.carry, settings.fan_in) == (3, False, 7)
-    assert (settings.prompts, settings.playbook_tokens, settings.scope) == ("small", found.budget_tokens, 20)
+    assert (settings.prompts, settings.playbook_tokens) == ("small", found.budget_tokens)
     assert settings.salt == "s"
     assert settings.groups == 5
-    assert (
-        settings.templates
-        == templates_hash(ace, "small", is_scoped=True, proposes=True)
-        != templates_hash(ace, "small")
-    )
+    assert settings.templates == templates_hash(ace, "small", proposes=True) != templates_hash(ace, "small")
     assert templates_hash(ace, "small") != templates_hash(ace)
     assert found.settings.model_copy(update=as_configured(settings)) == found.settings
 
@@ -169,9 +164,7 @@ def test_a_setting_that_came_later_changes_no_manifest_s_hash_at_its_default() -
     assert isinstance(published, Batch)
     assert plan_hash(published) == "6ecd8c94f9fed434fe82b586fc2270f39a206f3f60fee1d3e4aa115d898ba83d"
     later = planned().model_copy()
-    changed = later.plan.model_copy(
-        update={"settings": PlanSettings(prompts="small", playbook_tokens=9, scope=9)}
-    )
+    changed = later.plan.model_copy(update={"settings": PlanSettings(prompts="small", playbook_tokens=9)})
     assert plan_hash(later.model_copy(update={"plan": changed})) != plan_hash(later)
     assert PlanSettings.model_validate(changed.settings.model_dump()) == changed.settings
 

@@ -105,7 +105,7 @@ async def test_a_restart_changes_nothing_and_one_with_a_higher_cap_resumes_at_on
         async with deployment.running():
             await stays(deployment, 5)
             assert deployment.shuffler is not None
-            assert deployment.shuffler.held() == {"source": 0, "tenant": 0, "spend": 10}
+            assert deployment.shuffler.held() == {"source": 0, "tenant": 0, "spend": 10, "pause": 0}
     deployment.spending = SpendPolicy(daily_tokens=10**9)
     async with deployment.running():
         await deployment.until(lambda: ledger.applied(deployment.log) == 15)
@@ -186,8 +186,8 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 async def status_of(deployment: Deployment, spending: SpendPolicy = UNCAPPED) -> dict[str, Any]:
-    (row,) = (await log_status(deployment.log, 5, spending))["playbooks"]
-    return dict(row)
+    (line,) = (await log_status(deployment.log, 5, spending)).playbooks
+    return line.model_dump(mode="json")
 
 
 async def test_status_tells_spend_cap_and_pause_from_the_log_alone(now: Callable[[int], None]) -> None:
@@ -202,7 +202,7 @@ async def test_status_tells_spend_cap_and_pause_from_the_log_alone(now: Callable
     now(NOON_MS)
     row = await status_of(deployment)
     assert row["spend"] == {
-        "day": "2024-10-04", "tokens": 980, "cost": 0.25, "cap_tokens": 1000, "cap_cost": 5.0
+        "day": "2024-10-04", "tokens": 980, "cost": 0.25, "cap_tokens": 1000, "cap_cost": 5.0, "together": None,
     }  # fmt: skip
     assert row["paused"]["until_ms"] == (DAY + 1) * DAY_MS
     assert "980 of 1,000 tokens" in row["paused"]["reason"]

@@ -46,7 +46,7 @@ async def test_a_tenant_over_its_tokens_of_the_day_waits_for_the_next_and_anothe
             await turns(deployment)
             assert applied(deployment, "support/other") == 0
             assert deployment.shuffler is not None
-            assert deployment.shuffler.held() == {"source": 0, "tenant": SIZE, "spend": 0}
+            assert deployment.shuffler.held() == {"source": 0, "tenant": SIZE, "spend": 0, "pause": 0}
             deployment.advance(DAY_MS / 1000)
             await deployment.until(lambda: applied(deployment, "support/other") == SIZE)
             assert deployment.shuffler.held() == dict.fromkeys(HOLDS_BACK, 0)

@@ -18,7 +18,7 @@ LINE = f"{NAME}@short"
 BATCH = 3
 SAME = "always the same"
 """A lesson that several reflections teach."""
-OWN = BranchSettings(batch_size=2, copies=1, prompts="small", scope=7)
+OWN = BranchSettings(batch_size=2, copies=1, prompts="small")
 FORK = Command(command_id="fork", playbook=NAME, kind="branch", branch="short", settings=OWN)
 DELETE = Command(command_id="delete", playbook=LINE, kind="delete")
 

@@ -9,6 +9,7 @@ import csv
 import io
 import itertools
 import math
+import os
 import re
 import statistics
 import subprocess
@@ -44,6 +45,7 @@ services:
       KAFKA_CONTROLLER_QUORUM_VOTERS: 1@kafka:29093
       KAFKA_LISTENERS: CONTROLLER://:29093,INSIDE://:19092,OUTSIDE://:9092
 """
+THREE_NODES = "deploy/three-nodes.yml"
 AT_ONCE = """\
 # The broker does not wait for the end of its old session.
 services:
@@ -62,13 +64,19 @@ class Topology:
     override: str = ""
 
 
-SHIPPED = Topology(
-    name="controller, broker that waits",
-    files=(),
-    kills=(("kafka",), ("controller",), ("kafka", "controller")),
+SHIPPED = (
+    Topology(
+        name="controller, broker that waits",
+        files=(),
+        kills=(("kafka",), ("controller",), ("kafka", "controller")),
+    ),
+    Topology(
+        name="three controllers, three brokers",
+        files=(THREE_NODES,),
+        kills=(("kafka",), ("kafka", "controller")),
+    ),
 )
 TOPOLOGIES = (
-    SHIPPED,
     Topology(name="one combined node", files=("former.yml",), override=FORMER, kills=(("kafka",),)),
     Topology(
         name="controller, broker that does not wait",
@@ -76,7 +84,7 @@ TOPOLOGIES = (
         override=AT_ONCE,
         kills=(("kafka",), ("kafka", "controller")),
     ),
-    Topology(name="three controllers, three brokers", files=("deploy/three-nodes.yml",), kills=(("kafka",),)),
+    *SHIPPED,
 )
 
 
@@ -97,17 +105,15 @@ class Kill:
     readable_s: float
     """From the kill until nothing stood behind an open transaction."""
     hanging: int
-    """Partitions that stayed behind an open transaction."""
+    """Topics with a partition that stayed behind an open transaction."""
+    load: float
+    """Load of the machine in the minute before all was as before the kill."""
 
 
 HEAD = (
     *("topology", "killed", "kills", "came back stale", "gap in accepted reflections (s, median / max)"),
-    *(
-        "new playbook after (s)",
-        "all readable after (s)",
-        "decided transactions skipped",
-        "topics left unreadable",
-    ),
+    *("new playbook after (s, median / max)", "all readable after (s, median / max)"),
+    *("decided transactions skipped", "topics left unreadable", "load of the machine (min / max)"),
 )
 
 
@@ -219,11 +225,14 @@ def table(kills: Sequence[Kill]) -> str:
     for (topology, killed), group in itertools.groupby(kills, key=lambda one: (one.topology, one.killed)):
         row = list(group)
         seconds = [[getattr(one, name) for one in row] for name in ("gap_s", "playbook_s", "readable_s")]
+        stale = sum(one.stale for one in row) if "broker" in killed else "–"
+        loads = [one.load for one in row]
         out.writerow(
             [
-                *(topology, killed, len(row), sum(one.stale for one in row)),
+                *(topology, killed, len(row), stale),
                 *(f"{statistics.median(times):.0f} / {max(times):.0f}" for times in seconds),
                 *(sum(one.skipped for one in row), sum(one.hanging for one in row)),
+                f"{min(loads):.0f} / {max(loads):.0f}",
             ]
         )
     return text.getvalue()
@@ -269,6 +278,7 @@ async def kill(
         playbook_s=round(version - began, 1) if version else math.inf,
         readable_s=round(readable_s, 1),
         hanging=len(hanging),
+        load=os.getloadavg()[0],
     )
 
 

@@ -115,6 +115,9 @@ class ObservedLog:
         self._accesses.reads(topic)
         return await self._inner.offsets_at(topic, timestamp_ms)
 
+    async def retention_ms(self, topic: str) -> int:
+        return await self._inner.retention_ms(topic)
+
     async def committed(self, group: str, topic: str) -> Mapping[int, int]:
         self._accesses.reads(topic)
         return await self._inner.committed(group, topic)

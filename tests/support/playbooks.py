@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from combee.core.playbook import executing, versions
-from combee.core.playbook.entries import apply_operations, finish
+from combee.core.playbook.draft import apply_operations, finish
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Usage
 from combee_schemas.command import Command

@@ -6,7 +6,6 @@ from pathlib import Path
 from combee.core.methods import ace, gepa
 from combee.core.playbook.versions import empty
 from combee_schemas.model import Prompt
-from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.scan import Operation, OperationKind
@@ -90,10 +89,6 @@ def prompts() -> Mapping[str, Prompt]:
     return {
         "reflect": ace.reflect_prompt(TRACE, ENTRIES[:1]),
         "aggregate": ace.aggregate_prompt(PLAYBOOK, REFLECTIONS),
-        "aggregate_scoped": ace.aggregate_prompt(PLAYBOOK, REFLECTIONS, settings=PlanSettings(scope=1)),
-        "aggregate_scoped_small": ace.aggregate_prompt(
-            PLAYBOOK, REFLECTIONS, settings=PlanSettings(scope=1, prompts="small")
-        ),
         "combine": ace.combine_prompt(PLAYBOOK, PROPOSALS),
         "gepa_aggregate": gepa.aggregate_prompt(INSTRUCTION, RECORDS),
         "gepa_combine": gepa.combine_prompt(INSTRUCTION, TEXTS),

@@ -12,7 +12,12 @@ from support.cli import all_gone, descendants
 COMMAND_TIMEOUT_S = 120.0
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-STAYS = {"combee up": "combee is up", "combee playbook watch": "watching", "combee worker": '"ready"'}
+STAYS = {
+    "combee up": "combee is up",
+    "combee sim serve": "simulated model at",
+    "combee playbook watch": "watching",
+    "combee worker": '"ready"',
+}
 """Commands that run until they are told to stop, and what they say when they are ready."""
 OVER = "--- that command is over:"
 LONGEST_LINE = 1 << 20

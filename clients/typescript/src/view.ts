@@ -71,10 +71,10 @@ export class PlaybookView {
     return text ? `${INTRODUCTION} ${MARKS}\n${fence("playbook", text, this.name)}` : "";
   }
 
-  /** The `shown` field for the agent's trace or outcome, null for the fallback. */
-  shown(): Shown | null {
+  /** The `shown` field for the agent's trace or outcome; the fallback is version 0, with which others compare. */
+  shown(): Shown {
     const canary = this.canary ? { canary: this.canary } : {};
-    if (!this.snapshot) return this.canary ? { version: 0, ...canary } : null;
+    if (!this.snapshot) return { version: 0, ...canary };
     const line = this.snapshot.name.includes("@") ? { line: this.snapshot.name } : {};
     return { version: this.version, entry_ids: this.entries.map((entry) => entry.id), ...line, ...canary };
   }

@@ -92,7 +92,7 @@ test("who reads and which label go to the gateway; its place in a canary comes b
 test("without a gateway there is the fallback, not waited for twice; nothing rejects", async () => {
   const combee = new Combee("http://127.0.0.1:9", { log: () => undefined });
   const view = await combee.playbook("shop/tone", { fallback: "Be kind." });
-  assert.deepEqual([view.isFallback, view.version, view.ageMs, view.shown()], [true, 0, Infinity, null]);
+  assert.deepEqual([view.isFallback, view.version, view.ageMs, view.shown()], [true, 0, Infinity, { version: 0 }]);
   assert.match(view.prompt(), /^What earlier runs taught[^]*<playbook [0-9a-f]{8}>\nBe kind\.\n<\/playbook /);
   assert.equal((await combee.playbook(Symbol("odd"), { fallback: "x" })).render(), "x");
   assert.equal((await combee.playbook("\ud800", { fallback: "x" })).render(), "x");

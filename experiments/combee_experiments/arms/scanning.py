@@ -8,7 +8,7 @@ from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import Answer, Method, Sources, shaped
 from combee.core.playbook.trust import names_counted
-from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
+from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan.aggregate import Aggregator
 from combee.scan.head_start import HeadStart

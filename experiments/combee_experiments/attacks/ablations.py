@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import structlog
 
-from combee.core.playbook import apply, entries, screening, trust
+from combee.core.playbook import apply, budget, screening, trust
 from combee.shuffle.rules import BatchRules
 from combee_experiments.attacks.producers import (
     CROWD,
@@ -64,7 +64,7 @@ class Ablation:
 ABLATIONS = (
     Ablation(
         name="a source's part of the room",
-        out=((apply, "parts", lambda _: entries.UNBOUNDED),),
+        out=((apply, "parts", lambda _: budget.UNBOUNDED),),
         arms=(SQUATTED,),
         attacks=("stuffing",),
     ),

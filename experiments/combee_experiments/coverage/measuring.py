@@ -9,9 +9,8 @@ from statistics import fmean
 from combee.adapters.ports import Embedded, LanguageModel, PoisonError
 from combee.core.playbook.coverage import lesson_of
 from combee.core.playbook.versions import empty
-from combee.core.text.similarity.embeddings import cosine_of
+from combee.core.text.similarity.embeddings import Thresholds, cosine_of
 from combee.core.text.similarity.measuring import proposed
-from combee.core.text.similarity.thresholds import Thresholds
 from combee.log.evaluation.labelled_pairs import labelled_pairs
 from combee.process.worker.vectors import Vectors
 from combee_experiments.arms.arms import Arm

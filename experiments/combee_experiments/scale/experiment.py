@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from combee.core.playbook.entries import evictions
+from combee.core.playbook.budget import evictions
 from combee_experiments.arms.arms import ADAPTIVE, PLAIN, WIDE, Arm, bounded
 from combee_experiments.arms.learning import BUDGET_TOKENS, Learnt, learn
 from combee_experiments.data.generated import lessons, quantities, reflections

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from combee_schemas.base import NOTHING_SPENT, Usage
@@ -73,14 +74,25 @@ class Transactor(Protocol):
 OnAssigned = Callable[[frozenset[TopicPartition]], Awaitable[None]]
 
 
+NO_NOTES: Mapping[TopicPartition, str] = MappingProxyType({})
+
+
 class Consumer(Protocol):
     """A member of a consumer group that never commits by itself; read-committed."""
 
     async def poll(self, timeout_s: float) -> Sequence[Record]:
         """Return what has arrived, in order per partition; empty after ``timeout_s``."""
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit the next offset to read, per partition; partitions no longer owned are ignored."""
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, str] = NO_NOTES
+    ) -> None:
+        """Commit the next offset to read, per partition, each with a note; partitions no longer owned are ignored."""
+
+    async def note(self, source: TopicPartition) -> str:
+        """Return the note on the offset that was committed when the partition was assigned; mostly empty."""
+
+    def seek(self, source: TopicPartition, offset: int) -> None:
+        """Go on reading a partition from an offset."""
 
     async def start_offset(self, source: TopicPartition) -> int:
         """Return where this member started to read the partition after the last rebalance."""
@@ -147,6 +159,9 @@ class Log(Protocol):
 
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
         """Return per partition the first offset at or after this time; the end if there is none."""
+
+    async def retention_ms(self, topic: str) -> int:
+        """Return how long a topic keeps its records, as the log is configured; -1: for ever."""
 
     async def committed(self, group: str, topic: str) -> Mapping[int, int]:
         """Return a group's committed offsets, for the partitions that have one."""

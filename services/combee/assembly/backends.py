@@ -15,7 +15,7 @@ from combee.adapters.openai.names import Azure, Server, resolve_embedding, resol
 from combee.adapters.ports import ConfigurationError, OnModelCall
 from combee.core.log import layout
 from combee.core.names.sources import Check, KnownSources, with_secret
-from combee.core.text.similarity.thresholds import model_and_thresholds
+from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.process.settings.loading import Settings
 from combee.process.settings.model import ModelSettings
 from combee.process.settings.sources import DeclaredSource, SourceSettings

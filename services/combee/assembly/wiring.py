@@ -15,6 +15,7 @@ from combee.control.outcomes import OutcomeFolder
 from combee.log.evaluation.judge import Judges
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.process.worker.loop import Loop
+from combee.process.worker.passed_over import PassedOver
 from combee.process.worker.session import first_of, together, unless
 from combee.process.worker.views import View
 from combee.reflect.handler import ReflectHandler
@@ -55,7 +56,18 @@ async def run_handler(
     """Run a handler's consume loop until ``stop``, once its view of the playbooks is current."""
     view = handler.playbooks.view
     manifests = handler.manifests if isinstance(handler, ScanHandler) else None
-    loop = Loop(log, handler, clock, max_open=max_open, on_turn=on_turn, limiter=limiter, tracing=tracing)
+    pauses = handler if isinstance(handler, ReflectHandler) else None
+    passed = PassedOver(pauses.is_paused, pauses.resumed) if pauses else None
+    loop = Loop(
+        log,
+        handler,
+        clock,
+        max_open=max_open,
+        on_turn=on_turn,
+        limiter=limiter,
+        passed=passed,
+        tracing=tracing,
+    )
 
     async def consume() -> None:
         with closing(loop.run(stop, drain_s=drain_s)) as work:

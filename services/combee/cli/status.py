@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import typer
 from rich.table import Table
@@ -13,13 +12,10 @@ from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.cli.shared.settings import deployed_settings
-from combee.core.evaluation.outcomes.report import FiguresReport, figures_text
-from combee.core.gate.canary_verdict import CanaryReport, canary_text
 from combee.core.gate.gate import gates_of
 from combee.core.names.tenants import NO_LIMITS, Limits
-from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
-from combee.core.playbook.side_by_side import branch_text, in_order
+from combee.core.playbook.side_by_side import in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee.log.history import all_labels
@@ -27,12 +23,12 @@ from combee.log.inspection.branches import lines_today
 from combee.log.inspection.dead_letters import held_back
 from combee.log.inspection.lag import INPUTS, backlog
 from combee.log.inspection.outcomes import canaries, outcomes_by_line
-from combee.log.reports.controller import size_text
-from combee.log.reports.cost import pause_texts, spend_text
-from combee.log.reports.gate import GateReport
-from combee.log.reports.status import status_row
+from combee.log.reports.cost import pause_texts
+from combee.log.reports.status import LineStatus, line_status
 from combee.process.settings.loading import Settings
 from combee_schemas import topics
+from combee_schemas.base import Value
+from combee_schemas.dead_letter import HeldBack
 
 
 def register(app: typer.Typer) -> None:
@@ -42,20 +38,29 @@ def register(app: typer.Typer) -> None:
 
 def status(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
     """Show topics, the backlog of every service, all playbooks."""
-    state = asyncio.run(_status(deployed_settings(bootstrap_servers=bootstrap_servers)))
+    broker, state = asyncio.run(_status(deployed_settings(bootstrap_servers=bootstrap_servers)))
     if as_json:
-        print_json(state)
+        print_json({"broker": broker, **dict(state)})
     else:
-        _print(state)
+        _print(broker, state)
 
 
-async def _status(settings: Settings) -> dict[str, Any]:
+class LogStatus(Value):
+    """What the log says of topics, services and playbooks."""
+
+    topics: dict[str, dict[str, int]]
+    services: dict[str, dict[str, int | float | None]]
+    playbooks: tuple[LineStatus, ...]
+    held_back: tuple[HeldBack, ...]
+
+
+async def _status(settings: Settings) -> tuple[str, LogStatus]:
     async with open_log(settings) as (log, servers):
         broker = await brokers(settings, servers)
         spending = settings.spend.caps()
         limits = settings.tenants.limits()
         budget, size = settings.playbook.playbook_tokens, settings.batch.batch_size
-        return {"broker": broker, **await log_status(log, size, spending, limits, budget_tokens=budget)}
+        return broker, await log_status(log, size, spending, limits, budget_tokens=budget)
 
 
 async def log_status(
@@ -65,18 +70,18 @@ async def log_status(
     limits: Mapping[str, Limits] = NO_LIMITS,
     *,
     budget_tokens: int = 0,
-) -> dict[str, Any]:
+) -> LogStatus:
     """Return the status, read from the log alone; ``budget_tokens``: the configured token budget."""
-    services: dict[str, dict[str, object]] = {}
+    services: dict[str, dict[str, int | float | None]] = {}
     for group in INPUTS:
         group_lag = await backlog(log, group, SystemClock())
         services[group] = {"lag": group_lag.lag, "oldest_uncommitted_s": group_lag.oldest_uncommitted_s}
-    return {
-        "topics": await _topics(log),
-        "services": services,
-        "playbooks": await _playbooks(log, batch_size, spending, limits, budget_tokens),
-        "held_back": [hold.model_dump(mode="json") for hold in await held_back(log, SystemClock())],
-    }
+    return LogStatus(
+        topics=await _topics(log),
+        services=services,
+        playbooks=await _playbooks(log, batch_size, spending, limits, budget_tokens),
+        held_back=tuple(await held_back(log, SystemClock())),
+    )
 
 
 async def _topics(log: Log) -> dict[str, dict[str, int]]:
@@ -90,7 +95,7 @@ async def _topics(log: Log) -> dict[str, dict[str, int]]:
 
 async def _playbooks(
     log: Log, batch_size: int, spending: SpendPolicy, limits: Mapping[str, Limits], budget_tokens: int
-) -> list[dict[str, Any]]:
+) -> tuple[LineStatus, ...]:
     now_ms = SystemClock().now_ms()
     known = await lines_today(log, now_ms, batch_size, spending, limits)
     lines = {name: known.snapshots.get(name) or empty(name) for name in in_order(known.today)}
@@ -99,8 +104,8 @@ async def _playbooks(
         gates_of(await all_labels(log)),
         await canaries(log, now_ms),
     )
-    return [
-        status_row(
+    return tuple(
+        line_status(
             line,
             lines,
             known.today[name],
@@ -112,84 +117,44 @@ async def _playbooks(
         )
         for name, line in lines.items()
         if line.origin != "delete" or known.today[name].own.in_flight
-    ]
+    )
 
 
-def _print(state: dict[str, Any]) -> None:
+def _print(broker: str, state: LogStatus) -> None:
     console = output()
-    console.print(f"broker: {state['broker']}")
+    console.print(f"broker: {broker}")
     services = Table("service", "lag (offsets)", "oldest uncommitted (s)", box=None, title_justify="left")
-    for name, facts in state["services"].items():
+    for name, facts in state.services.items():
         oldest = facts["oldest_uncommitted_s"]
         services.add_row(name, str(facts["lag"]), "" if oldest is None else f"{oldest:.1f}")
     sizes = Table("topic", "offsets", "partitions", box=None)
-    for name, facts in state["topics"].items():
-        sizes.add_row(name, str(facts["records"]), str(facts["partitions"]))
-    playbooks = Table(
-        *(
-            "playbook",
-            "version",
-            "made by",
-            "entries",
-            "batch size",
-            "policy",
-            "batches in flight",
-            "tokens today",
-        ),
-        *("retention", "omitted"),
-        box=None,
-    )
-    for row in state["playbooks"]:
+    for name, size in state.topics.items():
+        sizes.add_row(name, str(size["records"]), str(size["partitions"]))
+    playbooks = Table("playbook", "version", "made by", "entries", "batch size", "policy", box=None)
+    for title in ("batches in flight", "tokens today", "retention", "omitted"):
+        playbooks.add_column(title)
+    for line in state.playbooks:
         playbooks.add_row(
-            *(str(row[name]) for name in ("name", "version", "made_by")),
-            counts_text(row["entries"], row["proposed"]),
-            str(row["batch_size"]),
-            _policy_text(row),
-            str(row["in_flight"]),
-            spend_text(row["spend"]),
-            *(percent(row[name]) for name in ("retention", "omitted")),
+            *(line.name, str(line.version), line.made_by, line.entries_text),
+            *(str(line.batch_size), line.policy, str(line.in_flight), line.spend.text),
+            *(percent(line.retention), percent(line.omitted)),
         )
     for table in (services, sizes, playbooks):
         console.print()
         console.print(table)
-    for row in state["playbooks"]:
-        for text in _texts(row):
-            console.print(f"{row['name']}: {clean(text)}", markup=False, soft_wrap=True)
+    for line in state.playbooks:
+        for text in line.texts:
+            console.print(f"{line.name}: {clean(text)}", markup=False, soft_wrap=True)
     for warning in _warnings(state):
         console.print(warning, style="yellow", soft_wrap=True)
 
 
-def _policy_text(row: Mapping[str, Any]) -> str:
-    """Return the origin of a line's batch size in ``status --json``."""
-    if row["branch"] and "batch_size" in row["branch"]["settings"]:
-        return "branch"
-    return row["sizing"]["policy"] if row["sizing"] else "start value"
-
-
-def _warnings(state: Mapping[str, Any]) -> Iterator[str]:
+def _warnings(state: LogStatus) -> Iterator[str]:
     """Yield warnings: held-back or paused playbooks, and those of the audit."""
-    for hold in state["held_back"]:
-        what, until = hold["playbook"] or "unreadable records", moment(hold["until_ms"])
-        yield f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
-    yield from pause_texts(state["playbooks"])
-    for row in state["playbooks"]:
-        for text in row["warnings"].values():
-            yield f"warning: {row['name']}: {text}"
-
-
-def _texts(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield further details of a playbook or branch: posture, fork, token budget, batch size, runs, gate, canary."""
-    if row["trust"]:
-        yield row["trust"]
-    if row["branch"]:
-        yield f"forked from {branch_text(row['branch'])}"
-    if row["budget"]:
-        yield row["budget"]
-    if row["sizing"] and _policy_text(row) not in {"configured", "branch"}:
-        yield f"{size_text({**row, **row['sizing']})}: {row['sizing']['reason']}"
-    if runs := row["outcomes"]:
-        yield f"version {runs['version']}: {figures_text(FiguresReport.model_validate(runs))}"
-    if row["gate"]:
-        yield GateReport.model_validate(row["gate"]).text
-    if row["canary"]:
-        yield canary_text(CanaryReport.model_validate(row["canary"]))
+    for hold in state.held_back:
+        what, until = hold.playbook or "unreadable records", moment(hold.until_ms)
+        yield f"{hold.service} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
+    yield from pause_texts({line.name: line.paused for line in state.playbooks})
+    for line in state.playbooks:
+        for text in line.warnings.values():
+            yield f"warning: {line.name}: {text}"

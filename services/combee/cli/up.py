@@ -64,7 +64,7 @@ def up(
 ) -> None:
     """Run Kafka, all services, HTTP and the dashboard here.
 
-    A configured Kafka is used instead; services restart, and write one log.
+    It uses a configured Kafka instead of its own, restarts services that end, and merges their logs.
     """
     settings = load_settings(
         model=model_flag(simulated=simulated, model=model, base_url=base_url),

@@ -44,7 +44,7 @@ PANELS = {
         "doctor": Verb("combee.cli.doctor.verb", "Check everything that can be wrong, and name remedies."),
         "ledger": Verb("combee.cli.ledger", "Account for every reflection and retained trace."),
         "dlq": Verb("combee.cli.dlq.group", "Dead letters: list, show, retry, drop."),
-        "archive": Verb("combee.cli.archive", "Write a playbook, or all of a prefix, to one file."),
+        "archive": Verb("combee.cli.archive", "Write a playbook, or a whole topic prefix, to one file."),
         "restore": Verb("combee.cli.restore", "Read an archive back into an empty prefix."),
         "forget": Verb("combee.cli.forget", "Erase a person's data, or runs and what only they taught."),
     },

@@ -18,9 +18,10 @@ from combee.core.log.replaying.selection import Selection
 from combee.core.names.identity import content_id
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.budget import budget_for, oversize
-from combee.core.playbook.cleaning import clean_playbook
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.evidence import rules_for
+from combee.core.playbook.operations import clean_playbook
+from combee.core.playbook.pausing import order_of
 from combee.core.playbook.probation import shown
 from combee.core.playbook.versions import parted
 from combee_schemas.base import BranchName, branch_in, is_branch_of, playbook_of
@@ -395,6 +396,53 @@ def has_branches(name: str, branches: Sequence[str]) -> str:
     return f"{name} has branches, which learn from its reflections: delete them first ({lines})"
 
 
+def pause(
+    current: Playbook, until_ms: int | None, latest_ms: int, now_ms: int, command_id: str | None
+) -> Command | None:
+    """Let a playbook learn nothing until a time; ``latest_ms``: when what waits must be read, the end by default.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such playbook, the time has passed, or what waits already is about to expire.
+    """
+    check_live(current)
+    if command_id in current.commands:
+        return None
+    if until_ms is not None and until_ms <= now_ms:
+        raise RefusedError("invalid", "a pause ends later than now: this time has passed")
+    if latest_ms <= now_ms:
+        raise RefusedError(
+            "conflict",
+            f"{current.name} cannot be paused: what waits already is about to expire; read it first",
+        )
+    until = latest_ms if until_ms is None else min(until_ms, latest_ms)
+    known = order_of([current.paused], now_ms)
+    if known and (until_ms is None or known.until_ms == until):
+        return None
+    return _command(
+        "pause",
+        current,
+        command_id or _own("pause", current, str(until)),
+        until_ms=until,
+        by_retention=until == latest_ms,
+    )
+
+
+def resume(current: Playbook, now_ms: int, command_id: str | None) -> Command | None:
+    """Let a paused playbook learn again, from what waits on; nothing is to be done if it is not paused.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such playbook.
+    """
+    check_live(current)
+    if order_of([current.paused], now_ms) is None:
+        return None
+    return _command("resume", current, command_id or _own("resume", current))
+
+
 def delete(current: Playbook, branches: Sequence[str], command_id: str | None) -> Command | None:
     """Delete a playbook and its labels; its history stays. ``branches`` are its branches that are there.
 
@@ -513,7 +561,7 @@ def branch(
         ended = "" if line.branch else ", which learns no more"
         raise RefusedError(
             "conflict",
-            f"there is {line.name} already{ended}: delete it first, or name the branch otherwise",
+            f"there is {line.name} already{ended}: delete it first, or give the branch another name",
         )
     by_content = content_id("branch", line.name, own.model_dump_json(), str(line.version))
     branched = line.name.removeprefix(f"{current.name}@")

@@ -8,7 +8,17 @@ from nicegui import events, ui
 
 from combee.dashboard.admin import Admin
 from combee.dashboard.look import CSS, LOST
-from combee.dashboard.pages import batches, dead_letters, flow, playbook, playbooks, plots, search, start
+from combee.dashboard.pages import (
+    batches,
+    configuration,
+    dead_letters,
+    flow,
+    playbook,
+    playbooks,
+    plots,
+    search,
+    start,
+)
 from combee.dashboard.pieces import heading
 from combee.dashboard.views.addresses import PAGES, is_page, section
 from combee.dashboard.views.wording import moment
@@ -68,18 +78,19 @@ def frame(context: Context) -> None:
                 "/batches": lambda: batches.page(context),
                 "/batches/{batch_id}": lambda batch_id: batches.page(context, batch_id),
                 "/playbooks": lambda: playbooks.page(context),
-                "/playbook": lambda name="", version="", entry="": playbook.page(
-                    context, admin, name, version, entry
+                "/playbook": lambda name="", version="", entry="", changed="": playbook.page(
+                    context, admin, name, version, entry, only_changed=bool(changed)
                 ),
                 "/search": lambda text="": search.page(context, text),
                 "/learning": lambda playbook="": plots.page(context, playbook),
-                "/dead-letters": lambda: dead_letters.page(context),
+                "/dead-letters": lambda: dead_letters.page(context, admin),
+                "/configuration": lambda: configuration.page(context),
             },
             show_404=False,  # it would log every wrong address as an error
         )
         with ui.element("div") as missing:
             heading("There is no such page")
-            ui.link("To the newest lessons", "/")
+            ui.link("To the overview", "/")
     ui.skip_link("Skip to the content", target=content)
 
     def arrived(path: str) -> None:

@@ -1,4 +1,4 @@
-"""A scrolling list of entries that renders only the visible rows."""
+"""A list of entries that fills the page, and renders only the rows near the visible ones."""
 
 from collections.abc import Callable, Collection
 
@@ -33,9 +33,10 @@ ROW = """
 SCROLL = """(async () => {
   for (let tries = 0; tries < 300; tries++) {
     const list = getElement(%(list)d);
+    const before = window.scrollY;
     if (list?.$props?.items?.length > %(row)d) list.scrollTo(%(row)d, "start-force");
     await new Promise(resolve => setTimeout(resolve, 100));
-    if (list?.$el?.scrollTop > 0 || (list && %(row)d === 0)) return;
+    if (list?.$props?.items?.length > %(row)d && (window.scrollY === before || %(row)d === 0)) return;
   }
 })()"""
 
@@ -54,8 +55,9 @@ class Listing:
         self._picked: dict[str, None] = {}
         self._on_pick = on_pick
         self._element = ui.element("q-virtual-scroll").classes("listing")
-        self._element.props(f'role="region" aria-label="{label}" tabindex=0')
+        self._element.props(f'role="region" aria-label="{label}" ')
         self._element.props["virtual-scroll-item-size"] = ROW_PX
+        self._element.props["scroll-target"] = "body"
         self._element.props["items"] = []
         self._element.add_slot("default", ROW)
         self._element.on("evidence", lambda event: on_evidence(event.args))

@@ -32,6 +32,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .outcome { border-left: 3px solid var(--flowing); padding: 4px 10px; font-weight: 600; }
 .page a { color: #1f66d0; } .body--dark .page a { color: #86b4ff; }
 .page a:not(:hover) { text-decoration-color: rgba(79,143,247,.4); }
+.page .q-table th .q-icon { position: absolute; }
 .q-table a { color: #2f6fd0; text-decoration: underline; }
 .body--dark .q-table a, .body--dark .page a { color: #7fb0ff; }
 .q-field .q-field__focusable-action { opacity: 1; color: inherit; }
@@ -68,13 +69,18 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
 .graph.tree path[fill="var(--ready)"] { animation: pulse 1.2s ease-in-out infinite; }
 @keyframes pulse { 50% { opacity: .5; } }
 @media (prefers-reduced-motion: reduce) { .graph.tree path { animation: none !important; } }
-.virtual .q-table__middle { max-height: min(640px, 75vh); } .short .q-table__middle { max-height: 300px; }
+.virtual .q-table__middle { max-height: min(640px, 75vh); } .virtual.short .q-table__middle { max-height: 300px; }
+.halves { display: grid; grid-template-columns: minmax(0, 3fr) minmax(0, 2fr); gap: 0 32px; width: 100%; }
+.halves > section { min-width: 0; } .halves .plot { height: 250px; } .halves .plot.short { height: 130px; }
+.halves .facts { grid-template-columns: 90px 1fr; } td.branch { padding-left: 28px !important; }
+.page a.nav, .nav { white-space: nowrap; }
 .virtual thead th { position: sticky; top: 0; z-index: 1; background: var(--page); }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 16px; }
 .legend > div { display: flex; gap: 6px; align-items: center; }
 .legend .chip { width: 18px; height: 18px; font-size: 12px; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 0 24px;
   width: 100%; } .plots > div { min-width: 0; }
+.plots > div:last-child:nth-child(odd) { grid-column: 1 / -1; }
 .plot { height: 230px; width: 100%; }
 .slide { display: grid; grid-template-columns: auto 1fr auto auto; gap: 12px; align-items: center; width: 100%;
   padding: 0 4px; }
@@ -83,12 +89,12 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
 .sizes .q-linear-progress { width: 180px; }
 .page a.pill { border: 1px solid var(--line); border-radius: 12px; padding: 1px 10px; text-decoration: none; }
 .page a.pill.here { border-color: var(--flowing); font-weight: 600; }
-.jump { display: flex; gap: 6px; width: 100%; overflow-x: auto; padding: 3px; }
+.jump { display: flex; gap: 6px; width: 100%; overflow-x: auto; padding: 3px; position: sticky; top: 48px; z-index: 2;
+  background: var(--page); }
 .jump .q-btn { flex: none; padding: 2px 10px; font-size: 13px; }
 .about .q-btn { font-size: 12px; padding: 0 6px; }
-.listing { width: 100%; height: max(360px, calc(100vh - 330px)); border: 1px solid var(--line); border-radius: 8px; }
+.listing { width: 100%; border: 1px solid var(--line); border-radius: 8px; }
 .page .listing .section { display: block; margin: 0; padding: 12px 10px 4px; font-size: 15px; font-weight: 600; }
-.page .gate .listing { height: auto; max-height: 360px; }
 .entry.chosen { outline: 2px solid var(--flowing); outline-offset: -2px; }
 .entry .before { opacity: .8; }
 .entry { border-left: 3px solid transparent; padding: 5px 10px; width: 100%; overflow-wrap: anywhere; }
@@ -101,11 +107,19 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
 .facts { display: grid; grid-template-columns: 110px 1fr; gap: 6px 12px; width: 100%; }
 @media (max-width: 640px) {
   .graph.flow { height: 640px; } .page a.tile { min-width: 0; flex: 1 1 28%; padding: 6px 8px; }
-  .page .q-table th { white-space: nowrap; } .page .q-table td { min-width: 90px; }
+  .halves { grid-template-columns: minmax(0, 1fr); }
+  .page .q-table thead { display: none; } .page .q-table, .page .q-table tbody { display: block; width: 100%; }
+  .page .q-table tbody tr { display: block; height: auto; border-bottom: 1px solid var(--line); padding: 6px 0; }
+  .page .q-table tbody tr td { display: flex; align-items: baseline; gap: 0 8px; height: auto; border: 0;
+    padding: 2px 4px; white-space: normal; overflow-wrap: anywhere; }
+  .page .q-table tbody td::before { content: var(--column); flex: 0 0 104px; opacity: .76; position: static;
+    background: none; }
+  .page .q-table tbody td[colspan]::before { content: none; } .page .q-table__bottom { padding: 0 4px; }
+  .page .q-table td.branch { padding-left: 4px !important; }
   .nicegui-content { padding: 8px; } .page { padding: 0 2px 40px; }
   .brand { width: 100%; margin-bottom: 2px; } a.nav { padding: 7px 7px; font-size: 13px; }
   .links .corner { position: absolute; top: 2px; right: 8px; }
-  .jump { flex-wrap: nowrap; } .listing { height: max(420px, 75vh); }
+  .jump { flex-wrap: nowrap; }
   .window { grid-template-columns: 1fr auto; gap: 4px 12px; }
   .window .q-linear-progress { grid-column: 1 / -1; grid-row: 2; }
   .slide { grid-template-columns: auto 1fr auto; } .slide .which { grid-column: 1 / -1; grid-row: 2; }

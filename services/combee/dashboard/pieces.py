@@ -17,12 +17,12 @@ REFRESH_S = 0.4
 """Interval at which a page checks whether the snapshot has changed; the check reads only memory."""
 
 
-def fill(shown: ui.table, rows: list[Row]) -> None:
-    """Put rows into a table if they differ; hide the pagination if there is one page."""
+def fill(shown: ui.table, rows: list[Row], most: int = PAGE_ROWS) -> None:
+    """Put rows into a table if they differ; hide the pagination if there is one page of ``most`` rows."""
     if shown.rows != rows:
         shown.rows = rows
         if "virtual-scroll" not in shown.props:
-            shown.props["hide-pagination"] = len(rows) <= PAGE_ROWS
+            shown.props["hide-pagination"] = len(rows) <= most
         shown.update()
 
 
@@ -75,16 +75,25 @@ def table(
     label: str,
     on_open: Callable[[Row], None] | None = None,
     virtual: bool = False,
+    most: int = PAGE_ROWS,
 ) -> ui.table:
-    """Return an empty table; with ``on_open`` its first column is a link.
+    """Return an empty table of ``most`` rows a page; with ``on_open`` its first column is a link.
 
-    A ``virtual`` table scrolls and renders only the visible rows.
+    A ``virtual`` table scrolls and renders only the visible rows. On a phone each row is a list, in which the style
+    names each cell.
     """
     described = [
-        {"name": name, "label": title, "field": name, "align": "left", "sortable": True}
+        {
+            "name": name,
+            "label": title,
+            "field": name,
+            "align": "left",
+            "sortable": True,
+            "style": f"--column: {json.dumps(title)}",
+        }
         for name, title in columns.items()
     ]
-    made = ui.table(columns=described, rows=[], row_key=key, pagination=None if virtual else PAGE_ROWS)
+    made = ui.table(columns=described, rows=[], row_key=key, pagination=None if virtual else most)
     made.classes("w-full").props(f'flat dense wrap-cells role="region" aria-label="{label}"')
     if virtual:
         made.classes("virtual").props("virtual-scroll tabindex=0")
@@ -95,6 +104,30 @@ def table(
         made.add_slot(f"body-cell-{first}", f"<q-td :props='props'>{link}</q-td>")
         made.on("open", lambda event: on_open(event.args))
     return made
+
+
+class Facts:
+    """Texts, each after its name."""
+
+    def __init__(self) -> None:
+        self._place = ui.element("div").classes("facts")
+        self._shown: dict[str, str] = {}
+
+    def show(self, facts: dict[str, str]) -> None:
+        """Show the texts if they differ."""
+        if facts == self._shown:
+            return
+        self._shown = dict(facts)
+        self._place.clear()
+        with self._place:
+            for name, text in facts.items():
+                ui.label(name).classes("quiet")
+                ui.label(text).classes("words")
+
+
+def chart(label: str) -> ui.echart:
+    """Return an empty plot."""
+    return ui.echart({}).classes("plot").props(f'role="img" aria-label="{label}"')
 
 
 class Graph:
@@ -136,11 +169,12 @@ class BatchTree:
         self._title = ui.label().classes("words")
         self._why = ui.label().classes("quiet")
         self._graph = Graph("tree")
-        _legend()
+        self._legend = _legend()
 
     def show(self, batch: LiveBatch | None) -> None:
         """Show the present state of a batch."""
         self._graph.set_visibility(shown=batch is not None)
+        self._legend.set_visibility(batch is not None)
         if batch is None:
             self._title.text = "No batch yet: it begins when a window is full, or has waited long enough."
             return
@@ -148,9 +182,10 @@ class BatchTree:
         self._graph.show(tree(batch))
 
 
-def _legend() -> None:
-    with ui.element("div").classes("legend quiet"):
+def _legend() -> ui.element:
+    with ui.element("div").classes("legend quiet") as legend:
         for kind, (icon, words) in KINDS.items():
             with ui.element("div"):
                 ui.icon(icon).classes(f"chip {kind}")
                 ui.label(words)
+    return legend

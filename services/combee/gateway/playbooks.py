@@ -69,8 +69,10 @@ async def absent(context: Context, name: str) -> Refusal:
     if waiting:
         until_ms = closes_ms(context, picture, name)
         due = "closes" if until_ms > now_ms else "was to close"
+        size = picture.batch_size(name)
+        of = "" if waiting > size else f" of {size}"
         reasons.append(
-            f"its window has {counted(waiting, 'reflection')} of {picture.batch_size(name)} and {due} when full or at"
+            f"its window has {counted(waiting, 'reflection')}{of} and {due} when full or at"
             f" {moment(until_ms)}; POST /v1/playbooks/{name}/flush closes it now"
         )
     if not reasons and (traces := context.traced[name]):

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from combee.core.formats.files import Format
-from combee.core.playbook.version_row import version_row
+from combee.core.playbook.versions import version_summary
 from combee.gateway.problems import Problem
-from combee.log.reports.status import list_row
+from combee.log.reports.status import listed_report
 from combee_schemas.base import LineName, Value
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.gate import Judge
@@ -172,15 +172,15 @@ class Sent(Value):
 def listed(playbook: Playbook, labels: dict[str, Label]) -> Listed:
     """Return one playbook of the list."""
     gate = labels[PRODUCTION].gate if PRODUCTION in labels else ()
-    row = list_row(playbook, {}, {label.label: label.version for label in labels.values()})
-    return Listed.model_validate({**row, "branch": playbook.branch, "gate": gate})
+    report = listed_report(playbook, {}, {label.label: label.version for label in labels.values()})
+    return Listed.model_validate({**dict(report), "branch": playbook.branch, "gate": gate})
 
 
 def as_row(playbook: Playbook) -> VersionRow:
     """Return one version without its entries."""
     usage = playbook.usage
     return VersionRow(
-        **version_row(playbook),
+        **dict(version_summary(playbook)),
         outcomes=playbook.batch.plan.outcomes if playbook.batch else Outcomes(),
         tokens=Tokens(read=usage.tokens_in, cached=usage.cached_tokens, written=usage.tokens_out),
     )

@@ -1,6 +1,6 @@
 """The reflect service: one trace, one model call, one reflection."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -20,19 +20,21 @@ from combee.adapters.ports import (
     UnansweredError,
 )
 from combee.core.evaluation.outcomes.fold import outcome_of, says_outcome
-from combee.core.formats.citations import with_citations
+from combee.core.formats.render import with_citations
 from combee.core.names import identity
+from combee.core.playbook.pausing import order_of
 from combee.core.text.shortening import shorter_trace, task_excerpt, within
 from combee.core.text.similarity.relevance import entries_to_judge
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.methods import reflecting_method
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
+from combee.process.worker.passed_over import PassOverError
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.retry import write
 from combee.process.worker.views import Playbooks
 from combee.reflect.reflected import Reflected
 from combee_schemas import topics
-from combee_schemas.base import Usage
+from combee_schemas.base import Usage, playbook_of
 from combee_schemas.model import CHARS_PER_TOKEN, Reply
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
@@ -94,11 +96,22 @@ class ReflectHandler:
         trace = topics.TRACES.read_or_none(record)
         return (trace.trace_id, trace.playbook) if trace else ("", "")
 
+    def is_paused(self, playbook: str) -> bool:
+        """Return whether a person's order holds a playbook back."""
+        orders = (self.playbooks.latest(name).paused for name in {playbook, playbook_of(playbook)})
+        return order_of(orders, self._clock.now_ms()) is not None
+
+    async def resumed(self, playbook: str, starts: Mapping[TopicPartition, int]) -> None:
+        """Look up which traces of a playbook that goes on have their reflection, as after a restart."""
+        await self._reflected.restore(self._log, starts, playbook)
+
     async def handle(self, record: Record) -> None:
         trace = self._provenance.trace(record)
         bind_contextvars(playbook=trace.playbook, trace_id=trace.trace_id)
         if lack := trace.lack:
             raise PoisonError(lack)
+        if self.is_paused(trace.playbook):
+            raise PassOverError(trace.playbook)
         self._limiter.check(trace.playbook)
         content = identity.fingerprint(trace)
         async with self._reflected.only_once(trace, content) as known:

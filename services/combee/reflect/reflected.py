@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from weakref import WeakValueDictionary
 
 from combee.adapters.ports import Log, Record, TopicPartition
@@ -11,6 +12,7 @@ from combee.core.names import identity
 from combee.process.worker.lookup import oldest_timestamp, read_since
 from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
+from combee_schemas.topics import key_of
 from combee_schemas.trace import Trace
 
 REMEMBERED = 100_000
@@ -46,13 +48,17 @@ class Reflected:
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
 
-    async def restore(self, log: Log, starts: Mapping[TopicPartition, int]) -> None:
-        """Read ``reflections`` from the time of the oldest unfinished trace in ``starts``."""
+    async def restore(
+        self, log: Log, starts: Mapping[TopicPartition, int], playbook: str | None = None
+    ) -> None:
+        """Read ``reflections``, or one playbook's, from the time of the oldest unfinished trace in ``starts``."""
         since = await oldest_timestamp(log, starts)
         if since is not None:
-            await read_since(log, topics.REFLECTIONS.name, since, self._take)
+            await read_since(log, topics.REFLECTIONS.name, since, partial(self._take, playbook))
 
-    async def _take(self, record: Record) -> None:
+    async def _take(self, playbook: str | None, record: Record) -> None:
+        if playbook is not None and key_of(record) != playbook:
+            return
         if topics.REFLECTIONS.read_or_none(record) is not None:  # shuffle dead-letters what cannot be read
             reflection = self._provenance.reflection(record, is_reread=True)
             self._add((reflection.playbook, reflection.reflection_id), identity.fingerprint(reflection))

@@ -14,12 +14,11 @@ from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.names.sources import names_of
 from combee.core.playbook.coverage import Coverage, Lesson, lesson_of, unchecked
-from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
+from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import worth
 from combee.scan.asking import Asking
 from combee.scan.head_start import HeadStart
-from combee.scan.outcome import reasons
 from combee_schemas.base import SourceNames
 from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan
@@ -84,7 +83,7 @@ class Aggregator:
         through = {seen.offset for seen in result.seen if seen.ok}
         if gone := through.difference(member.offset for member in members):
             note = f"{len(gone)} reflections are no longer in the log: their lessons were not checked"
-            result = result.model_copy(update={"reason": reasons((note, result.reason))})
+            result = result.model_copy(update={"reason": worth.reasons((note, result.reason))})
         by_age = sorted(
             (member for member in members if member.offset in through), key=lambda member: member.offset
         )

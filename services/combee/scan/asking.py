@@ -8,12 +8,10 @@ from combee.adapters.ports import CutOffError, LanguageModel, PoisonError, Promp
 from combee.core.methods import checking, consolidation
 from combee.core.methods.checking import Checked
 from combee.core.methods.method import Answer, Method, Sources
-from combee.core.playbook.cleaning import clean_operations
 from combee.core.playbook.coverage import Coverage, Question, lesson_of
-from combee.core.playbook.operations import in_words
+from combee.core.playbook.operations import clean_operations, in_words
 from combee.core.text.shortening import shorter_reflection
 from combee.scan.head_start import HeadStart
-from combee.scan.outcome import SKIPPED, SPLIT, spent
 from combee_schemas.base import Usage
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt, Reply
@@ -23,6 +21,9 @@ from combee_schemas.scan import GroupMember, Operation
 Items = TypeVar("Items")
 T = TypeVar("T")
 A = TypeVar("A")
+
+SKIPPED = Usage(skips=1)
+SPLIT = Usage(splits=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,11 @@ class Part(Generic[Items, A]):
     problem: str = ""
     usage: Usage = SKIPPED
     request: str = ""
-    scope: tuple[str, ...] = ()
-    """Entries shown in the call, if not the whole playbook."""
+
+
+def spent(error: PoisonError) -> Usage:
+    """Return the usage of a call that failed permanently; a call without any reply counts as not made."""
+    return error.usage if error.usage.calls else error.usage + SKIPPED
 
 
 def halves(items: Sequence[T]) -> tuple[Sequence[T], ...]:
@@ -91,11 +95,11 @@ class Asking:
         """
 
         async def ask(members: Sequence[GroupMember]) -> Part[Sequence[GroupMember], Answer]:
-            prompt, reply = await self._aggregated(base, members, level, waits=waits)
+            _, reply = await self._aggregated(base, members, level, waits=waits)
             sources = [(one.reflection.reflection_id,) for one in members]
             words = [lesson_of(one.reflection) for one in members]
-            answer = self._read(base, prompt, reply, sources, words)
-            return _part(members, answer, reply, prompt)
+            answer = self._read(base, reply, sources, words)
+            return _part(members, answer, reply)
 
         return await in_parts(members, ask, halves, halves if again else lambda _: ())
 
@@ -108,8 +112,8 @@ class Asking:
             prompt = self._method.combine_prompt(base, items, names)
             reply = await self._ask(base, prompt, level)
             sources, words = [item.evidence for item in items], [item.content for item in items]
-            answer = self._read(base, prompt, reply, sources, words)
-            return _part(items, answer, reply, prompt)
+            answer = self._read(base, reply, sources, words)
+            return _part(items, answer, reply)
 
         return await in_parts(items, ask, halves)
 
@@ -121,7 +125,7 @@ class Asking:
         async def ask(clusters: Sequence[Cluster]) -> Part[Sequence[Cluster], tuple[Operation, ...]]:
             prompt = consolidation.prompt(base, clusters)
             reply = await self._ask(base, prompt, 0)
-            return _part(clusters, consolidation.read(reply.body), reply, prompt)
+            return _part(clusters, consolidation.read(reply.body), reply)
 
         return await in_parts(clusters, ask, halves)
 
@@ -136,7 +140,7 @@ class Asking:
             prompt = checking.prompt(lessons, statements, question.rewrites)
             reply = await self._ask(base, prompt, level)
             answer = checking.read(reply.body, lessons, statements, question.rewrites)
-            return _part(question, answer, reply, prompt)
+            return _part(question, answer, reply)
 
         return await in_parts(question, ask, Question.halves, Question.fewer)
 
@@ -176,10 +180,8 @@ class Asking:
             self._head_start.answered(prompt)
         return reply
 
-    def _read(
-        self, base: Playbook, prompt: Prompt, reply: Reply, sources: Sources, words: Sequence[str]
-    ) -> Answer:
-        answer = self._method.read(_shown(base, prompt), in_words(reply.body, words), sources)
+    def _read(self, base: Playbook, reply: Reply, sources: Sources, words: Sequence[str]) -> Answer:
+        answer = self._method.read(base, in_words(reply.body, words), sources)
         if answer.unusable and not answer.operations:
             error = PoisonError(f"none of {answer.unusable} operations was usable")
             error.usage = reply.usage
@@ -187,19 +189,5 @@ class Asking:
         return replace(answer, operations=clean_operations(answer.operations))
 
 
-def _shown(base: Playbook, prompt: Prompt) -> Playbook:
-    """Return the playbook as a prompt shows it."""
-    if prompt.entry_ids is None:
-        return base
-    kept = frozenset(prompt.entry_ids)
-    return base.model_copy(update={"entries": tuple(entry for entry in base.entries if entry.id in kept)})
-
-
-def _part(items: Items, answer: A, reply: Reply, prompt: Prompt) -> Part[Items, A]:
-    return Part(
-        items=items,
-        answer=answer,
-        usage=reply.usage,
-        request=reply.request,
-        scope=prompt.entry_ids or (),
-    )
+def _part(items: Items, answer: A, reply: Reply) -> Part[Items, A]:
+    return Part(items=items, answer=answer, usage=reply.usage, request=reply.request)

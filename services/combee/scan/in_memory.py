@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from combee.core.batching import tree
 from combee.core.names import identity
 from combee.scan.aggregate import Aggregator
-from combee.scan.outcome import shorter
+from combee.scan.worth import shorter
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook

@@ -16,7 +16,7 @@ class Templates:
     """The hashes of a worker's own templates; a batch with others is logged once."""
 
     def __init__(self) -> None:
-        self._own: dict[tuple[str, Prompts, bool, bool], str] = {}
+        self._own: dict[tuple[str, Prompts, bool], str] = {}
         self._logged: set[str] = set()
 
     def difference(self, plan: Plan, method: Method) -> str:
@@ -26,11 +26,10 @@ class Templates:
         difference is logged and noted in the result; the hashes of the requests identify the prompts.
         """
         planned_with, settings = plan.settings.templates, plan.settings
-        is_scoped = settings.scope > 0
         proposes = settings.probation is not None or settings.trust != "lab"
-        asked = (settings.method, settings.prompts, is_scoped, proposes)
+        asked = (settings.method, settings.prompts, proposes)
         own = self._own.get(asked) or self._own.setdefault(
-            asked, templates_hash(method, settings.prompts, is_scoped=is_scoped, proposes=proposes)
+            asked, templates_hash(method, settings.prompts, proposes=proposes)
         )
         if planned_with == own:
             return ""

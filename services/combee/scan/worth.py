@@ -1,22 +1,24 @@
-"""What answers are worth: from the parts of a node's calls to its result; pure."""
+"""What answers are worth: from the parts of a node's calls to its result, shortened to fit a record; pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from combee.adapters.ports import PoisonError
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import operations as ops
 from combee.core.playbook.clusters import within
 from combee.core.playbook.derived import once_per_version
-from combee.scan.asking import Part
-from combee.scan.outcome import SKIPPED, reasons
+from combee.scan.asking import SKIPPED, Part
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.batch import Cluster
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import EVIDENCE_KEPT, Playbook
 from combee_schemas.scan import GroupMember, Known, NodeResult, Operation, Seen
 
 TAGS_KEPT = 200
 """Maximum number of tags counted per reflection: the first ones about entries of the playbook."""
+TAGS_OF_EACH = 20
+"""Tags per reflection that are kept until nothing else can be left out."""
 
 Parts = Sequence[Part[Sequence[GroupMember], Answer]]
 
@@ -123,6 +125,11 @@ def with_calls(
     )
 
 
+def reasons(parts: Iterable[str]) -> str:
+    """Return each different reason once."""
+    return "; ".join(dict.fromkeys(part for part in parts if part))
+
+
 def by_support(
     proposals: Iterable[Operation], seen: Sequence[Seen], names: Mapping[str, str]
 ) -> tuple[Operation, ...]:
@@ -137,11 +144,10 @@ def by_support(
 
 
 def _spent(parts: Sequence[Part[Any, Any]]) -> dict[str, Any]:
-    """Return the usage, requests and shown entries of a node's calls, by the fields of its result."""
+    """Return the usage and requests of a node's calls, by the fields of its result."""
     return {
         "usage": sum((part.usage for part in parts), NOTHING_SPENT),
         "requests": tuple(part.request for part in parts if part.request),
-        "scope": ops.union(*(part.scope for part in parts)),
     }
 
 
@@ -184,3 +190,88 @@ def _one_seen(member: GroupMember, ids: Collection[str] | None) -> Seen:
 @once_per_version
 def _ids(base: Playbook) -> frozenset[str]:
     return frozenset(entry.id for entry in base.entries)
+
+
+# ---- a result that is too large for a record
+
+
+def shorter(result: NodeResult) -> Iterator[NodeResult]:
+    """Yield ever smaller results of a node; the reason of each names what was left out.
+
+    Bookkeeping goes first: most tags of a reflection; evidence of which other operations hold a copy; then all tags
+    and the entries that calls were shown; then most names of what an operation or a known entry rests on. Operations
+    go last, the longest per reflection first; reflections that lose their last one did not get through. Sources stay:
+    what a source may do, and whether it is revoked, depends on them.
+
+    Raises
+    ------
+    PoisonError
+        When nothing is left to leave out.
+    """
+    if result.aside:
+        result = result.model_copy(update={"aside": ()})
+        yield _noted(result, "proposals to carry left out for size")
+    result = result.model_copy(update={"seen": _tagged(result.seen, TAGS_OF_EACH)})
+    yield _noted(result, f"tags beyond {TAGS_OF_EACH} each left out for size")
+    for count in (EVIDENCE_KEPT, 1):
+        cut = result.model_copy(update={"operations": ops.cut_evidence(result.operations, count)})
+        yield _noted(cut, "evidence that others have too left out for size")
+    bare = _tagged(result.seen, 0)
+    cut = cut.model_copy(update={"seen": bare})
+    yield _noted(cut, "evidence that others have too and tags left out for size")
+    for count in (EVIDENCE_KEPT, 1):
+        cut = _naming(cut, count)
+        note = f"evidence beyond {count} each, and tags left out for size"
+        yield _noted(cut, note)
+    whole = result.operations
+    left = sorted(range(len(whole)), key=lambda n: len(whole[n].content) / (1 + len(whole[n].evidence)))
+    while left:
+        left = left[: len(left) * 7 // 8]
+        only = cut.model_copy(
+            update={
+                "operations": tuple(cut.operations[n] for n in sorted(left)),
+                "seen": _without(bare, _lost(result, left)),
+            }
+        )
+        yield _noted(only, f"{len(whole) - len(left)} operations, {note}")
+    raise PoisonError("the ids alone are too many for one record: use a smaller batch size")
+
+
+def _tagged(seen: Iterable[Seen], count: int) -> tuple[Seen, ...]:
+    """Return reflections with the first ``count`` tags of each."""
+    return tuple(
+        reflection.model_copy(update={"tags": reflection.tags[:count]}) if reflection.tags else reflection
+        for reflection in seen
+    )
+
+
+def _noted(result: NodeResult, note: str) -> NodeResult:
+    return result.model_copy(update={"reason": reasons((note, result.reason))})
+
+
+def _naming(result: NodeResult, count: int) -> NodeResult:
+    """Return a result whose operations and known entries name at most ``count`` reflections each."""
+    return result.model_copy(
+        update={
+            name: tuple(
+                claim.model_copy(update={"evidence": claim.evidence[:count]})
+                for claim in getattr(result, name)
+            )
+            for name in ("operations", "known", "echoes")
+        }
+    )
+
+
+def _lost(result: NodeResult, left: Iterable[int]) -> frozenset[str]:
+    """Return the reflections that no operation rests on once only the operations ``left`` stay."""
+    claims: list[Operation | Known] = [*(result.operations[n] for n in left), *result.known]
+    return ops.rests(result.operations).difference(chain.from_iterable(claim.evidence for claim in claims))
+
+
+def _without(seen: Iterable[Seen], lost: frozenset[str]) -> tuple[Seen, ...]:
+    return tuple(
+        reflection.model_copy(update={"ok": False, "covered": ""})
+        if reflection.reflection_id in lost
+        else reflection
+        for reflection in seen
+    )

@@ -2,18 +2,24 @@
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, TypedDict, Unpack
 
 from combee.sdk.client import BaseClient, default_client
 from combee.sdk.learning import CURRENT, Run
-from combee.sdk.logs import guarded
+from combee.sdk.logs import LogOnce, guarded
 from combee.sdk.reading import PlaybookRef
 from combee.sdk.view import PlaybookView
 from combee_schemas.playbook import NO_LABEL
 
 MAX_OPEN = 1_000
 """Maximum number of open runs, as a library may never report a run's end."""
+
+
+NO_OUTCOME = (
+    "runs without an outcome teach %s what the model believes, not what worked: say how each run went with"
+    " on_end=lambda run: run.outcome(success=…), or with run.outcome(…) in a block of combee.learning"
+)
 
 
 class Options(TypedDict, total=False):
@@ -42,6 +48,7 @@ class Instrumentation:
     """Token budget: from a larger playbook a call is shown the entries nearest to its last user message."""
     on_end: Callable[[Run], object] | None = None
     """Called with each run before it is handed over, for example to report its outcome."""
+    once: LogOnce = field(default_factory=LogOnce)
 
     @classmethod
     def of(cls, playbook: str | None, **options: Unpack[Options]) -> Self:
@@ -89,6 +96,8 @@ class Instrumentation:
         with guarded("on_end failed"):
             if self.on_end is not None and (error is None or isinstance(error, Exception)):
                 self.on_end(run)
+        if self.on_end is None and error is None and not run.is_judged:
+            self.once.warn("outcome", NO_OUTCOME, run.playbook.name)
         with guarded("a run could not be recorded"):
             run.finish(error)
 

@@ -60,10 +60,10 @@ class Run:
         self._prompted = (self._prompted or set()) | {entry.id for entry in view.entries}
         return view.prompt()
 
-    def _shown(self) -> Shown | None:
+    def _shown(self) -> Shown:
         """Return the entries shown to the agent: those of its calls, else the run's whole playbook."""
         shown = self.playbook.shown()
-        if shown is None or self._prompted is None:
+        if self._prompted is None:
             return shown
         return only(shown, frozenset(self._prompted))
 
@@ -87,6 +87,11 @@ class Run:
         self._score = score if score is not None else self._score
         self._target = target if target is not None else self._target
         self.answer = answer if answer is not None else self.answer
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether an outcome was reported: feedback, success, a score or the right answer."""
+        return bool(self._feedback) or (self._success, self._score, self._target) != (None, None, None)
 
     def finish(self, error: BaseException | None) -> None:
         """Hand the run over as a trace, unless it is empty or was cancelled."""

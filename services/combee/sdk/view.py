@@ -127,10 +127,10 @@ class PlaybookView:
     def __str__(self) -> str:
         return self.render()
 
-    def shown(self) -> Shown | None:
-        """Return the ``shown`` field for the agent's trace, None for the fallback."""
+    def shown(self) -> Shown:
+        """Return the ``shown`` field for the agent's trace; the fallback is version 0, with which others compare."""
         if self.snapshot is None:
-            return Shown(version=0, canary=self.canary) if self.canary else None
+            return Shown(version=0, canary=self.canary)
         return shown_to(self.snapshot, tuple(self.entries)).model_copy(update={"canary": self.canary})
 
     def prompt(self) -> str:

@@ -1,4 +1,4 @@
-"""Admission that hold back a batch that is due: the method, spend caps, tenants' limits, a fork.
+"""Admission that holds back a batch that is due: the method, a pause, spend caps, tenants' limits, a fork.
 
 ``core`` decides; each change of an answer is logged once.
 """
@@ -12,14 +12,48 @@ from combee.adapters.ports import Clock
 from combee.core.names.tenants import Tenants, tenant_of
 from combee.core.playbook import spend
 from combee.core.playbook.apply import misfit
+from combee.core.playbook.pausing import WOULD_EXPIRE, ends_soon, order_of
 from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy
 from combee.process.settings.methods import configured_method
 from combee.process.worker.views import Playbooks
 from combee.shuffle.partition import ShuffleState
 from combee.shuffle.rules import BatchRules
 from combee_schemas.base import playbook_of
+from combee_schemas.playbook import PauseOrder
 
 logger = structlog.get_logger()
+
+
+class OrderedAdmission:
+    """Blocks playbooks that a person paused, with their branches."""
+
+    def __init__(self, playbooks: Playbooks, clock: Clock) -> None:
+        self._playbooks = playbooks
+        self._clock = clock
+        self._paused: dict[str, PauseOrder] = {}
+        self._warned: set[tuple[str, int]] = set()
+
+    def blocks(self, line: str) -> bool:
+        """Return whether the next batch must wait."""
+        orders = [self._playbooks.latest(name).paused for name in {line, playbook_of(line)}]
+        now_ms = self._clock.now_ms()
+        order = order_of(orders, now_ms)
+        known = self._paused.pop(line, None)
+        if order is None:
+            if known is not None:
+                logger.info("resumed", playbook=line)
+            return False
+        self._paused[line] = order
+        if known is None:
+            logger.warning("paused", playbook=line, reason=f"by {order.issued_by}", until_ms=order.until_ms)
+        if ends_soon(order, now_ms) and (line, order.until_ms) not in self._warned:
+            self._warned.add((line, order.until_ms))
+            logger.warning("pause_ends_soon", playbook=line, until_ms=order.until_ms, reason=WOULD_EXPIRE)
+        return True
+
+    def is_paused(self, line: str) -> bool:
+        """Return whether an order held a line back at the last check."""
+        return line in self._paused
 
 
 class SpendAdmission:
@@ -130,6 +164,7 @@ class Admission:
     ) -> None:
         self.spend = SpendAdmission(policy, playbooks, clock)
         self.tenant = TenantAdmission(tenants, clock)
+        self.ordered = OrderedAdmission(playbooks, clock)
         self._rules = rules
         self._playbooks = playbooks
         self._holds = configured_method(rules.settings).HOLDS
@@ -149,6 +184,7 @@ class Admission:
         return (
             state.is_forking(line)
             or self._is_misfit(line)
+            or self.ordered.blocks(line)
             or self.spend.blocks(state, line, partial(self._rules.batch_size, state))
             or self.tenant.blocks(line)
         )

@@ -70,8 +70,8 @@ logger = structlog.get_logger()
 CURRENT_TIMEOUT_S = 60.0
 LOOK_FURTHER_S = 60.0
 """How often the ends are looked up: markers and aborted records are not delivered, and are passed all the same."""
-HOLDS_BACK = ("source", "tenant", "spend")
-"""A source's share of a batch, a tenant's limits, a cap on spending."""
+HOLDS_BACK = ("source", "tenant", "spend", "pause")
+"""A source's share of a batch, a tenant's limits, a cap on spending, a person's order."""
 DELIVERED_BYTES = 512 << 10
 """Of delivered records kept for the next turn, per partition; the rest is read from the log."""
 TAKEN_AT_ONCE = 100
@@ -219,6 +219,8 @@ class Shuffler:
                 counts["source"] += window.over_share_count
                 if self._admission.tenant.is_held(line):
                     counts["tenant"] += len(window) - window.over_share_count
+                elif self._admission.ordered.is_paused(line):
+                    counts["pause"] += len(window) - window.over_share_count
                 elif self._admission.spend.is_paused(line):
                     counts["spend"] += len(window) - window.over_share_count
         return counts

@@ -18,6 +18,7 @@ from combee.adapters.ports import (
     Transactor,
     TransientError,
 )
+from combee_schemas.topics import FOR_EVER
 
 R, U, ONE = "reflections", "updates", "labels"
 """Two topics of three partitions, one of one."""
@@ -389,6 +390,33 @@ async def test_what_is_not_committed_comes_again_and_what_is_does_not(log: Log) 
         assert await consumer.start_offset(R0) == 2
     async with member(log, group="another") as consumer:
         assert len(await polled(consumer, lambda found: len(found) == 4)) == 4
+
+
+async def test_a_note_comes_back_with_its_offset_and_goes_with_the_next_commit(log: Log) -> None:
+    await log.produce(*numbered(R, range(4)))
+    async with member(log) as consumer:
+        await polled(consumer, bool)
+        assert await consumer.note(R0) == ""
+        await consumer.commit({R0: 2}, {R0: "further: 4"})
+    async with member(log) as consumer:
+        await polled(consumer, bool)
+        assert (await consumer.start_offset(R0), await consumer.note(R0)) == (2, "further: 4")
+        await consumer.commit({R0: 3})
+    async with member(log) as consumer:
+        await polled(consumer, bool)
+        assert (await consumer.start_offset(R0), await consumer.note(R0)) == (3, "")
+
+
+async def test_a_member_that_seeks_goes_on_from_there(log: Log) -> None:
+    await log.produce(*numbered(R, range(4)))
+    async with member(log) as consumer:
+        await polled(consumer, lambda found: len(found) == 4)
+        consumer.seek(R0, 3)
+        assert values(await polled(consumer, bool)) == [b"3"]
+
+
+async def test_the_log_says_how_long_a_topic_keeps_its_records(log: Log) -> None:
+    assert await log.retention_ms(U) == FOR_EVER
 
 
 async def test_a_commit_of_partitions_not_owned_is_ignored(log: Log) -> None:

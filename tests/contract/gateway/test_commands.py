@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -43,6 +44,23 @@ async def test_a_person_keeps_what_is_only_proposed() -> None:
         assert not (await done(gateway, "keep", entry_ids=["misc-00001"]))["changed"]
         unknown = await gateway.client.post(f"{PATH}/keep", json={"entry_ids": ["misc-00002"]})
         assert unknown.status_code == 404
+
+
+async def test_a_playbook_is_paused_and_goes_on_over_http() -> None:
+    async with running() as gateway:
+        await done(gateway, "import", text=ACE, format="ace")
+        assert await done(gateway, "pause", until="2100-01-01") == {
+            **await done(gateway, "pause"),
+            "changed": True,
+            "command_id": ANY,
+        }
+        assert not (await done(gateway, "pause"))["changed"]
+        assert (await done(gateway, "resume"))["version"] == 3
+        assert not (await done(gateway, "resume"))["changed"]
+        assert await content(gateway) == ["ask for the receipt"]
+        for until in ("2001-01-01", "soon"):
+            refused = await gateway.client.post(f"{PATH}/pause", json={"until": until})
+            assert refused.status_code == 400, refused.text
 
 
 async def test_a_command_without_waiting_is_acknowledged() -> None:

@@ -11,7 +11,7 @@ from support import monitoring, shown
 from support.clock import ManualClock
 from support.monitoring import FROM_PROMETHEUS, Labels, Query, panels, problems, queries, rules
 
-RUNBOOK = shown.ROOT / "docs" / "guide" / "runbook.md"
+RUNBOOK = shown.ROOT / "docs" / "guide" / "operations.md"
 
 
 def declared(registry: CollectorRegistry) -> dict[str, set[str]]:
@@ -64,11 +64,11 @@ def test_every_metric_of_ours_is_on_the_dashboard(known: Labels) -> None:
 
 
 def test_every_alert_names_its_section_of_the_runbook_and_every_section_an_alert() -> None:
-    text = RUNBOOK.read_text("utf-8")
-    sections = re.findall(r"^## (\w+)$", text, re.MULTILINE)
+    _, text = RUNBOOK.read_text("utf-8").split("\n## Alerts\n")
+    sections = re.findall(r"^### (\w+)$", text, re.MULTILINE)
     named = {rule["alert"]: rule["annotations"]["runbook"] for rule in rules()}
-    assert named == {name: f"docs/guide/runbook.md#{name.lower()}" for name in sections}
-    bodies = dict(zip(sections, re.split(r"^## \w+$", text, flags=re.MULTILINE)[1:], strict=True))
+    assert named == {name: f"docs/guide/operations.md#{name.lower()}" for name in sections}
+    bodies = dict(zip(sections, re.split(r"^### \w+$", text, flags=re.MULTILINE)[1:], strict=True))
     assert [name for name, body in bodies.items() if "**Do**" not in body] == []
 
 

@@ -15,7 +15,7 @@ from langgraph.types import Command, interrupt
 from openai import InternalServerError
 
 from combee import Client, MemoryTransport, Run, learning
-from combee.core.formats.citations import with_citations
+from combee.core.formats.render import with_citations
 from combee.integrations.langchain import CombeeMiddleware
 
 PLAYBOOK = "shop/rates"

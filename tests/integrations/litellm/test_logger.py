@@ -10,7 +10,7 @@ import litellm
 import pytest
 
 from combee import Client, MemoryTransport, Run, learning
-from combee.core.formats.citations import with_citations
+from combee.core.formats.render import with_citations
 from combee.integrations.litellm import CombeeLogger
 
 PLAYBOOK = "shop/rates"

@@ -18,7 +18,7 @@ from agents import (
 from openai import AsyncOpenAI, InternalServerError
 
 from combee import Client, MemoryTransport, Run, learning
-from combee.core.formats.citations import with_citations
+from combee.core.formats.render import with_citations
 from combee.integrations.openai_agents import NO_END, CombeeHooks
 
 PLAYBOOK = "shop/rates"

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 QUIET = {
     "name": NAME, "branch": None, "budget": None, "proposed": 0, "batch_size": 40, "sizing": None, "warnings": {},
     "trust": "team: nobody proves who they are", "outcomes": None, "gate": None, "canary": None, "paused": None,
-    "spend": {"tokens": 0, "cost": 0.0, "cap_tokens": None, "cap_cost": None},
+    "spend": {"tokens": 0, "cost": 0.0, "cap_tokens": None, "cap_cost": None, "together": None},
 }  # fmt: skip
 """A playbook that spent nothing today, may spend what it likes, and of which there is little to say."""
 
@@ -168,7 +168,7 @@ async def test_batches_without_a_version_are_in_flight() -> None:
         await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
         await deployment.until(lambda: len(ledger.batches(deployment.log)) == 1)
     assert await newest_batches(deployment.log) == {NAME: 1}
-    (row,) = plain((await log_status(deployment.log, 40))["playbooks"])
+    (row,) = plain((await log_status(deployment.log, 40)).model_dump(mode="json")["playbooks"])
     made = {"version": 0, "made_by": "empty", "entries": 0, "in_flight": 1}
     assert row == {**QUIET, "trust": "", **made, "retention": None, "omitted": None, "audit": None}
 

@@ -72,7 +72,7 @@ def test_status_says_of_every_playbook_of_a_tenant_why_it_waits(
 ) -> None:
     monkeypatch.setattr("combee.adapters.clock.SystemClock.now_ms", lambda _: deployment.clock.now_ms())
     limits = {"support": Limits(daily_tokens=1)}
-    rows = asyncio.run(log_status(deployment.log, SIZE, limits=limits))["playbooks"]
-    assert {row["name"]: bool(row["paused"]) for row in rows} == {
+    rows = asyncio.run(log_status(deployment.log, SIZE, limits=limits)).playbooks
+    assert {line.name: bool(line.paused) for line in rows} == {
         name: name.startswith("support/") for name in NAMES
     }

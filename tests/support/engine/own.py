@@ -26,6 +26,8 @@ from support.waiting import wait_until
 STAND_INS = Path(__file__).parent / "stand_ins"
 PYTHON_IMAGE, KAFKA_IMAGE = "combee-test-python", "combee-test-kafka"
 START_S, STOP_S = 120.0, 60.0
+WEIGHT = 10
+"""How many processes all containers together count as; the kernel's default would be one."""
 NAMESPACES = ("--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
@@ -64,6 +66,7 @@ def engine(folder: Path) -> Iterator[Mapping[str, str]]:
         if daemon.poll() is not None:
             raise RuntimeError(f"dockerd ended: {(folder / 'dockerd.log').read_text()[-2000:]}")
         _load(folder, env)
+        _weigh(group)
         with _served(prepared.wheels()) as links:
             yield {**env, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": links}
     finally:
@@ -114,6 +117,14 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 def _docker(env: Mapping[str, str], command: str) -> None:
     subprocess.run(["sh", "-c", f"docker {command}"], env=env, check=False, capture_output=True)
+
+
+def _weigh(group: str) -> None:
+    """Give the containers their share of a busy machine's processors."""
+    for version, unit in (("cpu/{}/cpu.shares", 1024), ("{}/cpu.weight", 100)):
+        file = Path("/sys/fs/cgroup") / version.format(group.removeprefix("/"))
+        if file.exists():
+            file.write_text(str(WEIGHT * unit))
 
 
 def _remove(group: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 
 from combee.adapters.ports import (
+    NO_NOTES,
     Consumer,
     LanguageModel,
     Log,
@@ -81,6 +82,8 @@ class FaultInjectingConsumer:
         self._inner = inner
         self._failpoint = failpoint
         self.start_offset = inner.start_offset
+        self.note = inner.note
+        self.seek = inner.seek
         self.positions = inner.positions
         self.pause = inner.pause
         self.resume = inner.resume
@@ -90,9 +93,11 @@ class FaultInjectingConsumer:
         self._failpoint.check()
         return await self._inner.poll(timeout_s)
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, str] = NO_NOTES
+    ) -> None:
         self._failpoint.reach("before offset commit")
-        await self._inner.commit(offsets)
+        await self._inner.commit(offsets, notes)
         self._failpoint.reach("after offset commit")
 
 

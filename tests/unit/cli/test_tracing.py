@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from combee.cli.playbook.cost import cost_row
+from combee.log.reports.cost import cost_report
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook, Spend
@@ -104,7 +104,8 @@ def test_cost_sums_what_the_versions_took(learned: Deployment) -> None:
     assert row["tokens"]["in"] == sum(one.usage.tokens_in for one in made)
     assert row["tokens_per_reflection"] == sum(row["tokens"].values()) / 20
     assert run_json("playbook", "cost", NAME) == [row]
-    assert NAME in run("playbook", "cost", NAME).stdout
+    assert NAME in (printed := run("playbook", "cost", NAME).stdout)
+    assert "a price: [prices] in combee.toml" in printed
     assert run("playbook", "cost", "nope").exit_code == 1
 
 
@@ -119,7 +120,7 @@ def test_cost_counts_each_day_once_by_its_last_version() -> None:
 
     made = [version(1, 20_000, 10, 0.1), version(2, 20_000, 30, 0.3), version(3, 20_001, 5, 0.05)]
     edit = made[0].model_copy(update={"version": 4, "origin": "edit", "batch": None})
-    row = cost_row("a", [[*made, edit]])
+    row = cost_report("a", [[*made, edit]]).model_dump(mode="json")
     assert row["days"] == [
         {"day": "2024-10-04", "tokens": 30, "cost": 0.3},
         {"day": "2024-10-05", "tokens": 5, "cost": 0.05},

@@ -2,16 +2,15 @@
 
 from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
 from combee.core.playbook.retention import warnings
-from combee.core.playbook.side_by_side import Learned
+from combee.core.playbook.side_by_side import Learned, Line
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts, graphs, outcomes, rows, wording
 from combee.dashboard.views.addresses import is_page
-from combee.log.inspection.branches import Line
 from combee_schemas.base import Usage
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
 from combee_schemas.plan import Branch, BranchSettings
-from combee_schemas.playbook import Audit, Change, Playbook
+from combee_schemas.playbook import Audit, Playbook
 from support.flat import flat
 from support.pictures import BATCH, FAILED, MANIFEST, picture
 
@@ -197,7 +196,8 @@ def test_outcomes_are_told_by_version_with_what_changed_at_each() -> None:
 
     known = {name: empty(name).model_copy(update={"version": 9}) for name in ("a", "a@x", "b", "c", "d")}
     said = [
-        statistics("a", *range(1, 12), at_ms=5),
+        statistics("a", *range(12), at_ms=5),
+        statistics("new", 0, at_ms=5),
         statistics("a@x", 1, at_ms=4),
         statistics("b", at_ms=9),
         statistics("gone", 1, at_ms=8),
@@ -205,12 +205,10 @@ def test_outcomes_are_told_by_version_with_what_changed_at_each() -> None:
         statistics("d", 1, at_ms=2),
     ]
     lines = outcomes.newest_lines({each.line: each for each in said}, known)
-    assert [line.name for line in lines] == ["a", "a@x", "c"]
-    changes = {("a", 9): (Change(kind="add"), Change(kind="add"), Change(kind="evict"))}
+    assert [line.name for line in lines] == ["a", "new", "a@x", "c", "d"]
+    changes = {("a", 9): {"add": 2, "evict": 1, "tag": 4}, ("a", 8): {"tag": 1}}
     listed = outcomes.outcome_rows(lines, changes)
-    assert [row["version"] for row in listed if row["line"] == "a"] == [9, 8, 7, 6, 5, 4]
-    assert (listed[0]["success"], listed[0]["changes"], listed[1]["changes"]) == (
-        "75 % (30 to 95)",
-        "+2 -1",
-        "nothing",
-    )
+    assert [row["version"] for row in listed if row["line"] == "a"] == list(range(9, -1, -1))
+    assert [row["named"] for row in listed if row["line"] == "new"] == ["no playbook"]
+    assert listed[0]["success"] == "75 % (30 to 95)"
+    assert [row["changes"] for row in listed[:3]] == ["+2 -1", "nothing", "–"]

@@ -3,7 +3,6 @@
 from combee.core.evaluation.outcomes.report import outcomes_report
 from combee.core.gate.canary_fold import Canary
 from combee.core.gate.canary_verdict import canary_report
-from combee.core.gate.gate import Gate
 from combee.core.gate.policy import CanaryPolicy
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
@@ -27,13 +26,6 @@ MEASURED = Verdict(
 )
 
 
-def gate(name: str, *judges: Judge, since_ms: int, verdicts: tuple[Verdict, ...] = ()) -> Gate:
-    return Gate(
-        production=Label(playbook=name, label="production", version=2, gate=judges),
-        candidate=Label(playbook=name, label="candidate", version=3, moved_at_ms=since_ms, verdicts=verdicts),
-    )
-
-
 def candidate(*judges: Judge, verdicts: tuple[Verdict, ...] = ()) -> Candidate:
     said = {verdict.judge for verdict in verdicts}
     return Candidate(
@@ -47,23 +39,6 @@ def candidate(*judges: Judge, verdicts: tuple[Verdict, ...] = ()) -> Candidate:
         verdicts=verdicts,
         difference=Comparison(name="a", before=2, after=3),
     )
-
-
-def test_only_what_waits_for_a_person_is_listed_the_oldest_first() -> None:
-    approved = MEASURED.model_copy(update={"judge": "approve"})
-    listed = gates.waiting_rows(
-        {
-            "a": gate("a", "evaluate", "canary", "approve", since_ms=9, verdicts=(MEASURED,)),
-            "b": gate("b", "approve", since_ms=5),
-            "measured alone": gate("c", "evaluate", since_ms=1),
-            "approved": gate("d", "evaluate", "approve", since_ms=1, verdicts=(approved,)),
-            "none": Gate(production=Label(playbook="e", label="production", version=1, gate=("approve",))),
-        }
-    )
-    assert [(row["name"], row["said"], row["others"]) for row in listed] == [
-        ("b", "–", "–"),
-        ("a", "evaluate accepts", "canary"),
-    ]
 
 
 def test_each_judge_has_a_row_with_reason_and_figures_and_secrets_are_not_shown() -> None:

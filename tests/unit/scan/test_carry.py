@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from combee.adapters.ports import PoisonError, PromptTooLongError
-from combee.core.playbook import operations as ops
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
-from combee.scan.outcome import shorter
+from combee.scan.worth import shorter
 from combee_schemas.base import Shown, Source, SourceNames
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt
@@ -295,14 +294,6 @@ def test_no_operation_goes_while_most_names_of_what_they_rest_on_can() -> None:
     assert {len(one.evidence) for one in short.operations} == {EVIDENCE_KEPT}
     assert [s.reflection_id for s in short.seen if s.ok] == [s.reflection_id for s in whole.seen]
     assert f"evidence beyond {EVIDENCE_KEPT} each" in short.reason
-
-
-@pytest.mark.usefixtures("small_records")
-def test_the_entries_that_calls_were_shown_go_before_any_evidence_that_no_other_operation_has() -> None:
-    whole = large(operations=5, ids=1_000, evidence=0)
-    many = tuple(f"calc-{n:05}" for n in range(5_000))
-    short = fitting(whole.model_copy(update={"scope": many}))
-    assert (short.scope, ops.rests(short.operations)) == ((), ops.rests(whole.operations))
 
 
 @pytest.mark.usefixtures("small_records")

@@ -14,7 +14,7 @@ from combee.sdk import (
     PlaybookView,
     learning,
 )
-from combee_schemas.base import Source
+from combee_schemas.base import Shown, Source
 from support.sdk import DEADLINE_S, NAME, SilentTransport, UnreliableTransport, reflection, until
 
 
@@ -59,7 +59,7 @@ WRONG: tuple[Any, ...] = (None, 7, -1.5, math.nan, math.inf, ["a"], {"a": 1}, b"
 def test_no_public_method_raises_whatever_it_is_given(client: Client, wrong: Any) -> None:
     client.ready()
     view = client.playbook(wrong, label=wrong, version=wrong, fallback=wrong, timeout_s=0.01)
-    assert (view.is_fallback, view.shown(), type(view.render())) == (True, None, str)
+    assert (view.is_fallback, view.shown(), type(view.render())) == (True, Shown(version=0), str)
     assert "be brief" in client.playbook(wrong, fallback="be brief", timeout_s=0.01).prompt()
     assert client.playbook(NAME, label=wrong, fallback="f", timeout_s=0.01).render() == "f"
     client.on_update(wrong, wrong, label=wrong)()

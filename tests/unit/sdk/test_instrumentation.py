@@ -34,6 +34,44 @@ def user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
+# ---- outcomes
+
+
+def test_runs_without_an_outcome_are_reported_once(
+    instrumentation: Instrumentation, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        instrumentation.end(begun(instrumentation), None)
+
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"runs without an outcome teach {NAME} what the model believes")
+    assert "on_end=lambda run: run.outcome(success=…)" in said
+
+
+@pytest.mark.parametrize("outcome", [{"success": False}, {"score": 0.5}, {"feedback": "no"}, {"target": "7"}])
+def test_a_run_with_any_outcome_is_not_reported(
+    instrumentation: Instrumentation, caplog: pytest.LogCaptureFixture, outcome: dict[str, Any]
+) -> None:
+    run = begun(instrumentation)
+    run.outcome(**outcome)
+    instrumentation.end(run, None)
+    instrumentation.end(begun(instrumentation), OSError("an error is feedback"))
+
+    assert not caplog.records
+
+
+def test_on_end_may_leave_the_outcome_for_later(
+    client: Client, instrumentation: Instrumentation, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids: list[str] = []
+    later = Instrumentation.of(NAME, combee=client, on_end=lambda run: ids.append(run.trace_id))
+    run = begun(instrumentation)
+    later.end(run, None)
+
+    assert ids == [run.trace_id]
+    assert not caplog.records
+
+
 # ---- conversations
 
 

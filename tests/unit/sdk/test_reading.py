@@ -11,6 +11,7 @@ from combee.sdk import (
     MemoryTransport,
     PlaybookView,
 )
+from combee_schemas.base import Shown
 from support.sdk import DEADLINE_S, NAME, SilentTransport, UnreliableTransport, until
 
 
@@ -26,7 +27,7 @@ def test_a_playbook_is_read_from_memory_with_its_labels(client: Client, memory: 
 def test_without_a_playbook_the_fallback_is_what_it_says(client: Client) -> None:
     found = client.playbook(NAME, fallback="Be brief.")
     assert (found.version, found.is_fallback, found.render(), found.age_s) == (0, True, "Be brief.", math.inf)
-    assert found.shown() is None
+    assert found.shown() == Shown(version=0)
 
 
 def test_an_old_version_is_fetched_once(client: Client, memory: UnreliableTransport) -> None:

@@ -104,7 +104,7 @@ INSTRUCTIONS: Mapping[str, Sequence[str]] = {
     "answer by a text": (gepa.ANSWER,),
     "judge": (scoring.JUDGE,),
 }
-ADDED = (ace.SCOPED, ace.SCOPED_SMALL, ace.PROPOSED)
+ADDED = (ace.PROPOSED,)
 """Parts that stand in some prompts."""
 
 
@@ -271,14 +271,6 @@ def support_decides() -> None:
         assert [one["content"] for one in operations(prompt)] == [later]
 
 
-def only_shown_entries_are_changed() -> None:
-    harmful = reflected(1, A, bullet_tags=(BulletTag(id="calc-00002", tag="harmful"),))
-    scoped = ace.aggregate_prompt(BASE, [harmful], settings=PlanSettings(scope=1))
-    shown = set(scoped.entry_ids or ())
-    assert len(shown) == 1
-    assert shown.issuperset(chain.from_iterable(one["entry_ids"] for one in operations(scoped)))
-
-
 def used_entries_are_named() -> None:
     (lesson,) = (one for one in lessons() if said(ace.reflect_prompt(run("0"), ()))["key_insight"] == one)
     book = holding(entry("calc-00003", lesson), entry("misc-00004", "Be kind."))
@@ -389,7 +381,6 @@ CONTRACT: Mapping[str, Callable[[], None]] = {
     "Combine them into one list:": repeats_are_merged_and_others_stay_apart,
     '"support" tells how many': support_decides,
     "Where two conflict, the one of more": support_decides,
-    "UPDATE, MERGE and REMOVE only entries": only_shown_entries_are_changed,
     '"bullet_ids":': used_entries_are_named,
     '"final_answer":': used_entries_are_named,
     '"covered":': covered_lessons_are_quoted,

@@ -2,8 +2,7 @@
 
 import json
 
-from combee_sim.family.conventions import read_convention
-from combee_sim.family.family import read_question
+from combee_sim.family import desk
 from combee_sim.family.insights import insight
 from support.shown import ROOT
 
@@ -13,14 +12,22 @@ QUESTIONS = [json.loads(line) for line in (EXAMPLES / "heldout.jsonl").read_text
 
 
 def test_a_playbook_that_learned_the_shipped_runs_answers_the_shipped_questions() -> None:
-    lessons = [insight(run["task"], run["answer"], run.get("target")) for run in LINES if "trace_id" in run]
-    learned = {rule.quantity: rule for rule in map(read_convention, lessons) if rule is not None}
+    runs = [run for run in LINES if "trace_id" in run]
+    learned = {insight(run["task"], run["answer"], run["target"], run["feedback"]) for run in runs}
 
     assert len(QUESTIONS) >= 8
-    assert len(learned) >= 4
     for question in QUESTIONS:
-        asked = read_question(question["question"])
-        assert asked is not None
-        assert learned[asked.quantity].answer(asked.operands) == question["target"]
-        assert asked.naive() != question["target"]  # without the lesson it is wrong
-    assert not {run["task"] for run in LINES if "task" in run} & {row["question"] for row in QUESTIONS}
+        rule = desk.asked(question["question"])
+        assert rule is not None
+        assert rule.wordings[0] in learned
+        assert rule.answer == question["target"] != rule.usual  # without the lesson it is wrong
+    assert not {run["task"] for run in runs} & {row["question"] for row in QUESTIONS}
+
+
+def test_every_shipped_run_says_how_it_went_and_teaches_a_rule_in_the_desks_words() -> None:
+    runs = [run for run in LINES if "trace_id" in run]
+
+    assert [run for run in runs if run["success"] is not (run["answer"] == run["target"])] == []
+    for run in runs:
+        lesson = insight(run["task"], run["answer"], run["target"], run["feedback"])
+        assert desk.rule_in(lesson) is not None, lesson

@@ -11,11 +11,15 @@ from combee.adapters.kafka.connection import METADATA_AGE_MS, Connection
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.fetch_waits import wait_longer_when_idle
 from combee.adapters.kafka.lifetime import started, stopped
-from combee.adapters.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
+from combee.adapters.ports import NO_NOTES, FatalError, OnAssigned, Record, TopicPartition, TransientError
 
 MAX_POLL_RECORDS = 500
 FETCH_BYTES = 256 * 1024
 """Maximum bytes fetched ahead per partition; a larger record is still fetched, alone."""
+
+
+NEVER = -1
+"""The offset of a partition that nobody has committed."""
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -45,6 +49,7 @@ class KafkaConsumer:
         self._membership = connection.membership(group)
         self._need = connection.need("Read", group=group)
         self._starts: dict[TopicPartition, int] = {}
+        self._notes: dict[TopicPartition, str] = {}
         self._consumer = aiokafka.AIOKafkaConsumer(
             **connection.client,
             group_id=connection.full(group),
@@ -103,7 +108,11 @@ class KafkaConsumer:
             raise
 
     async def _seek(self, partition: Any, first: int) -> int:
-        committed = await self._consumer.committed(partition)
+        # Its public method returns the offset without its metadata.
+        known = await self._consumer._coordinator.fetch_committed_offsets([partition])  # noqa: SLF001
+        committed = known[partition].offset if partition in known else None
+        committed = None if committed == NEVER else committed
+        self._notes[self._connection.ours(partition)] = "" if committed is None else known[partition].metadata
         if committed is not None and committed < first:
             raise FatalError(
                 f"{partition.topic}[{partition.partition}] begins at {first}, after the committed offset"
@@ -117,10 +126,18 @@ class KafkaConsumer:
     async def start_offset(self, source: TopicPartition) -> int:
         return self._starts[source]
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def note(self, source: TopicPartition) -> str:
+        return self._notes.get(source, "")
+
+    def seek(self, source: TopicPartition, offset: int) -> None:
+        self._consumer.seek(self._connection.theirs(source), offset)
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, str] = NO_NOTES
+    ) -> None:
         owned = self._consumer.assignment()
-        theirs = {self._connection.theirs(tp): offset for tp, offset in offsets.items()}
-        mine = {tp: offset for tp, offset in theirs.items() if tp in owned}
+        theirs = {self._connection.theirs(tp): (offset, notes.get(tp, "")) for tp, offset in offsets.items()}
+        mine = {tp: offset_and_note for tp, offset_and_note in theirs.items() if tp in owned}
         if not mine:
             return
         with translated(f"committing as {self._group}", self._need):

@@ -9,6 +9,7 @@ import aiokafka
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import TopicAuthorizationFailedError
 
+from combee.adapters.kafka.admin import KafkaAdmin
 from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection, introduced, named_topics
 from combee.adapters.kafka.consumer import FETCH_BYTES, MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, is_denied, translated
@@ -26,7 +27,7 @@ from combee.adapters.ports import (
     TopicPartition,
     TransientError,
 )
-from combee_schemas.topics import partition_of
+from combee_schemas.topics import FOR_EVER, partition_of
 
 READ_COMMITTED = "read_committed"
 FOLLOW_WAIT_MS = 1_000
@@ -148,13 +149,14 @@ class KafkaLog:
         )  # a reader would wait for a topic that is missing or invisible to it
         tp = self._connection.theirs(source)
         need = self._connection.need("Read", source.topic)
-        async with self._reader([tp]) as reader:
+        async with self._looking(source.topic) as (looking, _):  # most partitions need no reader of their own
             with translated(f"reading {source.topic}[{source.partition}]", need):
-                stable = (await reader.end_offsets([tp]))[tp]
-                first = (await reader.beginning_offsets([tp]))[tp]
-            stop = stable if end is None else min(end, stable)
-            if max(start, first) >= stop:
-                return
+                stable = (await looking.end_offsets([tp]))[tp]
+                first = (await looking.beginning_offsets([tp]))[tp]
+        stop = stable if end is None else min(end, stable)
+        if max(start, first) >= stop:
+            return
+        async with self._reader([tp]) as reader:
             reader.seek(tp, max(start, first))
             reader.resume(tp)
             async for records in self._until(reader, tp, stop):
@@ -295,6 +297,10 @@ class KafkaLog:
             offsets = await reader.offsets_for_times(dict.fromkeys(theirs, timestamp_ms))
             ends = await reader.end_offsets(theirs)
             return {tp.partition: offsets[tp].offset if offsets.get(tp) else ends[tp] for tp in theirs}
+
+    async def retention_ms(self, topic: str) -> int:
+        described = await KafkaAdmin(self._connection).describe([topic])
+        return int(described[topic].config["retention.ms"]) if topic in described else FOR_EVER
 
     async def committed(self, group: str, topic: str) -> Mapping[int, int]:
         async with self._looking(topic, group) as (reader, theirs):

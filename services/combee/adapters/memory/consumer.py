@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from combee.adapters.memory.store import Store
-from combee.adapters.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
+from combee.adapters.ports import NO_NOTES, FatalError, OnAssigned, Record, TopicPartition, TransientError
 
 MAX_POLL_RECORDS = 500
 
@@ -28,6 +28,7 @@ class MemoryConsumer:
         }
         self._starts: dict[TopicPartition, int] = {}
         self._positions: dict[TopicPartition, int] = {}
+        self._notes: dict[TopicPartition, str] = {}
         self._paused: set[TopicPartition] = set()
         self._closed = False
         store.members.add(group)
@@ -50,6 +51,7 @@ class MemoryConsumer:
     async def _assign(self) -> None:
         self._starts = {source: self._start(source) for source in self._partitions}
         self._positions = dict(self._starts)
+        self._notes = dict(self._store.notes.get(self._group, {}))
         try:
             await self._on_assigned(frozenset(self._starts))
         except TransientError:
@@ -82,10 +84,21 @@ class MemoryConsumer:
             self._positions[source] = position
         return records
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int], notes: Mapping[TopicPartition, str] = NO_NOTES
+    ) -> None:
         mine = {source: offset for source, offset in offsets.items() if source in self._starts}
         if not self._closed:
             self._store.committed.setdefault(self._group, {}).update(mine)
+            self._store.notes.setdefault(self._group, {}).update(
+                {source: notes.get(source, "") for source in mine}
+            )
+
+    async def note(self, source: TopicPartition) -> str:
+        return self._notes.get(source, "")
+
+    def seek(self, source: TopicPartition, offset: int) -> None:
+        self._positions[source] = offset
 
     async def start_offset(self, source: TopicPartition) -> int:
         return self._starts[source]

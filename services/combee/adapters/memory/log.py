@@ -7,7 +7,7 @@ from combee.adapters.memory.consumer import MemoryConsumer
 from combee.adapters.memory.store import Partition, Store
 from combee.adapters.memory.transactor import MemoryTransactor
 from combee.adapters.ports import Clock, OnAssigned, Outgoing, Record, TopicPartition, TransientError
-from combee_schemas.topics import TOPICS, partition_of
+from combee_schemas.topics import BY_NAME, TOPICS, partition_of
 
 SETTLE_S = 5.0
 """Seconds after which an open transaction counts as left by a dead process."""
@@ -102,6 +102,9 @@ class MemoryLog:
             )
             for number, partition in enumerate(self._store.partitions(topic))
         }
+
+    async def retention_ms(self, topic: str) -> int:
+        return BY_NAME[topic].retention_ms
 
     async def committed(self, group: str, topic: str) -> Mapping[int, int]:
         offsets = self._store.committed.get(group, {})

@@ -99,6 +99,7 @@ class Store:
         self._keyless = 0
         self._changed = asyncio.Event()
         self.committed: dict[str, dict[TopicPartition, int]] = {}
+        self.notes: dict[str, dict[TopicPartition, str]] = {}
         """Next offset to read, by group."""
         self.members: set[str] = set()
         """Groups that have their one member."""

@@ -12,7 +12,7 @@ from combee.adapters.ports import FatalError
 from combee.assembly.local.ports import address, metrics_ports, port_option
 from combee.assembly.local.supervisor import Process, Supervisor
 from combee.process.secret_files import SUFFIX
-from combee.process.settings.loading import Settings, environment, secrets
+from combee.process.settings.loading import SET_BY, Settings, environment, secrets
 from combee.process.settings.methods import configured_method
 from combee.process.settings.worker import SERVICES
 
@@ -84,6 +84,7 @@ def child_environment(options: StackOptions) -> dict[str, str]:
         "otel_endpoint": worker.otel_endpoint,
     }
     named = {f"COMBEE_{name.upper()}": _text(value) for name, value in values.items() if value is not None}
+    named[SET_BY] = json.dumps(dict(settings.origins))
     if options.gateway_keys is not None:
         named["COMBEE_GATEWAY_KEYS"] = options.gateway_keys
     return environment() | named

@@ -17,14 +17,13 @@ from combee.cli.shared.log import lines_now, open_log
 from combee.cli.shared.options import AsJson, CommandId, Servers, Timeout, checked_name, playbook_names
 from combee.cli.shared.sending import carry_out
 from combee.cli.shared.settings import deployed_settings
-from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
-from combee.core.playbook.side_by_side import branch_row, branch_text
 from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.log.history import History
-from combee.log.inspection.branches import Line, LinesToday, SideBySide
-from combee.log.reports.cost import pause_texts, spend_text, today_row
-from combee.log.reports.status import line_row
+from combee.log.inspection.branches import SideBySide
+from combee.log.reports.branch import branch_report, branch_text
+from combee.log.reports.cost import pause_texts
+from combee.log.reports.status import BranchStatus, branch_status
 from combee.process.settings.loading import Settings
 from combee_schemas.plan import BranchSettings
 
@@ -99,7 +98,7 @@ def fork(
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     made = change.playbook
     if as_json:
-        row = {"name": made.name, "version": made.version, "branch": branch_row(made.branch)}
+        row = {"name": made.name, "version": made.version, "branch": branch_report(made.branch)}
         print_json({**row, "changed": change.changed})
         return
     print_version(made, changed=change.changed)
@@ -119,54 +118,34 @@ def _list(settings: Settings, name: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    if any(row["branch"] for row in rows):
+    if any(row.branch for row in rows):
         print_whole(_table(rows))
-        for line in pause_texts(rows):
+        for line in pause_texts({row.name: row.paused for row in rows}):
             output().print(line, style="yellow", soft_wrap=True)
     else:
         whose = f"{name} has no branches" if name else "no branches yet"
         output().print(f"{whose}; 'combee branch {name or 'NAME'} --as BRANCH' makes one", markup=False)
 
 
-async def _rows(settings: Settings, name: str | None) -> list[dict[str, Any]]:
+async def _rows(settings: Settings, name: str | None) -> list[BranchStatus]:
     async with open_log(settings) as (log, _):
         known = await lines_now(log, settings)
         lines = await SideBySide(History(log)).lines(known.snapshots, name)
         if name and not lines:
             raise await missing_playbook(log, name)
-    return [_row(line, known) for line in lines]
+    return [branch_status(line, known.snapshots, known.today[line.playbook.name]) for line in lines]
 
 
-def _row(line: Line, known: LinesToday) -> dict[str, Any]:
-    """Return one line of ``branch --json``."""
-    playbook, learned, today = line.playbook, line.learned, known.today[line.playbook.name]
-    return {
-        **line_row(playbook, known.snapshots),
-        "since": line.since,
-        "versions": learned.versions,
-        "batches": learned.batches,
-        "reflections": learned.reflections,
-        "model_calls": learned.usage.calls,
-        "tokens": learned.usage.tokens(),
-        "retention": learned.retention,
-        "omitted": learned.omitted,
-        "in_flight": today.own.in_flight,
-        **today_row(today),
-    }
-
-
-def _table(rows: Iterable[dict[str, Any]]) -> Table:
+def _table(rows: Iterable[BranchStatus]) -> Table:
     """Return playbook and branches side by side; reflections and tokens count from the fork."""
     table = Table("line", "forked from", "version", "entries", "versions", "reflections", box=None)
     for title in ("calls", "tokens", "retention", "omitted", "tokens today"):
         table.add_column(title)
     for row in rows:
         table.add_row(
-            *(row["name"], branch_text(row["branch"]), str(row["version"])),
-            counts_text(row["entries"], row["proposed"]),
-            *(str(row[name]) for name in ("versions", "reflections", "model_calls")),
-            f"{row['tokens']['in'] + row['tokens']['out']:,}",
-            *(percent(row[name]) for name in ("retention", "omitted")),
-            spend_text(row["spend"]),
+            *(row.name, branch_text(row.branch), str(row.version), row.entries_text),
+            *(str(count) for count in (row.versions, row.reflections, row.model_calls)),
+            f"{row.tokens['in'] + row.tokens['out']:,}",
+            *(percent(row.retention), percent(row.omitted), row.spend.text),
         )
     return table

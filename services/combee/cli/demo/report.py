@@ -1,17 +1,33 @@
-"""Output of the demo: a line per batch, and at the end the playbook, its history and the ledger."""
+"""Output of the demo: success by version while it runs, and half a page at the end."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from rich.console import Console
-from rich.markup import escape
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
-from combee.core.formats.files import natural_form, write_playbook
+from combee.cli.shared.console import shortened
+from combee.core.evaluation.outcomes.report import Curve, FiguresReport, Point, estimate_text, versions_text
 from combee.core.log.ledger import LedgerReport
+from combee.core.playbook.probation import shown_tokens
+from combee.core.playbook.spend import SpendPolicy
 from combee.log.inspection.learned import Report
-from combee_schemas.batch import Batch
+from combee.log.inspection.lineage import Lineage
 from combee_schemas.playbook import Playbook
+from combee_sim.family.desk import RULES, rule_in
 from combee_sim.fleet import Accuracy
+
+PRICE = SpendPolicy(price_in=0.40, price_out=1.60)
+"""Price per million tokens, of a small hosted model: the stand-in itself costs nothing."""
+KINDS = ("refunds", "bookings", "deliveries")
+"""The rules of the desk come in three thirds."""
+NEXT_STEPS = {
+    "combee up --simulated": "keep it running, with a dashboard",
+    "combee learn RUNS.jsonl": "learn from the runs of your own agents",
+}
+BAR, ROWS, QUOTED = 26, 8, 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,71 +35,150 @@ class DemoResult:
     """Results of the run."""
 
     learned: Report
-    versions: tuple[Playbook, ...]
+    curve: Curve
+    added: Mapping[int, int]
+    """Number of lessons that each version added."""
+    lessons: tuple[Lineage, ...]
     before: Accuracy
     after: Accuracy
     seconds: float
 
 
-def _added(version: Playbook) -> int:
-    return sum(change.kind == "add" for change in version.changes)
+def added_by(versions: Iterable[Playbook]) -> dict[int, int]:
+    """Return the number of lessons that each version added."""
+    return {version.version: sum(change.kind == "add" for change in version.changes) for version in versions}
 
 
-def _widths(version: Playbook) -> tuple[int, ...]:
-    return version.batch.plan.widths if version.batch else (0,)
+# ---- while it runs
 
 
-def _took_s(version: Playbook) -> float:
-    return (version.created_at_ms - version.batch.plan.closed_at_ms) / 1000 if version.batch else 0.0
-
-
-def batch_line(version: Playbook, batch: Batch | None) -> str:
-    """Return a line about one closed batch."""
-    seconds, widths = _took_s(version), _widths(version)
-    why = f" ({batch.plan.reason})" if batch else ""
-    return (
-        f"batch {version.batch_sequence:>2}: n={version.reflections:<3} k={widths[0]:<2}"
-        f" levels={len(widths)} model calls={version.usage.calls:<3} {seconds:.2f} s"
-        f" entries added={_added(version)}{why}"
+def live_view(curve: Curve, added: Mapping[int, int], status: str) -> RenderableType:
+    """Return success by version so far, and a line about the progress."""
+    return Group(
+        Text("Success of the simulated agents, by version of the playbook:"), chart(curve, added), status
     )
+
+
+def chart(curve: Curve, added: Mapping[int, int], encoding: str = "utf-8") -> Table:
+    """Return success by version as bars."""
+    shown = Table.grid(padding=(0, 2, 0, 0))
+    for column in ("left", "left", "right", "right", "left"):
+        shown.add_column(justify=column, no_wrap=True)
+    for name, figures, lessons in _rows(curve, added):
+        share = figures.success.mean if figures.success else 0.0
+        full = ("█" if encoding.startswith("utf") else "#") * round(share * BAR)
+        shown.add_row(
+            name,
+            Text(full.ljust(BAR), style="green"),
+            f"{share:.0%}",
+            f"{figures.runs} runs",
+            _lessons(lessons),
+        )
+    return shown
+
+
+def plain_rows(curve: Curve, added: Mapping[int, int], *, is_over: bool) -> list[str]:
+    """Return the rows of the chart as lines, without those that may still change."""
+    rows = [
+        f"{name}: success {estimate_text(figures.success, as_percent=True)} of {figures.runs} runs"
+        f"{f', {_lessons(lessons)}' if lessons else ''}"
+        for name, figures, lessons in _rows(curve, added, most=None)
+    ]
+    return rows if is_over else rows[:-2]
+
+
+def _rows(
+    curve: Curve, added: Mapping[int, int], most: int | None = ROWS
+) -> Iterator[tuple[str, FiguresReport, int]]:
+    """Yield name, figures and new lessons of each row: the first and the last ones, if there are too many."""
+    if curve.baseline:
+        yield "without a playbook", curve.baseline, 0
+    points = [*curve.points]
+    if most is not None and len(points) > most:
+        points = [*points[: most - 1], points[-1]]
+    for point in points:
+        yield versions_text(point), point, _added(point, added)
+
+
+def _added(point: Point, added: Mapping[int, int]) -> int:
+    return sum(count for version, count in added.items() if point.first <= version <= point.version)
+
+
+def _lessons(count: int) -> str:
+    return f"+{count} lesson{'' if count == 1 else 's'}" if count else ""
+
+
+# ---- the half page
 
 
 def report(result: DemoResult, ledger: LedgerReport, console: Console) -> None:
-    """Print playbook, history, accuracy, cost and the ledger's verdict."""
-    playbook = result.learned.playbook
-    console.rule(f"playbook {playbook.name}, version {playbook.version}")
-    console.print(escape(write_playbook(playbook, natural_form(playbook))), highlight=False, soft_wrap=True)
-    console.print(_history(result))
-    console.rule("result")
-    usage = result.learned.usage
-    console.print(f"before learning: {result.before}")
-    console.print(f"after learning:  {result.after}")
+    """Print before and after, three lessons with the runs that taught them, cost, ledger, and how to go on."""
+    if console.is_terminal:
+        console.print(chart(result.curve, result.added, console.encoding))
+    before, after, count = result.before, result.after, len(result.learned.playbook.entries)
     console.print(
-        f"learning took {result.seconds:.1f} s: {usage.calls} model calls (reflecting and aggregating),"
-        f" {usage.tokens_in} tokens in, {usage.tokens_out} out; all of it [b]simulated[/b]"
+        f"\nBefore, the agents knew [b]{before.right} of {before.asked}[/] house rules; after {result.seconds:.0f} s"
+        f" they know [b]{after.right} of {after.asked}[/] (simulated; one new ticket for each rule)."
     )
-    verdict = "[green]clean[/]" if ledger.good else "[red]VIOLATED[/]"
-    console.print(
-        f"ledger: {verdict} – {ledger.reflections} reflections = {ledger.applied} applied + {ledger.pending} pending"
-        f" + {ledger.dead_lettered} dead-lettered; {ledger.lost} lost, {ledger.double} double"
-    )
-    for violation in ledger.violations:
-        console.print(f"  {escape(violation)}")
+    if result.lessons:
+        console.print(f"{len(result.lessons)} of the {count} lessons, and the run that taught each:\n")
+    for lesson in result.lessons:
+        console.print(Padding(_lesson(lesson), (0, 0, 1, 2)))
+    console.print(_facts({"Cost": _cost(result), "Ledger": ledger_text(ledger)}, style="bold"))
+    console.print("\nGo on:")
+    console.print(_facts(NEXT_STEPS, style="bold"))
 
 
-def _history(result: DemoResult) -> Table:
-    table = Table("version", "batch", "reflections", "k", "model calls", "seconds", "added", "entries so far")
-    entries = 0
-    for version in result.versions:
-        entries += _added(version) - sum(c.kind in {"remove", "evict", "merge"} for c in version.changes)
-        table.add_row(
-            str(version.version),
-            str(version.batch_sequence),
-            str(version.reflections),
-            str(_widths(version)[0]),
-            str(version.usage.calls),
-            f"{_took_s(version):.2f}",
-            str(_added(version)),
-            str(entries),
-        )
-    return table
+def _facts(facts: Mapping[str, str], style: str = "") -> Table:
+    shown = Table.grid(padding=(0, 2, 0, 0))
+    shown.add_column(no_wrap=True, style=style)
+    shown.add_column(overflow="fold")
+    for name, text in facts.items():
+        shown.add_row(name, Text(text))
+    return shown
+
+
+def _lesson(lesson: Lineage) -> RenderableType:
+    """Return a lesson and the run that taught it."""
+    source = next((source for source in lesson.sources if source.trace and not source.trace.success), None)
+    trace = source.trace if source else None
+    facts = {}
+    if trace is not None:
+        more = lesson.entry.evidence_count - 1
+        also = f", and {more} more" if more else ""
+        facts = {
+            "ticket": shortened(trace.task.partition(": ")[2], QUOTED),
+            "answer": f'"{trace.answer}", but "{trace.target}" is right (run {trace.trace_id[:10]}{also})',
+        }
+    return Group(Text(lesson.entry.content, style="bold"), _facts(facts, style="dim"))
+
+
+def three(playbook: Playbook) -> list[str]:
+    """Return the ids of three lessons, each of another kind: the first ones that were learned."""
+    chosen: dict[str, str] = {}
+    for entry in sorted(playbook.entries, key=lambda entry: (entry.created_version, entry.id)):
+        said = rule_in(entry.content)
+        if said is not None:
+            chosen.setdefault(KINDS[RULES.index(said[0]) * len(KINDS) // len(RULES)], entry.id)
+    return [chosen[kind] for kind in KINDS if kind in chosen]
+
+
+def _cost(result: DemoResult) -> str:
+    usage, lessons = result.learned.usage, len(result.learned.playbook.entries)
+    money = PRICE.cost(usage)
+    each = f", ${money / lessons:.3f} a lesson" if lessons else ""
+    return (
+        f"${money:.2f}{each}: {usage.calls} model calls read {usage.tokens_in:,} tokens and wrote"
+        f" {usage.tokens_out:,}, at ${PRICE.price_in:.2f} and ${PRICE.price_out:.2f} per million. An agent's prompt"
+        f" grew by {sum(shown_tokens(result.learned.playbook).values()):,} tokens."
+    )
+
+
+def ledger_text(ledger: LedgerReport) -> str:
+    """Return the ledger's verdict, with its violations."""
+    verdict = "clean" if ledger.good else "VIOLATED"
+    counted = (
+        f"{verdict}: {ledger.reflections} reflections = {ledger.applied} in the playbook + {ledger.pending} waiting"
+        f" + {ledger.dead_lettered} dead letters; {ledger.lost} lost, {ledger.double} counted twice"
+    )
+    return "\n".join([counted, *ledger.violations])

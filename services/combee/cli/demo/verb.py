@@ -1,19 +1,18 @@
 """``combee demo``: learning end to end, with simulated agents and model on real Kafka and Combee."""
 
 import asyncio
+import logging
 import signal
 import tempfile
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
+from rich.live import Live
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
@@ -22,24 +21,29 @@ from combee.assembly import backends, compose
 from combee.assembly.local.preflight import require_extras
 from combee.assembly.local.stack import StackOptions, model_environment, stack
 from combee.cli.broker import throw_away_broker
-from combee.cli.demo.report import DemoResult, batch_line, report
+from combee.cli.demo.report import DemoResult, added_by, live_view, plain_rows, report, three
 from combee.cli.learn.learning import Learning
-from combee.core.methods.method import Method
+from combee.core.evaluation.outcomes.report import Curve, curve_of
 from combee.core.names.identity import reflection_id
 from combee.log.inspection.audit import audit
 from combee.log.inspection.learned import Progress
+from combee.log.inspection.lineage import lineage
 from combee.log.inspection.tracker import Tracker
 from combee.process.settings.loading import Settings, load_settings
 from combee.process.settings.methods import configured_method
-from combee_schemas.topics import outgoing
+from combee.process.telemetry.logs import configure_logs
+from combee_schemas.base import Shown
+from combee_schemas.outcome import OutcomeStatistics, VersionOutcomes
+from combee_schemas.topics import OUTCOME_STATISTICS, outgoing
 from combee_schemas.trace import Trace
-from combee_sim.family.desk import Ticket, one_each, tickets
-from combee_sim.fleet import Accuracy, measure, run_fleet
+from combee_sim.family.desk import one_each, tickets
+from combee_sim.family.family import right
+from combee_sim.fleet import Progress as FleetProgress
+from combee_sim.fleet import measure, run_fleet
 
 PLAYBOOK = "demo/desk"
 STALL_S = 60.0
 LATENCY = "0.25"
-COLUMNS = (TextColumn("{task.description:>34}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,19 +64,21 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     *,
-    questions: Annotated[int, typer.Option(min=20, help="questions the simulated agents work on")] = 640,
-    agents: Annotated[int, typer.Option(min=1, help="simulated agents at once")] = 24,
-    batch_size: Annotated[int, typer.Option(min=1, help="original reflections per batch")] = 40,
+    questions: Annotated[int, typer.Option(min=20, help="tickets that the simulated agents answer")] = 240,
+    agents: Annotated[int, typer.Option(min=1, help="simulated agents at once")] = 8,
+    batch_size: Annotated[int, typer.Option(min=1, help="original reflections per batch")] = 12,
     seed: Annotated[int, typer.Option(help="same seed, same questions")] = 1,
     latency: Annotated[
         str, typer.Option(help="latency of the simulated model: seconds, or lognormal:MEDIAN,SIGMA")
     ] = LATENCY,
 ) -> None:
-    """Run it all once, temporary and simulated.
+    """Watch simulated agents learn the rules of a service desk, on a temporary Kafka.
 
-    A temporary Kafka, all services and simulated agents: how they learn, and that nothing was lost.
+    Success by version, what was learned from which run, what it cost, and that nothing was lost.
     """
     require_extras("embedded", "sim")
+    # A retried call is no news in a demo; errors of services are in their log.
+    configure_logs("error", json=False, libraries=logging.CRITICAL)
     options = DemoOptions(
         settings=load_settings(
             model="simulated", batch_size=batch_size, llm_concurrency=32, topic_prefix="demo"
@@ -83,7 +89,7 @@ def demo(
         latency=latency,
     )
     try:
-        clean = asyncio.run(run_demo(options, Console()))
+        clean = asyncio.run(run_demo(options, Console(highlight=False)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         typer.echo("stopped", err=True)
         raise typer.Exit(130) from None
@@ -118,8 +124,9 @@ async def _run(options: DemoOptions, console: Console) -> bool:
             )
             supervisor = await opened.enter_async_context(stack(stack_options))
         console.print(
-            f"Kafka at {bootstrap}, {len(compose.ROLES)} services and a [b]simulated[/b] model,"
-            f" up in {clock.monotonic() - began:.1f} s"
+            f"Kafka, {len(compose.ROLES)} services and a [b]simulated[/b] model are up after"
+            f" {clock.monotonic() - began:.0f} s. {options.agents} agents answer {options.questions} tickets of a"
+            " service desk whose rules they do not know.\n"
         )
         log = KafkaLog(connected)
         opened.push_async_callback(log.close)
@@ -142,72 +149,128 @@ async def _learn(options: DemoOptions, log: KafkaLog, model: LanguageModel, cons
     method = configured_method(options.settings.batch)
     learning = Learning(log, model, clock, concurrency=options.agents, method=method)
     traces: dict[str, Trace] = {}
-    async with Tracker(log, PLAYBOOK, clock).running() as tracker:
-        with Bars(*COLUMNS, console=console, transient=True) as bars:
-            before = await _measured(model, method, tracker, held_out, bars, "simulated accuracy before")
-            began = clock.monotonic()
-            watching = asyncio.create_task(_announce(tracker, console))
-            fleet_bar = bars.add_task(f"{options.agents} simulated agents", total=len(asked))
+    async with Tracker(log, PLAYBOOK, clock).running() as tracker, _Watcher(log, tracker, console) as watcher:
+        watcher.tell("the exam before")
+        before = await measure(model, tracker.newest, held_out, method=method)
+        began = clock.monotonic()
 
-            async def publish(trace: Trace) -> None:
-                traces[reflection_id(trace.playbook, trace.trace_id)] = trace
-                await log.produce(outgoing(trace))
+        async def publish(trace: Trace) -> None:
+            traces[reflection_id(trace.playbook, trace.trace_id)] = trace
+            told = {
+                "success": right(trace.answer, trace.target or ""),
+                "shown": trace.shown or Shown(version=0),
+            }
+            await log.produce(outgoing(trace.model_copy(update=told)))
 
-            await run_fleet(
-                model,
-                asked,
-                name=PLAYBOOK,
-                playbook=lambda: tracker.newest,
-                publish=publish,
-                agents=options.agents,
-                seed=options.seed,
-                method=method,
-                on_progress=lambda moved: bars.update(fleet_bar, completed=moved.asked),
+        def answered(moved: FleetProgress) -> None:
+            watcher.tell(f"{moved.asked} of {len(asked)} tickets answered")
+
+        def applied(moved: Progress) -> None:
+            watcher.tell(
+                f"{len(asked)} tickets answered, {moved.applied} of {moved.total} reflections in the playbook"
             )
-            applied_bar = bars.add_task("reflections applied", total=len(asked))
 
-            def show(moved: Progress) -> None:
-                bars.update(applied_bar, completed=moved.applied)
-
-            await learning.settle(tracker, traces, stall_s=STALL_S, on_progress=show)
-            seconds = clock.monotonic() - began
-            await _finish(watching)
-            after = await _measured(model, method, tracker, held_out, bars, "simulated accuracy after")
+        await run_fleet(
+            model,
+            asked,
+            name=PLAYBOOK,
+            playbook=lambda: tracker.newest,
+            publish=publish,
+            agents=options.agents,
+            seed=options.seed,
+            method=method,
+            on_progress=answered,
+        )
+        await learning.settle(tracker, traces, stall_s=STALL_S, on_progress=applied)
+        seconds = clock.monotonic() - began
+        watcher.tell("the exam after")
+        after = await measure(model, tracker.newest, held_out, method=method)
+        learned = learning.report(tracker, traces)
+        lessons = [
+            await lineage(log, PLAYBOOK, entry_id, traces=True, on_progress=lambda *_: None)
+            for entry_id in three(learned.playbook)
+        ]
+        await watcher.wait(options.questions)
         return DemoResult(
-            learned=learning.report(tracker, traces),
-            versions=tuple(tracker.versions[n] for n in sorted(tracker.versions)),
+            learned=learned,
+            curve=watcher.curve,
+            added=watcher.added,
+            lessons=tuple(lessons),
             before=before,
             after=after,
             seconds=seconds,
         )
 
 
-async def _measured(
-    model: LanguageModel,
-    method: Method,
-    tracker: Tracker,
-    questions: Sequence[Ticket],
-    bars: Bars,
-    what: str,
-) -> Accuracy:
-    bar = bars.add_task(what, total=None)
-    accuracy = await measure(model, tracker.newest, questions, method=method)
-    bars.remove_task(bar)
-    return accuracy
+class _Watcher:
+    """Success by version, as Combee's own statistics tell it: a live view on a terminal, else a line per point."""
 
+    def __init__(self, log: KafkaLog, tracker: Tracker, console: Console) -> None:
+        self._log = log
+        self._tracker = tracker
+        self._console = console
+        self._status = ""
+        self._statistics: OutcomeStatistics | None = None
+        self._printed = 0
+        self._moved = asyncio.Event()
+        self._live = Live(
+            get_renderable=lambda: live_view(self.curve, self.added, self._status),
+            console=console,
+            transient=True,
+            refresh_per_second=8,
+        )
+        self._following: asyncio.Task[None] | None = None
 
-async def _announce(tracker: Tracker, console: Console) -> None:
-    """Print each batch as its version appears."""
-    shown = 0
-    while True:
-        for sequence in sorted(s for s in tracker.versions if s > shown):
-            console.print(batch_line(tracker.versions[sequence], tracker.batches.get(sequence)))
-            shown = sequence
-        await tracker.change()
+    async def __aenter__(self) -> Self:
+        self._following = asyncio.create_task(self._follow())
+        if self._console.is_terminal:
+            self._live.start()
+        return self
 
+    async def __aexit__(self, *_: object) -> None:
+        self._live.stop()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
 
-async def _finish(watching: "asyncio.Task[None]") -> None:
-    """Let the announcer print its remaining lines, then end it."""
-    await asyncio.sleep(0)
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+    @property
+    def curve(self) -> Curve:
+        """Success by version so far."""
+        return curve_of(self._statistics)
+
+    @property
+    def added(self) -> dict[int, int]:
+        """The number of lessons that each version added."""
+        return added_by(self._tracker.versions.values())
+
+    def tell(self, status: str) -> None:
+        """Show another line about the progress."""
+        self._status = status
+
+    async def wait(self, runs: int) -> None:
+        """Wait until the statistics count all runs."""
+        async with asyncio.timeout(STALL_S):
+            while sum(version.figures.runs for version in self._versions) < runs:
+                self._moved.clear()
+                await self._moved.wait()
+        self._print(is_over=True)
+
+    @property
+    def _versions(self) -> tuple[VersionOutcomes, ...]:
+        return self._statistics.versions if self._statistics else ()
+
+    async def _follow(self) -> None:
+        async with aclosing(self._log.follow(OUTCOME_STATISTICS.name)) as changes:
+            async for records in changes:
+                for record in records or ():
+                    self._statistics = OUTCOME_STATISTICS.read_or_none(record) or self._statistics
+                self._print(is_over=False)
+                self._moved.set()
+
+    def _print(self, *, is_over: bool) -> None:
+        if self._console.is_terminal:
+            return
+        rows = plain_rows(self.curve, self.added, is_over=is_over)
+        for row in rows[self._printed :]:
+            self._console.print(row, soft_wrap=True)
+        self._printed = max(self._printed, len(rows))

@@ -10,9 +10,8 @@ from rich.markup import escape
 from combee.adapters.ports import ConfigurationError, TransientError
 from combee.assembly import backends
 from combee.cli.shared.console import clean
-from combee.core.text.similarity.embeddings import cosine_of, unit
+from combee.core.text.similarity.embeddings import Thresholds, cosine_of, model_and_thresholds, unit
 from combee.core.text.similarity.measuring import Proposal, Verdicts, proposed, verdicts
-from combee.core.text.similarity.thresholds import Thresholds, model_and_thresholds
 from combee.log.evaluation.labelled_pairs import labelled_pairs
 from combee.process.settings.model import ModelSettings
 from combee.process.worker.vectors import Vectors

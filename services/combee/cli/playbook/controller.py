@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ from combee.cli.shared.plotting import library, new_figure, save_figure
 from combee.cli.shared.settings import deployed_settings
 from combee.core.batching.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
 from combee.log.history import newest_playbooks, whole
-from combee.log.reports.controller import size_text
+from combee.log.reports.controller import controller_report, size_text
 from combee.process.settings.loading import Settings
 from combee_schemas import topics
 from combee_schemas.control import BatchSize
@@ -46,7 +46,7 @@ def controller(
     if png is not None:
         drawn(stands, law, png)
     if as_json:
-        print_json(_row(stands, law))
+        print_json(controller_report(stands, law))
     else:
         _print(stands, law)
 
@@ -62,21 +62,10 @@ async def _standing(settings: Settings, name: str) -> BatchSize:
     raise FatalError(f"there is no playbook {name}; there are: {', '.join(known) or 'none yet'}")
 
 
-def _row(decided: BatchSize, law: PowerLaw | None) -> dict[str, Any]:
-    """Return a whole decision."""
-    return {
-        **decided.model_dump(include={"playbook", "batch_size", "policy", "phase", "reason", "numbers"}),
-        "observations": [observation.model_dump() for observation in decided.observations],
-        "fit": {"a": law.a, "alpha": law.alpha, "r_squared": law.r_squared} if law else None,
-        "waiting": decided.waiting,
-        "decided_at_ms": decided.decided_at_ms,
-    }
-
-
 def _print(stands: BatchSize, law: PowerLaw | None) -> None:
     console = output()
     since = f" since {moment(stands.decided_at_ms)} UTC" if stands.decided_at_ms else ""
-    console.print(f"{stands.playbook}: {size_text(_row(stands, law))}{since}")
+    console.print(f"{stands.playbook}: {size_text(stands.batch_size, controller_report(stands, law))}{since}")
     console.print(clean(stands.reason), markup=False, soft_wrap=True)
     for name, value in stands.numbers.items():
         console.print(f"  {clean(name):<16} {value:,.4g}", markup=False)

@@ -1,8 +1,7 @@
 """``combee playbook cost``: model calls, tokens and money spent on playbooks, in total and today."""
 
 import asyncio
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -15,11 +14,10 @@ from combee.cli.shared.settings import deployed_settings
 from combee.core.names.tenants import tenant_of
 from combee.core.playbook.side_by_side import in_order
 from combee.log.history import partition_of
-from combee.log.reports.cost import amount, day_text
+from combee.log.reports.cost import CostReport, cost_report
 from combee.process.settings.loading import Settings
 from combee_schemas import topics
-from combee_schemas.base import Usage
-from combee_schemas.playbook import Playbook, Spend
+from combee_schemas.playbook import Playbook
 from combee_schemas.topics import key_of
 
 TOLD_EVERY = 100
@@ -39,14 +37,14 @@ def cost(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sum up the model calls behind every version; money is counted at the prices of the time of each call."""
+    """Sum up model calls, tokens and money by playbook or tenant; each call counts at the prices of its time."""
     if by == "tenant" and name is not None:
         raise typer.BadParameter("--by tenant covers all playbooks: give no name")
     histories = asyncio.run(_cost(deployed_settings(bootstrap_servers=bootstrap_servers), name))
     grouped: dict[str, list[list[Playbook]]] = {}
     for line in in_order(histories):
         grouped.setdefault(tenant_of(line) if by == "tenant" else line, []).append(histories[line])
-    rows = [cost_row(*group) for group in grouped.items()]
+    rows = [cost_report(*group) for group in grouped.items()]
     if name is not None and not rows:
         raise FatalError(
             f"{name} has no version yet; 'combee playbook list' shows the playbooks that have one"
@@ -82,52 +80,23 @@ async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
     return histories
 
 
-def cost_row(name: str, histories: Iterable[Iterable[Playbook]]) -> dict[str, Any]:
-    """Return the cost of playbooks' versions; a day's money is the amount recorded by the last version of each."""
-    used, reflections, batches = Usage(), 0, 0
-    days: dict[int, Spend] = {}
-    for made in histories:
-        spent: dict[int, Spend] = {}
-        for version in made:
-            if version.batch is not None:
-                used += version.usage + version.batch.plan.reflect_usage
-                reflections += version.reflections
-                batches += 1
-                spent[version.spend.day] = version.spend
-        for day, spend in spent.items():
-            known = days.get(day, Spend(day=day))
-            days[day] = Spend(day=day, tokens=known.tokens + spend.tokens, cost=known.cost + spend.cost)
-    tokens = used.tokens_in + used.tokens_out
-    return {
-        "name": name,
-        "batches": batches,
-        "reflections": reflections,
-        "model_calls": used.calls,
-        "tokens": used.tokens(),
-        "tokens_per_reflection": round(tokens / reflections, 1) if reflections else None,
-        "model_seconds": round(used.seconds, 3),
-        "cost": round(sum(spend.cost for spend in days.values()), 6),
-        "days": [{"day": day_text(day), **amount(days[day])} for day in sorted(days)],
-    }
-
-
-def _print(rows: list[dict[str, Any]], by: str = "playbook") -> None:
+def _print(rows: list[CostReport], by: str = "playbook") -> None:
     counts = ("batches", "reflections", "model_calls")
     table = Table(
         by, *counts, "tokens in", "of them cached", "tokens out", "per reflection", "money", box=None
     )
     for row in rows:
-        tokens = row["tokens_per_reflection"]
+        tokens = row.tokens_per_reflection
         table.add_row(
-            row["name"],
-            *(f"{row[count]:,}" for count in counts),
-            *(f"{count:,}" for count in row["tokens"].values()),
+            row.name,
+            *(f"{count:,}" for count in (row.batches, row.reflections, row.model_calls)),
+            *(f"{count:,}" for count in row.tokens.values()),
             "" if tokens is None else f"{tokens:,.0f}",
-            f"{row['cost']:,.4f}",
+            f"{row.cost:,.4f}",
         )
     output().print(table if rows else "nothing was spent yet")
-    if rows and not any(row["cost"] for row in rows):
-        output().print("money is counted where the model has a price: [prices] in combee.toml")
+    if rows and not any(row.cost for row in rows):
+        output().print("money is counted where the model has a price: [prices] in combee.toml", markup=False)
     for row in rows if len(rows) == 1 else ():
-        for day in row["days"]:
-            output().print(f"  {day['day']}  {day['tokens']:>14,} tokens  {day['cost']:,.4f}")
+        for day in row.days:
+            output().print(f"  {day.day}  {day.tokens:>14,} tokens  {day.cost:,.4f}")

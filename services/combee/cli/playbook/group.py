@@ -1,12 +1,12 @@
 """``combee playbook``: list and show playbooks, and the verbs that compare and change them."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from combee.adapters.clock import SystemClock
-from combee.cli.playbook import bisect, controller, cost, diff, edit, import_export, undo, watch
+from combee.cli.playbook import bisect, controller, cost, diff, edit, import_export, pause, undo, watch
 from combee.cli.playbook import labels as label_verbs
 from combee.cli.playbook.files import playbook_text
 from combee.cli.playbook.lookup import check_one_version, chosen_version, find_version, labels
@@ -15,7 +15,6 @@ from combee.cli.playbook.view import (
     history_table,
     list_table,
     outcome_lines,
-    version_json,
 )
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
@@ -27,7 +26,8 @@ from combee.core.playbook.retention import warnings
 from combee.core.playbook.side_by_side import in_order
 from combee.log.history import History, newest_playbooks
 from combee.log.inspection.outcomes import canaries, outcomes_of
-from combee.log.reports.status import list_row
+from combee.log.reports.audit import VersionReport, version_report
+from combee.log.reports.status import ListedReport, listed_report
 from combee.process.settings.loading import Settings
 from combee_schemas.playbook import Playbook
 
@@ -54,11 +54,11 @@ def list_(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None
         output().print(list_table(rows) if rows else "no playbooks yet")
 
 
-async def _list(settings: Settings) -> list[dict[str, Any]]:
+async def _list(settings: Settings) -> list[ListedReport]:
     async with open_log(settings) as (log, _):
         pointing = await labels(log)
         newest = await newest_playbooks(log)
-    return [list_row(newest[name], newest, pointing.get(name, {})) for name in in_order(newest)]
+    return [listed_report(newest[name], newest, pointing.get(name, {})) for name in in_order(newest)]
 
 
 @playbook.command(epilog="Example: combee playbook show support/refunds --version 3 --format ace")
@@ -112,13 +112,13 @@ async def _version(
         return playbook, outcomes_report(name, await outcomes_of(log, name), newest.version, canary)
 
 
-async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
+async def _history(settings: Settings, name: str) -> list[VersionReport]:
     async with open_log(settings) as (log, _):
-        rows = [version_json(version) async for version in History(log).between(name, 0)]
+        rows = [version_report(version) async for version in History(log).between(name, 0)]
         if not rows:
             await find_version(log, name)
         return rows
 
 
-for part in (diff, watch, import_export, edit, label_verbs, undo, bisect, cost, controller):
+for part in (diff, watch, import_export, edit, label_verbs, undo, pause, bisect, cost, controller):
     part.register(playbook)

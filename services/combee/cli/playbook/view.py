@@ -18,13 +18,11 @@ from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text, shown
 from combee.core.playbook.retention import percent
 from combee.core.playbook.sections import section_order
-from combee.core.playbook.side_by_side import branch_text
 from combee.core.playbook.trust import proven_sources
-from combee.core.playbook.version_row import version_row
-from combee.core.playbook.versions import made_by
 from combee.core.text.flags import flags
-from combee.log.reports.audit import audit_texts, changes_text, version_text
-from combee_schemas.plan import Outcomes
+from combee.log.reports.audit import VersionReport, audit_texts, changes_text, version_text
+from combee.log.reports.branch import branch_text
+from combee.log.reports.status import ListedReport
 from combee_schemas.playbook import Change, Entry, Playbook
 
 SIGNS = {
@@ -44,60 +42,43 @@ MAX_TEXT = 100
 VERSIONS_TOLD, ENTRIES_TOLD = 5, 10
 
 
-def version_json(playbook: Playbook) -> dict[str, Any]:
-    """Return one version without its entries: origin, changes, cost."""
-    row, usage = version_row(playbook), playbook.usage
-    plan = playbook.batch.plan if playbook.batch else None
-    outcomes = plan.outcomes if plan else Outcomes()
-    return row | {
-        "batch_id": row["batch_id"] or None,
-        "made_by": made_by(playbook),
-        **outcomes.model_dump(),
-        "planned_calls": sum(plan.widths) if plan else 0,
-        **usage.model_dump(include={"skips", "splits", "re_asks", "checks", "hedges", "left_out"}),
-        "audit": playbook.audit.model_dump() if playbook.audit else None,
-        "tokens": usage.tokens(),
-    }
-
-
-def list_table(rows: list[dict[str, Any]]) -> Table:
+def list_table(rows: list[ListedReport]) -> Table:
     """Return the table of all playbooks."""
-    forked = ["forked from"] if any(row["branch"] for row in rows) else []
+    forked = ["forked from"] if any(row.branch for row in rows) else []
     table = Table("playbook", *forked, "version", "entries", "batches", "labels", "changed (UTC)", box=None)
     for row in rows:
-        labels = ", ".join(f"{label}→{version}" for label, version in row["labels"].items())
-        version, entries = str(row["version"]), counts_text(row["entries"], row["proposed"])
+        labels = ", ".join(f"{label}→{version}" for label, version in row.labels.items())
         table.add_row(
-            row["name"],
-            *(branch_text(row["branch"]) for _ in forked),
-            *(version, entries, str(row["batch_sequence"]), labels),
-            moment(row["created_at_ms"]),
+            row.name,
+            *(branch_text(row.branch) for _ in forked),
+            *(str(row.version), row.entries_text, str(row.batch_sequence), labels),
+            moment(row.created_at_ms),
         )
     return table
 
 
-def history_table(rows: list[dict[str, Any]]) -> Table:
+def history_table(rows: list[VersionReport]) -> Table:
     """Return the versions of one playbook, oldest first."""
     made = ("version", "made by", "batch", "reflections", "entries", "changes")
-    taught = ["sources"] if any(sources_text(row["sources"]) for row in rows) else []
+    taught = ["sources"] if any(sources_text(row.sources) for row in rows) else []
     table = Table(
         *made, *taught, "retention", "calls/planned", "tokens", "time (UTC)", "seconds", "by", box=None
     )
     for row in rows:
         table.add_row(
-            str(row["version"]),
-            row["made_by"] + (" (degraded)" if row["degraded"] else ""),
-            str(row["batch_sequence"] or ""),
-            str(row["reflections"] or ""),
-            counts_text(row["entries"], row["proposed"]),
-            changes_text(row["changes"]),
-            *(Text(clean(sources_text(row["sources"]))) for _ in taught),
-            percent(row["retention"]),
-            f"{row['model_calls']}/{row['planned_calls']}" if row["planned_calls"] else "",
-            str(row["tokens"]["in"] + row["tokens"]["out"]),
-            moment(row["created_at_ms"]),
-            "" if row["seconds"] is None else f"{row['seconds']:.2f}",
-            Text(clean(row["issued_by"])),
+            str(row.version),
+            row.made_by + (" (degraded)" if row.degraded else ""),
+            str(row.batch_sequence or ""),
+            str(row.reflections or ""),
+            counts_text(row.entries, row.proposed),
+            changes_text(row.changes),
+            *(Text(clean(sources_text(row.sources))) for _ in taught),
+            percent(row.retention),
+            f"{row.model_calls}/{row.planned_calls}" if row.planned_calls else "",
+            str(row.tokens["in"] + row.tokens["out"]),
+            moment(row.created_at_ms),
+            "" if row.seconds is None else f"{row.seconds:.2f}",
+            Text(clean(row.issued_by)),
         )
     return table
 

@@ -257,10 +257,14 @@ async def _replay(
         reading = Replay(log, name, recorded=not ask, timeout_s=timeout_s)
         there = await _settings(settings, log, to, await reading.read(), ask=ask)
         await create_topics(there, connection(there, servers))
-        async with opened(there, servers) as target, services(there, servers, ask=ask, simulated=simulated):
-            console = diagnostics()
-            with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bars:
-                bar = bars.add_task("versions", total=None)
+        console = diagnostics()
+        with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bars:
+            bar = bars.add_task("starting its services", total=None)
+            async with (
+                opened(there, servers) as target,
+                services(there, servers, ask=ask, simulated=simulated),
+            ):
+                bars.update(bar, description="versions")
                 return await reading.run(
                     target, lambda done, total: bars.update(bar, completed=done, total=total)
                 )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import typer
+from pydantic import BaseModel
 from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -48,8 +49,12 @@ def remark(text: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document in one line."""
-    typer.echo(json.dumps(value, ensure_ascii=False))
+    """Print one JSON document in one line; it may hold reports."""
+    typer.echo(json.dumps(value, ensure_ascii=False, default=_plain))
+
+
+def _plain(report: BaseModel) -> object:
+    return report.model_dump(mode="json")
 
 
 def clean(text: str) -> str:

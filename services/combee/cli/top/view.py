@@ -10,10 +10,18 @@ from rich.tree import Tree
 
 from combee.adapters.clock import moment
 from combee.cli.shared.console import WIDTH_OF_PIPES, clean, shortened
-from combee.core.log.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage, current_batch
+from combee.core.log.live.values import (
+    LiveBatch,
+    LiveNode,
+    LivePlaybook,
+    Snapshot,
+    Stage,
+    current_batch,
+    window_text,
+)
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
-from combee.core.playbook.side_by_side import branch_row, branch_text
+from combee.log.reports.branch import branch_report, branch_text
 from combee.log.reports.controller import why_text
 from combee.log.reports.status import newest_versions, progress_text
 from combee_schemas.base import branch_in, is_branch_of
@@ -157,7 +165,7 @@ def _why(playbook: LivePlaybook) -> str:
     """Return the reason for the batch size; for a branch, its own settings."""
     if playbook.branch is None:
         return why_text(None, playbook.batch_size_reason)
-    return f"forked from {branch_text(branch_row(playbook.branch))}"
+    return f"forked from {branch_text(branch_report(playbook.branch))}"
 
 
 def _named(title: str, *, narrow: bool, before: int = 0) -> Table:
@@ -174,7 +182,9 @@ def window(playbook: LivePlaybook, bar: int = BAR) -> Text:
     size = max(playbook.batch_size, 1)
     full = min(bar, bar * playbook.waiting // size)
     return Text.assemble(
-        ("█" * full, "cyan"), ("░" * (bar - full), "dim"), f" {playbook.waiting}/{playbook.batch_size}"
+        ("█" * full, "cyan"),
+        ("░" * (bar - full), "dim"),
+        f" {window_text(playbook.waiting, playbook.batch_size, of='/')}",
     )
 
 

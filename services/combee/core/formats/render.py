@@ -1,7 +1,7 @@
-"""A playbook as text: writing and reading ACE lines and Markdown."""
+"""A playbook as text: writing and reading ACE lines and Markdown, and the entries that an answer cites."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 
@@ -9,6 +9,7 @@ from combee.core.formats import text
 from combee.core.formats.lines import Parsed, Reading, is_header, unexpected
 from combee.core.playbook.sections import section_order
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
+from combee_schemas.trace import Trace
 
 COUNT = "[0-9]{1,15}"
 ACE_COUNTERS = rf"helpful=(?P<helpful>{COUNT}) harmful=(?P<harmful>{COUNT}) ::(?: |$)"
@@ -19,6 +20,9 @@ TITLE = re.compile(r"# (?P<name>.*?)(?: \(version (?P<version>[0-9]{1,15})\))?\s
 MARKDOWN_COUNTERS = rf"\(\+(?P<helpful>{COUNT}) -(?P<harmful>{COUNT})\)(?: |$)"
 MARKDOWN_ENTRY = re.compile(rf"- `(?P<id>[^`\x00-\x1f\x7f]+)` (?:{MARKDOWN_COUNTERS})?(?P<content>[^\n]*)")
 MARKDOWN_UNSAFE = re.compile(r"[`\x00-\x1f\x7f]")
+_BRACKETS = re.compile(r"\[([^\[\]]+)\]")
+_BETWEEN = re.compile(r"[\s,;]+")
+_QUOTES = "\"'`*_"
 INDENT = "  "
 SETTLED_AFTER = 16
 LINES_REMEMBERED = 8_192
@@ -184,3 +188,25 @@ def markdown_title(source: str) -> tuple[str, int]:
         if not text.is_blank(line):
             break
     return "", 0
+
+
+# ---- entries that an answer names, as in ``[calc-00003]``
+
+
+def cited(text: str, entry_ids: Iterable[str]) -> tuple[str, ...]:
+    """Return those of ``entry_ids`` that a text cites in brackets, alone or in a list, in the order of the text."""
+    known = {ace_id(entry_id): entry_id for entry_id in entry_ids}
+    words = (word.strip(_QUOTES) for part in _BRACKETS.findall(text) for word in _BETWEEN.split(part))
+    return tuple(dict.fromkeys(known[word] for word in words if word in known))
+
+
+def with_citations(trace: Trace, newest: Iterable[Entry]) -> Trace:
+    """Return a trace that names the entries which its answer cites, unless its agent reports them itself.
+
+    Entries that the agent was not shown are not counted. Without a report of what it was shown, those of the newest
+    version are.
+    """
+    if trace.bullet_ids or not trace.answer:
+        return trace
+    shown = trace.shown.entry_ids if trace.shown else (entry.id for entry in newest)
+    return trace.model_copy(update={"bullet_ids": cited(trace.answer, shown)})

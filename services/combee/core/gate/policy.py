@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from combee.core.gate.judges import JUDGES
-from combee.core.names.patterns import longest_match
-from combee.core.playbook.trust import TrustPolicy
+from combee.core.playbook.trust import TrustPolicy, longest_match
 from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.digests import digest

@@ -50,6 +50,9 @@ def rights(role: str, prefix: str) -> tuple[Right, ...]:
     checks = ["Describe"] if role == "agents" else ["Describe", "DescribeConfigs"]
     looks = [Right(operation=check, resource="topic", name=everything, prefixed=True) for check in checks]
     group = [Right(operation="Read", resource="group", name=f"{prefix}.{role}")] if role in GROUPS else []
+    if role == "gateway":  # it shows what waits, and a pause must end before that expires
+        waiting = ("reflect", "shuffle")
+        group = [Right(operation="Describe", resource="group", name=f"{prefix}.{name}") for name in waiting]
     transaction = [
         Right(operation=operation, resource="transactional-id", name=f"{prefix}.{role}-", prefixed=True)
         for operation in ("Write", "Describe")

@@ -1,11 +1,10 @@
 """The ACE method: entries and operations (ACE: arXiv 2510.04618; the combine step is the paper's).
 
 A curator's prompt begins with the part shared by all calls of a batch (schema, instructions, playbook, budget); the
-task of a group's call or a combine, and its items, come last. So a server reads the long part once. A call scoped to
-some entries has them next to its items.
+task of a group's call or a combine, and its items, come last. So a server reads the long part once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,6 @@ from combee.core.playbook import operations as ops
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import mostly_harmful
 from combee.core.playbook.derived import once_per_version
-from combee.core.playbook.sections import section_order
 from combee.core.text.forms import clean
 from combee.core.text.prompt import (
     FENCE_WARNING,
@@ -27,7 +25,6 @@ from combee.core.text.prompt import (
     list_of,
     object_of,
 )
-from combee.core.text.similarity.relevance import Subject, nearest_entries
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings, Prompts
@@ -45,8 +42,6 @@ MAX_TAGS = 20
 """Maximum number of bullet tags passed to the curator per reflection."""
 MAX_HARMFUL = 20
 """Maximum number of mostly harmful entries named to the curator."""
-TOUCHED = 3
-"""Number of entries affected by a proposal that names none: the nearest may not be the one with its content."""
 TAGS = frozenset({"helpful", "harmful", "neutral"})
 DATA_WARNING = FENCE_WARNING
 
@@ -125,10 +120,6 @@ and of how many producers where they are known. Where two conflict, the one of m
 more reflections, then the more specific one, then the later one: the items with least support come first, and of
 equals those with the oldest evidence."""
 
-SCOPED = """The playbook's entries nearest to the items below; it has {others} others that are not shown. UPDATE,
-MERGE and REMOVE only entries that are shown."""
-SCOPED_SMALL = "The playbook's entries nearest to the items below; it has {others} others that are not shown."
-
 TAG_SCHEMA = object_of(id=STRING, tag={"type": "string", "enum": ["helpful", "harmful", "neutral"]})
 REFLECTION_SCHEMA = object_of(**dict.fromkeys(LESSON_FIELDS, STRING), bullet_tags=list_of(TAG_SCHEMA))
 _NUMBERS = list_of({"type": "integer"})
@@ -147,12 +138,11 @@ def _operations_schema(kinds: Sequence[str], **more: Mapping[str, Any]) -> dict[
 
 
 OPERATIONS_SCHEMA = _operations_schema(["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids=list_of(STRING))
-WORDING: Mapping[Prompts, tuple[str, str, str, dict[str, Any]]] = {
-    "full": (REFLECT, CURATE, SCOPED, OPERATIONS_SCHEMA),
-    "small": (REFLECT_SMALL, CURATE_SMALL, SCOPED_SMALL, _operations_schema(["ADD"])),
+WORDING: Mapping[Prompts, tuple[str, str, dict[str, Any]]] = {
+    "full": (REFLECT, CURATE, OPERATIONS_SCHEMA),
+    "small": (REFLECT_SMALL, CURATE_SMALL, _operations_schema(["ADD"])),
 }
-"""Instructions for the reflector, for the curator, and before the entries nearest to a curator's items; and the
-curator's schema."""
+"""Instructions for the reflector and for the curator, and the curator's schema."""
 
 
 def reflect_prompt(trace: Trace, shown: Sequence[Entry], /, *, settings: PlanSettings = DEFAULTS) -> Prompt:
@@ -207,17 +197,9 @@ def aggregate_prompt(
     base: Playbook, reflections: Sequence[Reflection], /, *, settings: PlanSettings = DEFAULTS
 ) -> Prompt:
     """Ask for operations that one group of reflections supports; items are numbered from 1."""
-    shown = _shown(base, map(_reflected, reflections), settings.scope)
-    entries = {entry.id: entry for entry in shown.entries}
+    entries = {entry.id: entry for entry in base.entries}
     items = as_items(dict(_fields_of(reflection, entries)) for reflection in reflections)
-    return _curate(base, shown, settings, f"{AGGREGATE}\n{fence('reflections', items)}")
-
-
-def _reflected(reflection: Reflection) -> Subject:
-    """Return the topic of a reflection; entries it found harmful are to be corrected or removed."""
-    said = (reflection.key_insight, reflection.correct_approach, reflection.task_excerpt)
-    texts = said if any(said) else reflection.side_info.values()
-    return Subject("\n".join(texts), [tag.id for tag in reflection.bullet_tags if tag.tag == "harmful"])
+    return _curate(base, settings, f"{AGGREGATE}\n{fence('reflections', items)}")
 
 
 def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
@@ -246,13 +228,9 @@ def combine_prompt(
     settings: PlanSettings = DEFAULTS,
 ) -> Prompt:
     """Ask to combine the children's operations; items are numbered from 1."""
-    subjects = [Subject(operation.content, operation.entry_ids) for operation in proposals]
-    named = {entry_id for subject in subjects for entry_id in subject.entry_ids}
-    touched = len(named) + TOUCHED * sum(not subject.entry_ids for subject in subjects)
-    shown = _shown(base, subjects, max(settings.scope, touched) if settings.scope else 0)
-    entries = {entry.id: entry for entry in shown.entries}
+    entries = {entry.id: entry for entry in base.entries}
     items = as_items(dict(_proposed(operation, entries, names)) for operation in proposals)
-    return _curate(base, shown, settings, f"{COMBINE}\n{fence('proposals', items)}")
+    return _curate(base, settings, f"{COMBINE}\n{fence('proposals', items)}")
 
 
 def _proposed(
@@ -284,17 +262,12 @@ def _counted(entry: Entry) -> str:
 def read(
     base: Playbook, body: Mapping[str, Any], sources: Sources, /, *, settings: PlanSettings = DEFAULTS
 ) -> Answer:
-    """Read a curator's reply; see `combee.core.playbook.operations.read_operations`.
-
-    ``base`` has the entries shown in the prompt: operations on other entries are ignored.
-    """
+    """Read a curator's reply; see `combee.core.playbook.operations.read_operations`."""
+    del base
     items = body.get("operations")
     if not isinstance(items, list):
         return ops.read_operations(body, sources)
     kept = [item for item in items if settings.prompts == "full" or _is_addition(item)]
-    if settings.scope:
-        shown = {entry.id for entry in base.entries}
-        kept = [item for item in kept if _names_only(shown, item)]
     answer = ops.read_operations({**body, "operations": kept}, sources)
     return replace(answer, unusable=answer.unusable + len(items) - len(kept))
 
@@ -307,14 +280,6 @@ def _is_addition(item: object) -> bool:
     return str(item.get("type")).upper() == OperationKind.ADD and not is_example
 
 
-def _names_only(shown: set[str], item: object) -> bool:
-    """Return whether an operation names only these entries; an ADD names none."""
-    if not isinstance(item, dict) or str(item.get("type")).upper() == OperationKind.ADD:
-        return True
-    named = item.get("entry_ids")
-    return not isinstance(named, list) or shown.issuperset(map(str, named))
-
-
 def _is_example(text: str) -> bool:
     return ops.normalise(text) == ops.normalise(EXAMPLE)
 
@@ -325,35 +290,15 @@ def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, .
     return ops.merge(operations)
 
 
-def _shown(base: Playbook, subjects: Iterable[Subject], scope: int) -> Playbook:
-    """Return the part of a playbook that a call reads: all, or the entries nearest to its items and all headers."""
-    if not 0 < scope < len(base.entries):
-        return base
-    entries = nearest_entries(base, list(subjects), scope)
-    return base.model_copy(
-        update={"entries": entries, "sections": section_order(base.sections, base.entries)}
-    )
-
-
-def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) -> Prompt:
-    _, instructions, scoped, schema = WORDING[settings.prompts]
-    prompt = Prompt(
-        system="",
+def _curate(base: Playbook, settings: PlanSettings, items: str) -> Prompt:
+    _, instructions, schema = WORDING[settings.prompts]
+    return Prompt(
+        system=_beginning(base, settings),
         user=items,
         reply_name="operations",
         reply_schema=schema,
         optional=frozenset({"reasoning", "dropped", "known"}),
-    )
-    if part is base:
-        owner = f"{base.name} {settings.salt}"
-        return replace(prompt, system=_beginning(base, settings), cache_key=cache_key(instructions, owner))
-    scope_note = scoped.format(others=_size(base)[0] - _size(part)[0])
-    return replace(
-        prompt,
-        system=f"{instructions}\n{_standing(base, settings.playbook_tokens)}",
-        user="\n".join([scope_note, *_playbook_text(part, settings.prompts, ""), items]),
-        cache_key=cache_key(instructions, ""),
-        entry_ids=tuple(entry.id for entry in part.entries),
+        cache_key=cache_key(instructions, f"{base.name} {settings.salt}"),
     )
 
 

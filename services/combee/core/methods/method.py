@@ -1,6 +1,6 @@
 """The method: builds prompts and reads replies. A method is a module (or object) with these names.
 
-``ace`` and ``gepa`` are built in; others are found by entry point (``combee.methods``), see docs/guide/own-method.md.
+``ace`` and ``gepa`` are built in; others are found by entry point (``combee.methods``), see docs/guide/methods.md.
 """
 
 from collections.abc import Mapping, Sequence

@@ -42,25 +42,21 @@ PROPOSALS = (
 """Input of the hash, fixed for ever: another input would look like other templates."""
 
 
-def templates_hash(
-    method: Method, prompts: Prompts = "full", *, is_scoped: bool = False, proposes: bool = False
-) -> str:
+def templates_hash(method: Method, prompts: Prompts = "full", *, proposes: bool = False) -> str:
     """Return the SHA-256 of the prompts that a method writes for the fixed input, in a model class's wording.
 
     ``proposes``: prompts may hold proposed entries.
     """
-    whole = shaped(method, PlanSettings(prompts=prompts))
-    method = shaped(method, PlanSettings(prompts=prompts, scope=int(is_scoped)))
-    playbook = PLAYBOOK.model_copy(update={"entries": (ENTRY, OTHER_ENTRY)}) if is_scoped else PLAYBOOK
+    method = shaped(method, PlanSettings(prompts=prompts))
     written: tuple[Prompt | None, ...] = (
         method.reflect_prompt(TRACE, (ENTRY,)),
-        method.aggregate_prompt(playbook, (REFLECTION, REFLECTION)),
-        method.combine_prompt(playbook, PROPOSALS, {REFLECTION.reflection_id: "a source"}),
+        method.aggregate_prompt(PLAYBOOK, (REFLECTION, REFLECTION)),
+        method.combine_prompt(PLAYBOOK, PROPOSALS, {REFLECTION.reflection_id: "a source"}),
     )
     if proposes:
         pending = ENTRY.model_copy(update={"state": "proposed"})
         playbook = PLAYBOOK.model_copy(update={"entries": (ENTRY, pending)})
-        written += (whole.aggregate_prompt(playbook, (REFLECTION,)),)
+        written += (method.aggregate_prompt(playbook, (REFLECTION,)),)
     if method.HOLDS == "entries":
         change = checking.Rewrite(before=ENTRY.content, after=OTHER_ENTRY.content)
         written += (checking.prompt((REFLECTION.key_insight,), (ENTRY.content,), (change,)),)

@@ -3,37 +3,33 @@
 Pure, so that history replayed gives the same snapshots.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from combee.core.names.sources import is_from
-from combee.core.playbook import components, entries, probation
+from combee.core.playbook import budget, components, probation
+from combee.core.playbook import draft as drafts
 from combee.core.playbook.clusters import ALIKE
 from combee.core.playbook.draft import NO_IDS, Draft
 from combee.core.playbook.guards import unites
 from combee.core.playbook.operations import union
 from combee.core.playbook.screening import (
     OPEN,
-    Refused,
     Relations,
     Screen,
-    Screened,
+    admitted,
     barred_sources,
     supporting,
     with_sources,
 )
-from combee.core.playbook.sections import same_section
 from combee.core.playbook.trust import names_counted, parts
 from combee.core.text.similarity.lessons import at_odds, same_lesson
 from combee.core.text.similarity.overlap import common
-from combee.core.text.similarity.wording import wording
 from combee_schemas.base import Holds
-from combee_schemas.digests import digest
 from combee_schemas.plan import Plan, Probation
-from combee_schemas.playbook import ACE_SECTIONS, Entry, EntryState, Playbook, Rejected
-from combee_schemas.scan import NodeResult, Operation, OperationKind, Update
+from combee_schemas.playbook import Entry, EntryState, Playbook
+from combee_schemas.scan import NodeResult, Operation, Update
 
 Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 """The draft with its changes, and the sections and entries of the next version."""
@@ -85,9 +81,9 @@ def applied(base: Playbook, update: Update, *, budget_tokens: int) -> Changed:
     names = supporting(update.result.seen, settings)
     for entry in with_sources(draft.entries.values(), names, draft.landing.by_entry()):
         draft.put(entry)
-    bounds = parts(base) if draft.screen.rules.weighs else entries.UNBOUNDED
+    bounds = parts(base) if draft.screen.rules.weighs else budget.UNBOUNDED
     if kind == "entries" and policy is not None:
-        evictions = partial(entries.evictions, budget_tokens=budget_tokens, parts=bounds)
+        evictions = partial(budget.evictions, budget_tokens=budget_tokens, parts=bounds)
         _review(base, draft, names, policy, evictions)
     for operation in update.result.operations if kind != settings.holds else ():
         text = f"{operation.kind}: made for {settings.holds}, and the playbook holds {kind}"
@@ -145,14 +141,14 @@ def _drafted(
     ids: Mapping[str, str] = NO_IDS,
     free_from: int = 0,
 ) -> Draft:
-    screened = admitted(base, result.operations, screen)
+    screened = admitted(base, result.operations, screen, _RELATIONS)
     usable = screened.passed
     given: dict[str, Any] = {"revoked": gone, "echoes": result.echoes, "known": result.known, "ids": ids}
     seen = screen.heard(result.seen)
     if kind == "components":
         draft = components.apply_operations(base, usable, seen, budget_tokens=budget_tokens, **given)
     else:
-        draft = entries.apply_operations(
+        draft = drafts.apply_operations(
             base,
             usable,
             seen,
@@ -172,11 +168,11 @@ def _drafted(
 
 
 def _finished(
-    base: Playbook, draft: Draft, kind: Holds, budget_tokens: int, bounds: entries.Parts = entries.UNBOUNDED
+    base: Playbook, draft: Draft, kind: Holds, budget_tokens: int, bounds: budget.Parts = budget.UNBOUNDED
 ) -> Changed:
     if kind == "components":
         return draft, *components.finish(draft)
-    return draft, *entries.finish(base, draft, budget_tokens, bounds)
+    return draft, *drafts.finish(base, draft, budget_tokens, bounds)
 
 
 def _review(
@@ -211,63 +207,7 @@ def sure(draft: Draft) -> Mapping[str, tuple[str, ...]]:
     }
 
 
-# ---- which operations count
-
-
-@dataclass(frozen=True, slots=True)
-class Rejections:
-    """What a person rejected of candidates, so that no batch brings it back."""
-
-    said: frozenset[str] = frozenset()
-    """Digests of wordings."""
-    witnesses: frozenset[str] = frozenset()
-    """The reflections that taught it."""
-
-    @classmethod
-    def of(cls, playbook: Playbook) -> "Rejections":
-        """Return what a playbook keeps of its rejections."""
-        return _rejections(playbook.rejected)
-
-    def has(self, content: str) -> bool:
-        """Return whether a content says what was rejected."""
-        return bool(content) and said_digest(content) in self.said
-
-    def bars(self, operation: Operation) -> bool:
-        """Return whether an operation says what was rejected, or rests on its witnesses alone."""
-        evidence = operation.evidence
-        return self.has(operation.content) or (bool(evidence) and self.witnesses.issuperset(evidence))
-
-
-@lru_cache(64)
-def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
-    said = frozenset(rejection.said for rejection in rejected)
-    return Rejections(said, frozenset().union(*(rejection.evidence for rejection in rejected)))
-
-
-def said_digest(content: str) -> str:
-    """Return what contents of one wording have in common, as rejections keep it."""
-    return digest("said", *wording(content).words).hex()
-
-
-def admitted(base: Playbook, operations: Sequence[Operation], screen: Screen) -> Screened:
-    """Return the operations as they count, and what becomes of the others."""
-    if screen.is_person:
-        return Screened(passed=operations)
-    rejections = Rejections.of(base)
-    permitted, rejected = list[Operation](), list[Refused]()
-    for operation in operations:
-        if screen.needs_evidence and not operation.evidence:
-            rejected.append(Refused(operation=operation, why="nothing that was reflected says it"))
-        elif rejections.bars(operation):
-            rejected.append(Refused(operation=operation, why="a person rejected it"))
-        else:
-            permitted.append(operation)
-    screened = screen.screened(base, permitted, _RELATIONS)
-    passed: Sequence[Operation] = screened.passed
-    renamed: Sequence[Refused] = ()
-    if screen.rules.quorum:
-        passed, renamed = _under_known_headers(base, passed)
-    return replace(screened, passed=passed, refused=(*rejected, *screened.refused, *renamed))
+# ---- how contents are compared
 
 
 def _is_related(content: str, other: str) -> bool:
@@ -279,23 +219,3 @@ def _is_related(content: str, other: str) -> bool:
 
 
 _RELATIONS = Relations(same=same_lesson, related=_is_related, unites=unites)
-
-
-def _under_known_headers(
-    base: Playbook, operations: Iterable[Operation]
-) -> tuple[Sequence[Operation], Sequence[Refused]]:
-    """Return operations of which none begins a section: reflections do not name any, so a header has no witnesses.
-
-    What an operation says is judged by itself: so nobody bars an honest lesson by the header that he gives it.
-    """
-    headers = (entry.section for entry in base.entries if entry.is_active)
-    known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))
-    placed, refused = list[Operation](), list[Refused]()
-    for operation in operations:
-        is_new = operation.kind == OperationKind.ADD and same_section(operation.section, known) not in known
-        if is_new:
-            why = f"its section would be new, and only a person begins one here: it stands under {ACE_SECTIONS[-1]}"
-            refused.append(Refused(operation=operation, why=why))
-            operation = operation.model_copy(update={"section": ACE_SECTIONS[-1]})  # noqa: PLW2901
-        placed.append(operation)
-    return placed, refused

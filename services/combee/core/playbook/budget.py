@@ -1,9 +1,15 @@
-"""How large a playbook may be: its token budget, and what the record of a version has room for; pure."""
+"""How large a playbook may be: its token budget, the room of a version's record, and what is evicted; pure."""
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Container, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import chain
+from types import MappingProxyType
 
+from combee.core.names.sources import UNPROVEN
+from combee.core.playbook.trust import supporters
 from combee.core.text.prompt import tokens_by_entry
-from combee_schemas.playbook import MAX_BUDGET_TOKENS, Entry, Playbook
+from combee_schemas.playbook import ACE_SECTIONS, MAX_BUDGET_TOKENS, Entry, Playbook
 
 PROPOSED_SHARE = 4
 """Proposed entries may use this part of the token budget, in addition to it: 1 / PROPOSED_SHARE."""
@@ -16,6 +22,10 @@ ENTRIES_BYTES = 600 << 10
 Newly revoked ids alone may take 256 KiB of it."""
 ENTRY_BYTES = 200
 """Bytes of an entry's field names and numbers in a record."""
+
+Parts = Mapping[str, Fraction]
+"""By source, its part of the playbook's reflections; of one source it bounds nothing."""
+UNBOUNDED: Parts = MappingProxyType({})
 
 
 def budget_of(playbook: Playbook, configured_tokens: int) -> int:
@@ -65,3 +75,157 @@ def needed_tokens(entries: Sequence[Entry], sections: Sequence[str]) -> int:
     proposed = [entry for entry in entries if not entry.is_active]
     sizes = [sum(tokens_by_entry(part, sections).values()) for part in (shown, proposed)]
     return max(sizes[0], PROPOSED_SHARE * sizes[1])
+
+
+# ---- what is evicted
+
+
+def evictions(
+    entries: Sequence[Entry],
+    budget_tokens: int,
+    before: Sequence[Entry] | None = None,
+    sections: Sequence[str] = ACE_SECTIONS,
+    parts: Parts = UNBOUNDED,
+) -> tuple[str, ...]:
+    """Return whom to evict so that the rest fits budget and record; ``before`` are the entries of the version before.
+
+    Headers count, but those of ``sections``, the playbook's own. The entry that begins a section brings its header.
+
+    First goes what the fewest sources support; of that the lowest balance of counters, then least evidence, then
+    oldest. A source that alone supports more of the room than its part gives way first, and its new entries make room
+    among its own. What a person stands behind goes last, and only where such entries alone exceed the budget.
+
+    Proposed entries have a share of their own in addition to the budget: agents do not read them, and a full playbook
+    would learn nothing new if it had to make room for them at once. There the source that has most of the room makes
+    some.
+    """
+    was_shown = [entry for entry in (entries if before is None else before) if entry.is_active]
+    was, out = tokens_by_entry(was_shown, sections), dict[str, None]()
+    # Again, because the header of an entry that goes counts for the next one of its section then.
+    while True:
+        left = [entry for entry in entries if entry.id not in out]
+        shown = [entry for entry in left if entry.is_active]
+        proposed = [entry for entry in left if not entry.is_active]
+        sizes, waiting = (tokens_by_entry(part, sections) for part in (shown, proposed))
+        gone = (
+            *_excess(shown, sizes, was, budget_tokens, parts),
+            *_crowded_out(proposed, waiting, budget_tokens // PROPOSED_SHARE),
+        )
+        if not gone and stored_bytes(left) <= ENTRIES_BYTES:
+            return tuple(out)
+        if not gone:
+            # Short entries, and letters of several bytes, fill a record with fewer tokens than others.
+            less = min(budget_tokens, sum(sizes.values()) + sum(waiting.values())) * 9 // 10
+            candidates = (*_excess(shown, sizes, was, less, parts), *_crowded_out(proposed, waiting, 0))
+            gone = tuple(_beyond_record(left, candidates))
+        out |= dict.fromkeys(gone)
+
+
+def _beyond_record(entries: Sequence[Entry], candidates: Sequence[str]) -> Iterator[str]:
+    """Yield who goes, in turn, until the rest fits the record; what a person stands behind goes last."""
+    by_id = {entry.id: entry for entry in entries}
+    excess = stored_bytes(entries) - ENTRIES_BYTES
+    for entry_id in sorted(candidates, key=lambda entry_id: by_id[entry_id].by_hand):
+        if excess <= 0:
+            return
+        excess -= stored_bytes([by_id[entry_id]])
+        yield entry_id
+
+
+def _excess(
+    entries: Sequence[Entry],
+    sizes: Mapping[str, int],
+    before: Mapping[str, int],
+    budget_tokens: int,
+    parts: Parts,
+) -> tuple[str, ...]:
+    """Return which shown entries go, in turn; ``sizes`` and ``before``, of the version before, are in tokens.
+
+    The source that exceeds its part most makes room first. A source that brings something makes as much room among
+    what it alone supports, as far as that was there before. Nor does what it brings take the room of a source that
+    has less of it.
+    """
+    excess = sum(sizes.values()) - budget_tokens
+    if excess <= 0:
+        return ()
+    owners = {entry.id: _owner(entry) for entry in entries}
+    room, brought = Counter[str](), Counter[str]()
+    queues: dict[str, deque[Entry]] = defaultdict(deque)
+    order = sorted(entries, key=lambda entry: (entry.by_hand, len(supporters(entry)), _use(entry)))
+    for entry in order:
+        if owner := owners[entry.id]:
+            room[owner] += sizes[entry.id]
+            brought[owner] += max(0, sizes[entry.id] - before.get(entry.id, 0))
+            queues[owner].append(entry)
+    debts = {owner: min(tokens, room[owner] - tokens) for owner, tokens in brought.items() if tokens}
+    left, out = deque(order), dict[str, None]()
+    while excess > 0:
+        bounded = room if len(parts) > 1 else ()
+        over = {source: room[source] - parts.get(source, 0) * budget_tokens for source in bounded}
+        payer = _largest(over) or _largest(debts)
+        if not payer:
+            owner, payer = owners[_next(left, out).id], _largest({source: room[source] for source in debts})
+            payer = payer if owner and room[payer] > room[owner] else ""
+        entry = _next(queues[payer] if payer else left, out)
+        tokens, owner = sizes[entry.id], owners[entry.id]
+        excess -= tokens
+        room[owner] -= tokens
+        if owner in debts:
+            debts[owner] -= tokens
+        out[entry.id] = None
+    return tuple(out)
+
+
+def _largest(tokens: Mapping[str, int | Fraction]) -> str:
+    """Return the source with most tokens, if it has any."""
+    having = [source for source, count in tokens.items() if count > 0]
+    return max(having, key=lambda source: (tokens[source], source), default="")
+
+
+def _next(queue: deque[Entry], out: Container[str]) -> Entry:
+    while queue[0].id in out:
+        queue.popleft()
+    return queue[0]
+
+
+def _owner(entry: Entry) -> str:
+    """Return the only source that supports an entry; nothing if there are several, or a person stands behind it."""
+    first, *others = supporters(entry)
+    return "" if others or entry.by_hand else first
+
+
+def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_tokens: int) -> tuple[str, ...]:
+    """Return which proposed entries go, in turn from the source that has most of the room.
+
+    Of its entries the one that the fewest sources support, then the least useful. An entry takes room from each of
+    its sources in equal parts; entries without one are those of one source.
+    """
+    excess = sum(sizes.values()) - budget_tokens
+    if excess <= 0:
+        return ()
+    parts = {
+        entry.id: dict.fromkeys(sources, Fraction(sizes[entry.id], len(sources)))
+        for entry in entries
+        for sources in (entry.sources or (UNPROVEN,),)
+    }
+    room: dict[str, Fraction] = defaultdict(Fraction)
+    for source, tokens in chain.from_iterable(map(dict.items, parts.values())):
+        room[source] += tokens
+    left = sorted(entries, key=_use)
+    out: list[str] = []
+    while excess > 0:
+        largest = max(room, key=lambda source: (room[source], source))
+        # In the order of `left` where all of this is equal.
+        ranks = [(largest not in parts[entry.id], len(parts[entry.id])) for entry in left]
+        entry = left.pop(ranks.index(min(ranks)))
+        for source, tokens in parts[entry.id].items():
+            room[source] -= tokens
+        excess -= sizes[entry.id]
+        out.append(entry.id)
+    return tuple(out)
+
+
+def _use(entry: Entry) -> tuple[int | str, ...]:
+    """Return how useful an entry is."""
+    evidence = entry.evidence_count if entry.is_active else len(entry.support)
+    return entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id

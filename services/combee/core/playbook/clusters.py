@@ -100,13 +100,16 @@ def _alike(entries: Sequence[Entry], near: Mapping[tuple[str, str], float]) -> I
         and second in place
         and not conflicting(entries[place[first]].content, entries[place[second]].content)
     }
-    groups: list[set[str]] = []
-    of: dict[str, set[str]] = {}
+    groups: dict[frozenset[str], None] = {}
+    of: dict[str, frozenset[str]] = {}
     for (first, second), _ in sorted(pairs.items(), key=lambda pair: (-pair[1], pair[0])):
-        joined = of.get(first, {first}) | of.get(second, {second})
+        one, other = (of.get(entry_id, frozenset({entry_id})) for entry_id in (first, second))
+        joined = one | other
         every = all(pair in pairs for pair in combinations(sorted(joined), 2))
-        if len(joined) <= MOST_IN_CLUSTER and every and of.get(first) is not of.get(second, ()):
-            groups = [group for group in groups if not group & joined] + [joined]
+        if one != other and len(joined) <= MOST_IN_CLUSTER and every:
+            for group in (one, other):
+                groups.pop(group, None)
+            groups[joined] = None
             of |= dict.fromkeys(joined, joined)
     for group in groups:
         score, pair = max((pairs[pair], pair) for pair in combinations(sorted(group), 2))

@@ -7,8 +7,9 @@ components.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+from combee.core.playbook import draft as drafts
 from combee.core.playbook.budget import ENTRIES_BYTES, stored_bytes
-from combee.core.playbook.draft import NO_IDS, Draft, drafted, rest_on
+from combee.core.playbook.draft import NO_IDS, Draft, rest_on
 from combee.core.playbook.sections import section_order
 from combee.core.text.prompt import entry_tokens
 from combee_schemas.playbook import Entry, Playbook
@@ -28,7 +29,9 @@ def apply_operations(
 ) -> Draft:
     """Return ``base`` with tags counted and operations applied in order, up to the budget."""
     apply = partial(_apply, budget_tokens=budget_tokens)
-    return drafted(base, operations, seen, apply, revoked=revoked, echoes=echoes, known=known, ids=ids)
+    return drafts.apply_operations(
+        base, operations, seen, apply, revoked=revoked, echoes=echoes, known=known, ids=ids
+    )
 
 
 def finish(draft: Draft) -> tuple[tuple[str, ...], tuple[Entry, ...]]:

@@ -21,11 +21,10 @@ from combee.core.playbook.operations import MAX_CONTENT_CHARS, MAX_DETAIL_CHARS,
 from combee.core.playbook.trust import PERSON, supporters
 from combee.core.text.figures import figures, lacking
 from combee.core.text.forms import clean_line, count_words
-from combee.core.text.similarity.embeddings import Vector
+from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
 from combee.core.text.similarity.lessons import same_lesson
 from combee.core.text.similarity.overlap import common, contradicts, said_words
 from combee.core.text.similarity.saying import ONE_FRAME, Statements
-from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee_schemas.base import is_blank
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection

@@ -5,11 +5,11 @@ costs in proportion to the playbook's size, so it must not happen in each call.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
 
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.playbook import Playbook
 
 T = TypeVar("T")
 
@@ -45,19 +45,3 @@ def once_per_version(
         return known[key][1]
 
     return remembered
-
-
-def difference(before: Sequence[Entry], after: Sequence[Entry]) -> tuple[list[Entry], Sequence[Entry]] | None:
-    """Return which entries left and which were added at the end; None if the versions differ otherwise."""
-    gone: list[Entry] = []
-    at = 0
-    for entry in before:
-        kept = after[at] if at < len(after) else None
-        is_kept = kept is not None and kept.id == entry.id and kept.content == entry.content
-        if is_kept:
-            at += 1
-        else:
-            gone.append(entry)
-    added = after[at:]
-    left = {entry.id for entry in gone}
-    return None if any(entry.id in left for entry in added) else (gone, added)

@@ -1,20 +1,23 @@
 """The next version of a playbook while operations are applied: entries in order, what each says, what was changed.
 
-What holds for every kind of playbook stands here: which tags and operations of a batch count. What an operation does
-stands in ``entries`` and ``components``.
+``apply_operations`` counts tags and applies the operations of a batch, at most one to each entry. What an operation
+does to an entry (ACE) stands here, what it does to a component (GEPA) in ``components``. ``Landing`` keeps where
+the reflections end that the operations rest on; ``finish`` keeps the token budget.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
+from typing import Literal
 
 from combee.core.names.sources import UNPROVEN
+from combee.core.playbook.budget import UNBOUNDED, Parts, evictions
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.probation import activated
-from combee.core.playbook.retention import Landed, Landing
 from combee.core.playbook.screening import NO_LINKS, OPEN, Links, Screen, last_sources
-from combee.core.playbook.sections import number_of, same_section, slug
+from combee.core.playbook.sections import number_of, same_section, section_order, slug
+from combee.core.text.forms import comparable
 from combee.core.text.similarity.lessons import Index, index_of, same_lesson
 from combee_schemas.playbook import (
     ACE_SECTIONS,
@@ -26,6 +29,10 @@ from combee_schemas.playbook import (
 )
 from combee_schemas.scan import Conflict, Echo, Known, Operation, OperationKind, Seen
 
+How = Literal["change", "repeat", "claim", "echo"]
+"""Origin of an entry's reflections: a change of the entry, a repeat recognised by code, a claim, or an echo, which is
+no evidence."""
+NO_EFFECT = frozenset({"dropped", "superseded"})
 NO_IDS: Mapping[str, str] = MappingProxyType({})
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 UNGIVEN = "\0"
@@ -36,6 +43,71 @@ NAMED = 3
 """Maximum names of those who say something, in a change."""
 MOST_IN_CONFLICT = 3
 """More entries that differ only in figures are a list (item 1, item 2 …), not a dispute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """The reflections that count in a version, by origin."""
+
+    changed: frozenset[str]
+    """A change of the version rests on them."""
+    known: frozenset[str]
+    """They repeat an existing entry, are known by a claim, or are echoes."""
+
+
+@dataclass(slots=True)
+class Landing:
+    """Final places of applied operations' evidence: entry id → reflections, and their origin."""
+
+    _on: dict[str, set[tuple[str, How]]] = field(default_factory=dict)
+    _removals: set[str] = field(default_factory=set)
+
+    def claim(self, entry_id: str, evidence: Iterable[str], *, how: How = "claim") -> None:
+        """Note reflections that an entry already contains."""
+        self._put(entry_id, evidence, how)
+
+    def take(self, changes: Iterable[Change], evidence: Iterable[str]) -> None:
+        """Note the effects of one operation: none, or changes based on its evidence."""
+        effects = [change for change in changes if change.kind not in NO_EFFECT]
+        how: How = "repeat" if all(change.kind == "duplicate" for change in effects) else "change"
+        evidence = tuple(evidence)
+        moved: set[tuple[str, How]] = set()
+        for change in effects:
+            if change.kind in {"merge", "remove"}:
+                sources_moved = self._on.pop(change.entry_id, set())
+                moved |= sources_moved if change.kind == "merge" else set()
+        for change in effects:
+            if change.kind == "remove":
+                self._removals.update(evidence)
+            elif change.kind != "merge":
+                self._put(change.entry_id, evidence, how)
+                self._on[change.entry_id] |= moved
+
+    def _put(self, entry_id: str, evidence: Iterable[str], how: How) -> None:
+        self._on.setdefault(entry_id, set()).update((reflection_id, how) for reflection_id in evidence)
+
+    def evict(self, entry_id: str) -> None:
+        """Note an evicted entry."""
+        self._on.pop(entry_id, None)
+
+    def by_entry(self) -> dict[str, tuple[str, ...]]:
+        """Return the reflections that support each entry, in order of their ids; an echo is no support."""
+        return {
+            entry_id: tuple(sorted({reflection_id for reflection_id, how in landed if how != "echo"}))
+            for entry_id, landed in self._on.items()
+        }
+
+    def landed(self, reworded: Collection[str]) -> Landed:
+        """Return the reflections that the version now rests on; ``reworded`` entries are new or have a new content.
+
+        A removal is an effect as well. A repeat of an old content is known, of a new one it is new.
+        """
+        changed, known = set(self._removals), set[str]()
+        for entry_id, reflections in self._on.items():
+            for reflection_id, how in reflections:
+                is_new = how == "change" or (how == "repeat" and entry_id in reworded)
+                (changed if is_new else known).add(reflection_id)
+        return Landed(changed=frozenset(changed), known=frozenset(known))
 
 
 @dataclass(slots=True)
@@ -192,11 +264,131 @@ def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
     return activated(kept) if kept.is_active else kept
 
 
-def drafted(
+# ---- operations on entries
+
+
+def apply_to_entries(draft: Draft, operation: Operation) -> None:
+    """Apply an operation to a draft; one on entries that vanished is dropped, and recorded."""
+    match operation.kind:
+        case OperationKind.ADD:
+            _add(draft, operation)
+        case OperationKind.UPDATE:
+            _update(draft, operation)
+        case OperationKind.MERGE:
+            _merge(draft, operation)
+        case OperationKind.REMOVE:
+            _remove(draft, operation)
+
+
+def _add(draft: Draft, operation: Operation) -> None:
+    same = draft.saying(operation.content)
+    if same is not None:
+        draft.placed.setdefault(operation.content, same.id)
+        _strengthen(draft, same if same.is_active else draft.links.linked(same), operation)
+        return
+    section, entry_id = draft.place(operation.section, operation.content)
+    draft.next_id += 1
+    draft.placed.setdefault(operation.content, entry_id)
+    entry = Entry(
+        id=entry_id,
+        section=section,
+        content=operation.content,
+        state=draft.born,
+        by_hand=draft.by_hand,
+        created_version=draft.version,
+    )
+    entry = entry if entry.is_active else draft.links.linked(entry)
+    draft.put(rest_on(entry, operation.evidence, draft.version))
+    draft.note("add", entry_id)
+
+
+def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """Let an entry rest on an operation that says the same; its own words stay, unless a person says it now."""
+    said, known = (comparable(content).rstrip(".") for content in (operation.content, entry.content))
+    words = f": {operation.content}" if said != known else ""
+    content = operation.content if draft.by_hand and words else entry.content
+    strengthened = entry.model_copy(update={"content": content, "by_hand": draft.by_hand or entry.by_hand})
+    draft.put(rest_on(strengthened, operation.evidence, draft.version))
+    if content != entry.content:
+        draft.note("update", entry.id, entry.content)
+        return
+    draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
+
+
+def _update(draft: Draft, operation: Operation) -> None:
+    entry = draft.entries.get(operation.entry_ids[0])
+    if entry is None:
+        draft.note("dropped", operation.entry_ids[0], "UPDATE: no such entry any more")
+    elif operation.evidence and same_lesson(entry.content, operation.content):
+        _strengthen(draft, entry, operation)
+    else:
+        _reword(draft, _for(operation, entry), operation)
+
+
+def _merge(draft: Draft, operation: Operation) -> None:
+    named = [
+        _for(operation, draft.entries[entry_id])
+        for entry_id in union(operation.entry_ids)
+        if entry_id in draft.entries
+    ]
+    if not named:
+        draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
+        return
+    is_said = {
+        entry.id: bool(operation.evidence) and same_lesson(entry.content, operation.content)
+        for entry in named
+    }
+    # A person's words stay where the operation says the same.
+    kept, *twins = sorted(named, key=lambda entry: not (entry.by_hand and is_said[entry.id]))
+    for twin in twins:
+        draft.drop(twin.id)
+        draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")
+    become = _strengthen if is_said[kept.id] else _reword
+    become(draft, united(kept, twins), operation)
+
+
+def _for(operation: Operation, entry: Entry) -> Entry:
+    """Return an entry with the support and the sources that count for what an operation says.
+
+    Both are for the entry's own words. Words that rest on nothing are those of a consolidation, or a person's: they
+    stand for the words of active entries.
+    """
+    stands = entry.is_active and not operation.evidence
+    if stands or same_lesson(entry.content, operation.content):
+        return entry
+    return entry.model_copy(update={"sources": ()} if entry.is_active else {"support": (), "sources": ()})
+
+
+def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """Give an entry its new content; if another one says that already, the two become that one."""
+    twin = draft.saying(operation.content, but=entry.id)
+    if twin is None:
+        by_hand = draft.by_hand or (entry.by_hand and entry.content == operation.content)
+        update = {"content": operation.content, "by_hand": by_hand}
+        draft.put(rest_on(entry.model_copy(update=update), operation.evidence, draft.version))
+        draft.note("update", entry.id, entry.content)
+        return
+    draft.drop(entry.id)
+    draft.note("merge", entry.id, f"into {twin.id}: {entry.content}")
+    _strengthen(draft, united(twin, [entry]), operation)
+
+
+def _remove(draft: Draft, operation: Operation) -> None:
+    removed = draft.drop(operation.entry_ids[0])
+    if removed is None:
+        draft.note("dropped", operation.entry_ids[0], "REMOVE: no such entry any more")
+    else:
+        draft.note("remove", removed.id, removed.content)
+
+
+# ---- a batch
+
+
+def apply_operations(
     base: Playbook,
     operations: Iterable[Operation],
     seen: Iterable[Seen],
-    apply: Callable[[Draft, Operation], None],
+    apply: Callable[[Draft, Operation], None] = apply_to_entries,
     *,
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
@@ -250,6 +442,27 @@ def drafted(
         if left or not conflict.evidence:
             draft.note_refused(conflict, left, names)
     return draft
+
+
+def finish(
+    base: Playbook, draft: Draft, budget_tokens: int, parts: Parts = UNBOUNDED
+) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
+    """Return sections and entries after the token budget: the least useful entries go, and it is recorded.
+
+    The sections are the playbook's own, which ACE or a person gave it; those of other entries follow wherever the
+    entries are shown.
+    """
+    # The header of an entry that a person added stays without it; the header that a batch began leaves with it.
+    begun = (
+        entry for entry in draft.entries.values() if draft.by_hand and entry.created_version == draft.version
+    )
+    sections = section_order(base.sections, begun)
+    for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries, sections, parts):
+        draft.note("evict", entry_id, draft.entries[entry_id].content)
+        draft.landing.evict(entry_id)
+        draft.drop(entry_id)
+    draft.note_conflicts()
+    return sections, tuple(draft.entries.values())
 
 
 def _sound(draft: Draft, operations: Iterable[Operation], revoked_ids: frozenset[str]) -> Iterator[Operation]:

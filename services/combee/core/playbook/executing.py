@@ -8,16 +8,16 @@ from combee.core.playbook import evidence, probation
 from combee.core.playbook.apply import edited
 from combee.core.playbook.branching import Adoption, taken_over, with_revocations_of
 from combee.core.playbook.budget import budget_of, needed_tokens, oversize
-from combee.core.playbook.cleaning import clean_command
 from combee.core.playbook.components import clash
-from combee.core.playbook.operations import union
+from combee.core.playbook.operations import clean_command, union
+from combee.core.playbook.pausing import order_of
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.rejecting import without_entries, without_rejected
 from combee.core.playbook.sections import number_of, section_order
 from combee.core.playbook.versions import InapplicableError, empty, next_version, remembered
 from combee_schemas.base import is_branch_of
 from combee_schemas.command import Command
-from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, Playbook
+from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, PauseOrder, Playbook
 from combee_schemas.scan import Operation, Update
 
 CONTENT = ("entries", "sections", "counters", "holds", "budget_tokens", "counted_offset", "again")
@@ -71,6 +71,17 @@ def after_command(
                 adoption.prepared(current), adoption.target, recomputed, budget_tokens, rejected_by=current
             )
             changed = taken_over(adoption, current, content)
+        case "pause" if current.version and current.origin != "delete":
+            known = order_of([current.paused], now_ms)
+            order = PauseOrder(
+                since_ms=known.since_ms if known else now_ms,
+                until_ms=command.until_ms,
+                by_retention=command.by_retention,
+                issued_by=command.issued_by,
+            )
+            changed = current.model_copy(update={"paused": order, "changes": ()})
+        case "resume" if current.version and current.origin != "delete":
+            changed = current.model_copy(update={"paused": None, "changes": ()})
         case "delete" if current.version:
             changed = _deleted(current)
         case _:
@@ -165,6 +176,7 @@ def _deleted(current: Playbook) -> Playbook:
             "again": (),
             "budget_tokens": 0,
             "branch": None,
+            "paused": None,
             "retention_recent": (),
             "omitted_recent": (),
             "omitted_count": 0,

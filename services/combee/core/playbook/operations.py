@@ -1,4 +1,4 @@
-"""Operations as values: read from a model's reply, merged by code, their evidence tracked by code."""
+"""Operations as values: read from a model's reply, cleaned, merged by code, their evidence tracked by code."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,9 +7,10 @@ from typing import Any
 
 from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.sections import MAX_SECTION_CHARS
-from combee.core.text.forms import clean_line
+from combee.core.text.forms import clean, clean_line
 from combee.core.text.similarity.wording import wording
-from combee_schemas.playbook import ACE_SECTIONS
+from combee_schemas.command import Command
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind, Seen
 
 MAX_CONTENT_CHARS = 8_000
@@ -26,6 +27,8 @@ AS_ITEM = re.compile(r"as items? #?(?P<n>\d{1,6})(?P<more>.{0,40})", re.IGNORECA
 """Content that refers to an item for its words; with anything more, to words that code cannot tell."""
 _AROUND = " \t\n.\"'`\u201c\u201d\u2018\u2019"
 """What a model puts around a reference."""
+UNNAMED = "unnamed"
+"""Id of an entry whose own has no visible character."""
 KINDS = {kind.value: kind for kind in OperationKind}
 
 
@@ -198,3 +201,53 @@ def merge_seen(parts: Iterable[Iterable[Seen]]) -> tuple[Seen, ...]:
             best if best.dropped == dropped else best.model_copy(update={"dropped": dropped})
         )
     return tuple(merged.values())
+
+
+# ---- texts that models propose, and people write, import or decide on
+
+
+def clean_command(command: Command) -> Command:
+    """Return a command with clean texts; the same object if they were clean."""
+    return command.model_copy(
+        update={
+            "entries": _clean_entries(command.entries),
+            "sections": _clean_sections(command.sections),
+            "operations": clean_operations(command.operations),
+            "reason": clean(command.reason),
+            "issued_by": clean(command.issued_by),
+        }
+    )
+
+
+def clean_operations(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    """Return operations with clean texts."""
+    return tuple(
+        operation.model_copy(
+            update={"content": clean(operation.content), "section": clean(operation.section)}
+        )
+        for operation in operations
+    )
+
+
+def clean_playbook(playbook: Playbook) -> Playbook:
+    """Return a user's playbook with clean texts."""
+    return playbook.model_copy(
+        update={"entries": _clean_entries(playbook.entries), "sections": _clean_sections(playbook.sections)}
+    )
+
+
+def _clean_entries(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    return tuple(
+        entry.model_copy(
+            update={
+                "id": clean(entry.id) or UNNAMED,
+                "section": clean(entry.section),
+                "content": clean(entry.content),
+            }
+        )
+        for entry in entries
+    )
+
+
+def _clean_sections(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(clean, names)))

@@ -17,9 +17,8 @@ from typing import Literal
 from combee.core.playbook import evidence, probation
 from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after, sure
 from combee.core.playbook.branching import learns
-from combee.core.playbook.budget import budget_of
+from combee.core.playbook.budget import UNBOUNDED, budget_of, evictions
 from combee.core.playbook.draft import UNGIVEN, Draft
-from combee.core.playbook.entries import UNBOUNDED, evictions
 from combee.core.playbook.evidence import Place, here, ids_here
 from combee.core.playbook.operations import MAX_DETAIL_CHARS
 from combee.core.playbook.rejecting import allowed
@@ -128,9 +127,8 @@ class Recomputation:
         else:
             self._note(update)
             self.entries = self._after_batch(before, complete, update)
-            plan, scope = update.plan, update.result.scope
-            shown = self._other.get((plan.playbook, plan.base_version), frozenset())
-            if shown.intersection(scope) if scope else shown:
+            plan = update.plan
+            if self._other.get((plan.playbook, plan.base_version)):
                 self._reads.append((plan.playbook, plan.sequence))
         self.recorded = complete
         self._compare()

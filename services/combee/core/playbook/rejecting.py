@@ -3,13 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from combee.core.names.sources import counted_name
-from combee.core.playbook.apply import Rejections, said_digest
-from combee.core.playbook.budget import budget_of
+from combee.core.playbook.budget import budget_of, evictions
 from combee.core.playbook.comparison import Comparison
-from combee.core.playbook.entries import evictions
 from combee.core.playbook.evidence import resting_on, without
 from combee.core.playbook.operations import union
-from combee.core.playbook.screening import barred_sources
+from combee.core.playbook.screening import Rejections, barred_sources, said_digest
 from combee.core.playbook.trust import names_counted
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected

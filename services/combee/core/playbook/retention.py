@@ -2,18 +2,18 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 from statistics import median
 from typing import Any, Literal, get_args
 
 from combee.core.log.fates import Effect
-from combee_schemas.playbook import Audit, Change, Playbook
-from combee_schemas.scan import Coverage, NodeResult, Seen
+from combee.core.playbook.apply import barred, drafted, holds_after
+from combee.core.playbook.draft import Landed
+from combee.core.playbook.operations import rests
+from combee_schemas.playbook import Audit, Playbook
+from combee_schemas.scan import Coverage, NodeResult, Seen, Update
 
-How = Literal["change", "repeat", "claim", "echo"]
-"""Origin of an entry's reflections: a change of the entry, a repeat recognised by code, a claim, or an echo, which is
-no evidence."""
 VERIFIED: frozenset[Coverage] = frozenset({"words", "meaning", "check"})
 """Kinds of coverage that the model's own result has, other than what code carried."""
 RECENT_KEPT = 20
@@ -29,20 +29,11 @@ leaves unverified of a model that kept everything."""
 MIN_WARNED = 5
 """Minimum number of reflections for a warning: at a rate of one half, five of five are omitted once in 32 by
 chance."""
-NO_EFFECT = frozenset({"dropped", "superseded"})
+COUNTING = frozenset({"new", "known"})
+"""Effects of reflections that the playbook has something of."""
 WarningKind = Literal["omitted", "unverified"]
 """omitted: the playbook has nothing of too many reflections; unverified: the model claims many more than it wrote."""
 WARNING_KINDS: tuple[WarningKind, ...] = get_args(WarningKind)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
-    """The reflections that count in a version, by origin."""
-
-    changed: frozenset[str]
-    """A change of the version rests on them."""
-    known: frozenset[str]
-    """They repeat an existing entry, are known by a claim, or are echoes."""
 
 
 def effect(reflection: Seen, landed: Landed) -> Effect:
@@ -167,56 +158,46 @@ def coverage_text(audit: Audit) -> str:
     return f"{audit.said} said by the model, {audit.verified} verified, {audit.carried} carried"
 
 
-@dataclass(slots=True)
-class Landing:
-    """Final places of applied operations' evidence: entry id → reflections, and their origin."""
+# ---- one by one
 
-    _on: dict[str, set[tuple[str, How]]] = field(default_factory=dict)
-    _removals: set[str] = field(default_factory=set)
 
-    def claim(self, entry_id: str, evidence: Iterable[str], *, how: How = "claim") -> None:
-        """Note reflections that an entry already contains."""
-        self._put(entry_id, evidence, how)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectionEffect:
+    """The effect of one reflection on a version; ``why``: the reason for a missing effect."""
 
-    def take(self, changes: Iterable[Change], evidence: Iterable[str]) -> None:
-        """Note the effects of one operation: none, or changes based on its evidence."""
-        effects = [change for change in changes if change.kind not in NO_EFFECT]
-        how: How = "repeat" if all(change.kind == "duplicate" for change in effects) else "change"
-        evidence = tuple(evidence)
-        moved: set[tuple[str, How]] = set()
-        for change in effects:
-            if change.kind in {"merge", "remove"}:
-                sources_moved = self._on.pop(change.entry_id, set())
-                moved |= sources_moved if change.kind == "merge" else set()
-        for change in effects:
-            if change.kind == "remove":
-                self._removals.update(evidence)
-            elif change.kind != "merge":
-                self._put(change.entry_id, evidence, how)
-                self._on[change.entry_id] |= moved
+    seen: Seen
+    effect: Effect
+    why: str = ""
 
-    def _put(self, entry_id: str, evidence: Iterable[str], how: How) -> None:
-        self._on.setdefault(entry_id, set()).update((reflection_id, how) for reflection_id in evidence)
 
-    def evict(self, entry_id: str) -> None:
-        """Note an evicted entry."""
-        self._on.pop(entry_id, None)
+def reflection_effects(before: Playbook, update: Update, after: Playbook) -> dict[str, ReflectionEffect]:
+    """Return the effect of each reflection of ``update`` on ``after``, the version it made.
 
-    def by_entry(self) -> dict[str, tuple[str, ...]]:
-        """Return the reflections that support each entry, in order of their ids; an echo is no support."""
-        return {
-            entry_id: tuple(sorted({reflection_id for reflection_id, how in landed if how != "echo"}))
-            for entry_id, landed in self._on.items()
-        }
+    Dead letters are left out.
+    """
+    kind = holds_after(before, update.plan.settings.holds)
+    draft = drafted(before, update, kind, barred(before, update))
+    applicable = draft.landed()
+    for change in after.changes:
+        if change.kind in {"evict", "expire"}:
+            draft.landing.evict(change.entry_id)
+    landed, proposed = draft.landed(), rests(update.result.operations)
+    effects: dict[str, ReflectionEffect] = {}
+    for reflection in update.result.seen:
+        if reflection.ok:
+            here = effect(reflection, landed)
+            why = "" if here in COUNTING else _why_nothing(reflection, proposed, applicable)
+            effects[reflection.reflection_id] = ReflectionEffect(seen=reflection, effect=here, why=why)
+    return effects
 
-    def landed(self, reworded: Collection[str]) -> Landed:
-        """Return the reflections that the version now rests on; ``reworded`` entries are new or have a new content.
 
-        A removal is an effect as well. A repeat of an old content is known, of a new one it is new.
-        """
-        changed, known = set(self._removals), set[str]()
-        for entry_id, reflections in self._on.items():
-            for reflection_id, how in reflections:
-                is_new = how == "change" or (how == "repeat" and entry_id in reworded)
-                (changed if is_new else known).add(reflection_id)
-        return Landed(changed=frozenset(changed), known=frozenset(known))
+def _why_nothing(reflection: Seen, proposed: Collection[str], applicable: Landed) -> str:
+    if effect(reflection, applicable) in COUNTING:
+        return "evicted at once: the playbook's token budget is used up"
+    if reflection.reflection_id in proposed:
+        return "its proposal gave way to one of more sources or with newer evidence, or no longer applied"
+    if reflection.dropped:
+        return "the model dropped it by name"
+    if reflection.said:
+        return "the model named it, and nothing that it wrote says it"
+    return "the model proposed nothing for it"

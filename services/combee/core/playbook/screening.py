@@ -6,16 +6,28 @@ applied again gives the same version. Whatever a rule holds back is recorded as 
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from combee.core.log.replaying.selection import Selection
 from combee.core.names.sources import UNPROVEN, names_of
 from combee.core.playbook import trust
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
+from combee.core.playbook.sections import same_section
 from combee.core.playbook.trust import TO_BE_ALONE, Rules, Support, names_counted, rules_of, supporters
+from combee.core.text.similarity.wording import wording
+from combee_schemas.digests import digest
 from combee_schemas.plan import PlanSettings
-from combee_schemas.playbook import SOURCES_COUNTED, SOURCES_KEPT, Entry, Playbook, TaughtBy
+from combee_schemas.playbook import (
+    ACE_SECTIONS,
+    SOURCES_COUNTED,
+    SOURCES_KEPT,
+    Entry,
+    Playbook,
+    Rejected,
+    TaughtBy,
+)
 from combee_schemas.scan import Conflict, Operation, OperationKind, Seen
 
 TO_MERGE = 2
@@ -320,6 +332,87 @@ def supporting(seen: Iterable[Seen], settings: PlanSettings) -> dict[str, str]:
     unsure = unsure_of(seen, rules_of(settings))
     names = names_of(seen, names_counted(settings))
     return {one: name for one, name in names.items() if one not in unsure}
+
+
+# ---- the operations of a batch
+
+
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """What a person rejected of candidates, so that no batch brings it back."""
+
+    said: frozenset[str] = frozenset()
+    """Digests of wordings."""
+    witnesses: frozenset[str] = frozenset()
+    """The reflections that taught it."""
+
+    @classmethod
+    def of(cls, playbook: Playbook) -> "Rejections":
+        """Return what a playbook keeps of its rejections."""
+        return _rejections(playbook.rejected)
+
+    def has(self, content: str) -> bool:
+        """Return whether a content says what was rejected."""
+        return bool(content) and said_digest(content) in self.said
+
+    def bars(self, operation: Operation) -> bool:
+        """Return whether an operation says what was rejected, or rests on its witnesses alone."""
+        evidence = operation.evidence
+        return self.has(operation.content) or (bool(evidence) and self.witnesses.issuperset(evidence))
+
+
+@lru_cache(64)
+def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
+    said = frozenset(rejection.said for rejection in rejected)
+    return Rejections(said, frozenset().union(*(rejection.evidence for rejection in rejected)))
+
+
+def said_digest(content: str) -> str:
+    """Return what contents of one wording have in common, as rejections keep it."""
+    return digest("said", *wording(content).words).hex()
+
+
+def admitted(
+    base: Playbook, operations: Sequence[Operation], screen: Screen, relations: Relations
+) -> Screened:
+    """Return the operations as they count, and what becomes of the others."""
+    if screen.is_person:
+        return Screened(passed=operations)
+    rejections = Rejections.of(base)
+    permitted, rejected = list[Operation](), list[Refused]()
+    for operation in operations:
+        if screen.needs_evidence and not operation.evidence:
+            rejected.append(Refused(operation=operation, why="nothing that was reflected says it"))
+        elif rejections.bars(operation):
+            rejected.append(Refused(operation=operation, why="a person rejected it"))
+        else:
+            permitted.append(operation)
+    screened = screen.screened(base, permitted, relations)
+    passed: Sequence[Operation] = screened.passed
+    renamed: Sequence[Refused] = ()
+    if screen.rules.quorum:
+        passed, renamed = _under_known_headers(base, passed)
+    return replace(screened, passed=passed, refused=(*rejected, *screened.refused, *renamed))
+
+
+def _under_known_headers(
+    base: Playbook, operations: Iterable[Operation]
+) -> tuple[Sequence[Operation], Sequence[Refused]]:
+    """Return operations of which none begins a section: reflections do not name any, so a header has no witnesses.
+
+    What an operation says is judged by itself: so nobody bars an honest lesson by the header that he gives it.
+    """
+    headers = (entry.section for entry in base.entries if entry.is_active)
+    known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))
+    placed, refused = list[Operation](), list[Refused]()
+    for operation in operations:
+        is_new = operation.kind == OperationKind.ADD and same_section(operation.section, known) not in known
+        if is_new:
+            why = f"its section would be new, and only a person begins one here: it stands under {ACE_SECTIONS[-1]}"
+            refused.append(Refused(operation=operation, why=why))
+            operation = operation.model_copy(update={"section": ACE_SECTIONS[-1]})  # noqa: PLW2901
+        placed.append(operation)
+    return placed, refused
 
 
 def _strengthens(operation: Operation, known: Mapping[str, Entry], relations: Relations) -> bool:

@@ -1,14 +1,13 @@
-"""A playbook and its branches side by side: order, differing settings, and spend; pure."""
+"""A playbook and its branches side by side: order, batch sizes, and spend; pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from combee.core.names.tenants import Tenants, tenant_of
+from combee.core.playbook.pausing import pause_of
 from combee.core.playbook.retention import shares, total
 from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy, pause, today
 from combee_schemas.base import NOTHING_SPENT, Usage, playbook_of
-from combee_schemas.plan import Branch
 from combee_schemas.playbook import Playbook, Spend
 
 
@@ -26,45 +25,6 @@ def batch_size_of(playbook: Playbook, decided: int | None, default: int) -> int:
     """Return the batch size of a line; ``decided`` by the controller."""
     own = playbook.branch.settings.batch_size if playbook.branch else None
     return own or decided or default
-
-
-def _instead_of(branch: Branch, playbook: Playbook | None) -> dict[str, Any]:
-    """Return the playbook's last settings where a branch differs; None: unknown."""
-    plan = playbook.batch.plan if playbook and playbook.batch else None
-    if plan is None:
-        return dict.fromkeys(branch.settings.own())
-    return {
-        name: plan.batch_size or None if name == "batch_size" else getattr(plan.settings, name)
-        for name in branch.settings.own()
-    }
-
-
-def branch_row(branch: Branch | None, playbook: Playbook | None = None) -> dict[str, Any] | None:
-    """Return a branch's origin, and its differences from its playbook's last batch; None: no branch."""
-    if branch is None:
-        return None
-    return {
-        "of": branch.of,
-        "version": branch.version,
-        "settings": branch.settings.own(),
-        "instead_of": _instead_of(branch, playbook),
-    }
-
-
-def branch_text(row: Mapping[str, Any] | None) -> str:
-    """Return a ``branch_row`` in words; empty: it is no branch."""
-    if row is None:
-        return ""
-    parts = [
-        f"{name} {_value(own)}"
-        + ("" if (other := row["instead_of"].get(name)) is None else f" ({_value(other)})")
-        for name, own in row["settings"].items()
-    ]
-    return f"version {row['version']}: {', '.join(parts) or 'the same settings'}"
-
-
-def _value(value: Any) -> str:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 Lines = Mapping[str, LineSpend]
@@ -96,7 +56,10 @@ def today_of(line: str, lines: Lines, policy: SpendPolicy, tenants: Tenants, now
         spend=spend,
         together=spend.model_copy(update=together) if spent else None,
         cap=policy,
-        paused=tenants.pause(tenant_of(line), now_ms)
+        paused=pause_of(
+            {name: lines[name].paused for name in (line, playbook_of(line)) if name in lines}, now_ms
+        )
+        or tenants.pause(tenant_of(line), now_ms)
         or pause(own.spend, policy, **sizes, now_ms=now_ms, others=others),
     )
 
@@ -113,6 +76,18 @@ class Learned:
     retention: float | None = None
     """Share of the reflections that were new or known; None: there were none."""
     omitted: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A playbook or a branch in the comparison."""
+
+    playbook: Playbook
+    """The newest version."""
+    since: int
+    """The playbook's version at its first fork that is still open; of a branch, the one at its own."""
+    learned: Learned
+    """Learning since ``since``."""
 
 
 def learned(versions: Iterable[Playbook]) -> Learned:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from combee_schemas.base import DAY_MS, Usage
-from combee_schemas.playbook import Spend
+from combee_schemas.playbook import PauseOrder, Spend
 
 MILLION = 1_000_000
 MOST = 10**15
@@ -69,6 +69,8 @@ class Pause:
 
     reason: str
     until_ms: int
+    remedy: str = "a higher cap (COMBEE_DAILY_TOKENS, COMBEE_DAILY_COST)"
+    """What lets it go on at once."""
 
 
 def bounded(usage: Usage, most: int) -> Usage:
@@ -128,6 +130,7 @@ class LineSpend:
     spend: Spend
     in_flight: int
     batch_size: int
+    paused: PauseOrder | None = None
 
 
 def pause(

@@ -6,16 +6,18 @@ the same version. The rule of support: destroying costs as much as building.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from combee.core.names.patterns import longest_match
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.derived import once_per_version
 from combee_schemas.base import SourceNames, playbook_of
 from combee_schemas.plan import PlanSettings, Trust
 from combee_schemas.playbook import Entry, Playbook
+
+T = TypeVar("T")
 
 PERSON = 3
 """Sources and reflections that a person's word counts as; what sources say never counts as more."""
@@ -156,6 +158,13 @@ def trust_text(playbook: Playbook) -> str:
 
 
 # ---- which posture
+
+
+def longest_match(by_pattern: Mapping[str, T], name: str) -> T | None:
+    """Return what the longest pattern that matches a name stands for, such as ``support/*``; None: none matches."""
+    matching = (pattern for pattern in by_pattern if fnmatchcase(name, pattern))
+    longest = max(matching, key=len, default=None)
+    return None if longest is None else by_pattern[longest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,18 @@
 """The next version of a playbook: common bookkeeping, and the result of a batch; pure."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import TypeVar
 
 from combee.core.names.sources import names_of
-from combee.core.playbook import retention
+from combee.core.playbook import probation, retention
 from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.budget import budget_of
 from combee.core.playbook.screening import barred_sources, by_source, taught
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee.core.playbook.trust import names_counted
+from combee_schemas.base import Value
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import (
@@ -18,8 +20,10 @@ from combee_schemas.playbook import (
     EVIDENCE_KEPT,
     RETIRED_KEPT,
     AppliedBatch,
+    Audit,
     ChangeKind,
     Entry,
+    Origin,
     Playbook,
     Retired,
 )
@@ -186,6 +190,60 @@ def made_by(playbook: Playbook) -> str:
     if plan is None or plan.reason != "consolidate":
         return playbook.origin
     return "automatic consolidation" if plan.automatic else "consolidation"
+
+
+class VersionSummary(Value):
+    """One version without its entries: its origin, its changes, and its batch's results."""
+
+    version: int
+    origin: Origin
+    issued_by: str
+    batch_sequence: int | None
+    batch_id: str
+    base_version: int
+    """A version that a command made is based on the version before it."""
+    staleness: int
+    reflections: int
+    sources: dict[str, int]
+    model_calls: int
+    retention: float | None
+    audit: Audit | None
+    degraded: bool
+    closed_at_ms: int
+    seconds: float | None
+    """Seconds from the batch's closing to the version; None without a batch."""
+    entries: int
+    proposed: int
+    changes: dict[str, int]
+    """Number of changes by kind."""
+    created_at_ms: int
+
+
+def version_summary(playbook: Playbook) -> VersionSummary:
+    """Return the summary of a version."""
+    batch = playbook.batch
+    plan = batch.plan if batch else None
+    is_timed = plan is not None and plan.closed_at_ms
+    return VersionSummary(
+        version=playbook.version,
+        origin=playbook.origin,
+        issued_by=playbook.issued_by,
+        batch_sequence=plan.sequence if plan else None,
+        batch_id=plan.batch_id if plan else "",
+        base_version=plan.base_version if plan else playbook.version - 1,
+        staleness=plan.staleness if plan else 0,
+        reflections=playbook.reflections,
+        sources=dict(batch.sources) if batch else {},
+        model_calls=playbook.usage.calls,
+        retention=retention.shares(playbook.audit)["retention"],
+        audit=playbook.audit,
+        degraded=batch.degraded if batch else False,
+        closed_at_ms=plan.closed_at_ms if plan else 0,
+        seconds=(playbook.created_at_ms - plan.closed_at_ms) / 1000 if plan and is_timed else None,
+        **probation.counts(playbook),
+        changes=dict(Counter(change.kind for change in playbook.changes)),
+        created_at_ms=playbook.created_at_ms,
+    )
 
 
 # ---- size of a record

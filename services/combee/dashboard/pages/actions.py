@@ -1,6 +1,6 @@
 """Actions on a playbook's page.
 
-Export the playbook, promote a version, roll back, edit, approve or reject the candidate.
+Export the playbook, promote a version, roll back, edit, pause, resume, approve or reject the candidate.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,12 +9,15 @@ from typing import Self
 import structlog
 from nicegui import ui
 
+from combee.adapters.clock import moment
 from combee.adapters.ports import FatalError, TransientError
 from combee.core.commands import RefusedError
 from combee.core.formats.editing import editable
 from combee.core.formats.files import Format, write_playbook
 from combee.core.gate.gate import gate_of
+from combee.core.log.replaying.selection import time_ms
 from combee.core.playbook.comparison import Comparison, compare
+from combee.core.playbook.pausing import order_of
 from combee.dashboard.admin import Admin
 from combee.gateway import playbooks
 from combee.gateway.access.keys import Caller
@@ -36,6 +39,7 @@ EXPORTS: tuple[tuple[str, Format, str], ...] = (
     ("SKILL.md", "skill", "md"),
 )
 """Name, format and file suffix of each export."""
+ROLL_BACK = "Roll back"
 LIVE_LABEL = "production"
 """The usual name of the label that agents read."""
 
@@ -61,19 +65,39 @@ class Actions:
         self._shown = shown
         self._pressed: ui.element | None = None
         """The button pressed last, which gets the focus back when its dialog closes."""
+        self._compared: tuple[int, int] | None = None
+        """The version shown and the newest one, when a rollback was last considered."""
         with ui.element("div").classes("tools"):
             with ui.button("Export", icon="download").props("flat dense no-caps"), ui.menu():
                 for title, form, suffix in EXPORTS:
                     ui.menu_item(title, lambda f=form, s=suffix: self._export(f, s)).props("role=menuitem")
+            self._buttons: dict[str, ui.button] = {}
             for title, icon, opened in (
                 ("Promote", "new_label", self._promote),
-                ("Roll back", "history", self._rollback),
+                (ROLL_BACK, "history", self._rollback),
                 ("Edit", "edit", self._edit),
+                ("Pause", "pause", self._pause),
+                ("Resume", "play_arrow", self._resume),
             ):
                 button = ui.button(title, icon=icon).props("flat dense no-caps")
                 button.on_click(lambda event, chosen=opened: self._begin(chosen, event.sender))
+                self._buttons[title] = button
         self._status = ui.label().classes("outcome").props("role=status")
         self._status.set_visibility(False)
+
+    def look(self) -> None:
+        """Offer only what changes something: a rollback that agents would notice, a pause or its end."""
+        shown = self._shown()
+        newest = self._context.playbooks.latest(shown.name)
+        is_paused = order_of([newest.paused], self._context.clock.now_ms()) is not None
+        self._buttons["Pause"].set_visibility(not is_paused)
+        self._buttons["Resume"].set_visibility(is_paused)
+        if self._compared == (shown.version, newest.version):
+            return
+        self._compared = shown.version, newest.version
+        difference = compare(newest, shown)
+        noticed = (*difference.entry_ids, *difference.sections_added, *difference.sections_removed)
+        self._buttons[ROLL_BACK].set_visibility(bool(shown.version and noticed))
 
     # ---- export
 
@@ -127,6 +151,36 @@ class Actions:
             return await commands.rollback(playbook.name, playbook.version)
 
         form.open("Roll back", lambda: self._ask(form, rollback))
+
+    def _pause(self, caller: Caller) -> None:
+        name = self._shown().name
+        with _Form(f"Pause {name}", f"as {caller.name}", self._pressed) as form:
+            ui.label(
+                "Agents read on. What they send waits, and is learned from afterwards: nothing is lost, and nothing"
+                " is paid for meanwhile. Without a time it ends before what waits expires."
+            ).classes("words")
+            until = ui.input("Until (UTC, optional)", placeholder="2026-01-31T15:00")
+            until.props("outlined dense autofocus maxlength=40").classes("w-full")
+
+        async def pause(commands: Commands) -> PreparedCommand:
+            given = str(until.value or "").strip()
+            try:
+                until_ms = time_ms(given) if given else None
+            except ValueError as error:
+                raise RefusedError("invalid", str(error)) from error
+            return await commands.pause(name, until_ms)
+
+        form.open("Pause", lambda: self._ask(form, pause, _pause_text))
+
+    def _resume(self, caller: Caller) -> None:
+        name = self._shown().name
+        with _Form(f"Resume {name}", f"as {caller.name}", self._pressed) as form:
+            ui.label("Everything that waits is learned from.").classes("words")
+
+        async def resume(commands: Commands) -> PreparedCommand:
+            return await commands.resume(name)
+
+        form.open("Resume", lambda: self._ask(form, resume, _pause_text))
 
     def _edit(self, caller: Caller) -> None:
         playbook = self._shown()
@@ -255,6 +309,11 @@ class Actions:
             f"No effect within {EFFECT_S:.0f} s: the {prepared.command.kind} is in the log and takes effect when"
             " publish processes it."
         )
+
+
+def _pause_text(made: Effect) -> str:
+    order = made.paused if isinstance(made, Playbook) else None
+    return f"It is paused until {moment(order.until_ms)} UTC." if order else "It learns again."
 
 
 def _reason_field(*, optional: bool) -> ui.input:

@@ -34,21 +34,24 @@ def page(context: Context, batch_id: str = "") -> None:
     unreadable(context, topics.BATCHES, *topics.SCAN, topics.UPDATES, topics.HISTORY)
     missing = ui.label("This batch is not among the last 50.").classes("quiet")
     tree = BatchTree()
-    heading("Its nodes", 2)
-    nodes = table(NODES, key="id", label="Nodes", virtual=True).classes("short")
-    nodes.add_slot("body-cell-state", NODE_STATE)
-    heading("The last batches", 2)
-    rows = table(
-        COLUMNS,
-        key="id",
-        label="The last batches",
-        on_open=lambda row: ui.navigate.to(f"/batches/{row['id']}"),
-    )
+    with ui.element("section") as below:
+        with ui.expansion("Its nodes as a table").classes("w-full").props("dense") as listed:
+            nodes = table(NODES, key="id", label="Nodes")
+            nodes.add_slot("body-cell-state", NODE_STATE)
+        listed.value = True
+        heading("The last batches", 2)
+        rows = table(
+            COLUMNS,
+            key="id",
+            label="The last batches",
+            on_open=lambda row: ui.navigate.to(f"/batches/{row['id']}"),
+        )
 
     def show() -> None:
         now = context.live.shared()
         chosen = context.live.picture.batch(batch_id) if batch_id else current_batch(now.batches)
         missing.set_visibility(bool(batch_id) and chosen is None)
+        below.set_visibility(bool(now.batches))
         if chosen is not None or not batch_id:
             tree.show(chosen)
             fill(nodes, node_rows(chosen) if chosen else [])

@@ -32,10 +32,12 @@ def page(context: Context) -> None:
         stages = table(TOPICS, key="name", label="Topics")
     heading("Windows", 2)
     windows = _Windows()
-    heading("Running batch", 2)
-    tree = BatchTree()
-    heading("Newest versions", 2)
-    versions = table(VERSIONS, key="id", label="Newest versions", on_open=_open)
+    with ui.element("section") as running:
+        heading("Latest batch", 2)
+        tree = BatchTree()
+    with ui.element("section") as made:
+        heading("Newest versions", 2)
+        versions = table(VERSIONS, key="id", label="Newest versions", on_open=_open)
 
     def show() -> None:
         now = context.live.shared()
@@ -43,7 +45,10 @@ def page(context: Context) -> None:
         fill(stages, stage_rows(now.stages))
         windows.show(now)
         tree.show(current_batch(now.batches))
-        fill(versions, version_rows(now))
+        running.set_visibility(bool(now.batches))
+        newest = version_rows(now)
+        fill(versions, newest)
+        made.set_visibility(bool(newest))
 
     following(context, show)
 
@@ -67,7 +72,7 @@ class _Windows:
         for playbook in shown:
             bar, label = self._rows[playbook.name]
             bar.value = share_full(playbook)
-            label.text = f"{playbook.waiting} of {playbook.batch_size}"
+            label.text = playbook.window
 
     def _build(self, shown: list[LivePlaybook]) -> None:
         self._column.clear()

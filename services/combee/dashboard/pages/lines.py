@@ -3,12 +3,13 @@
 from nicegui import background_tasks, ui
 
 from combee.adapters.ports import FatalError, TransientError
+from combee.core.playbook.side_by_side import Line
 from combee.dashboard.pieces import fill, heading, table
 from combee.dashboard.views.rows import line_rows
 from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
-from combee.log.inspection.branches import Line, SideBySide
+from combee.log.inspection.branches import SideBySide
 from combee_schemas.base import playbook_of
 
 COLUMNS = {

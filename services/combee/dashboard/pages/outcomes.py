@@ -1,18 +1,22 @@
-"""Does it help? Success by version, with the changes of each."""
+"""Does it help? Success over time, and by version with what each of them changed."""
 
-from nicegui import ui
+from collections.abc import Mapping
+
+from nicegui import events, ui
 
 from combee.adapters.ports import FatalError, TransientError
-from combee.dashboard.pieces import fill, heading, table
-from combee.dashboard.views.outcomes import newest_lines, outcome_rows
+from combee.core.evaluation.outcomes.report import OutcomesReport, curve_of, help_text
+from combee.core.log.live.values import LivePlaybook
+from combee.dashboard.pieces import chart, fill, heading, table
+from combee.dashboard.views import charts
+from combee.dashboard.views.outcomes import NOBODY_TELLS, newest_lines, outcome_rows
 from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
-from combee_schemas.playbook import Change
+from combee_schemas.outcome import OutcomeStatistics
 
 COLUMNS = {
-    "line": "playbook",
-    "version": "version",
+    "named": "version",
     "success": "success (95 % interval)",
     "runs": "runs",
     "unscored": "unscored",
@@ -20,47 +24,85 @@ COLUMNS = {
     "changes": "what changed",
 }
 REFRESH_S = 5.0
+ROWS = 6
 
 
 class Outcomes:
-    """A table of the playbooks with the latest outcomes, hidden while there are none."""
+    """Success of one playbook; without outcomes, how to tell them."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._changes: dict[tuple[str, int], tuple[Change, ...]] = {}
-        self._section = ui.element("section")
-        self._table: ui.table | None = None
+        self._lines: dict[str, OutcomesReport] = {}
+        self._statistics: Mapping[str, OutcomeStatistics] = {}
+        with ui.element("section").props('aria-label="Does it help?"') as self._section:
+            heading("Does it help?", 2)
+            self._select = ui.select([], label="Playbook", on_change=self._show).classes("w-64")
+            self._select.props("outlined dense")
+            self._text = ui.label().classes("words").props("role=status")
+            self._chart = chart("Success over time").on_point_click(self._clicked)
+            self._table = table(
+                COLUMNS,
+                key="key",
+                label="Success over versions",
+                on_open=lambda row: self._open(int(str(row["version"]))),
+                most=ROWS,
+            )
+        self._section.set_visibility(False)
+        ui.timer(0, self._look, once=True)
         ui.timer(REFRESH_S, self._look)
 
     async def _look(self) -> None:
         """Show the present outcomes; without the log the page stays unchanged."""
         try:
             statistics = await self._context.outcomes.by_line()
-            lines = newest_lines(statistics, playbooks.newest_by_name(self._context))
-            for line in lines:
-                for version in line.versions:
-                    await self._read_changes(line.name, version.version)
         except (FatalError, TransientError):
             return
         if self._section.is_deleted:
             return
-        if self._table is None and lines:
-            self._table = self._made()
-        if self._table is not None:
-            fill(self._table, outcome_rows(lines, self._changes))
+        newest = playbooks.newest_by_name(self._context)
+        self._statistics = statistics
+        self._lines = {line.name: line for line in newest_lines(statistics, newest)}
+        if list(self._lines) != self._select.options:
+            known = self._select.value in self._lines
+            chosen = self._select.value if known else next(iter(self._lines), None)
+            self._select.set_options(list(self._lines), value=chosen)
+        self._select.set_visibility(len(self._lines) > 1)
+        self._section.set_visibility(bool(newest or self._lines))
+        self._show()
 
-    def _made(self) -> ui.table:
-        with self._section.props('aria-label="Does it help?"'):
-            heading("Does it help?", 2)
-            return table(
-                COLUMNS,
-                key="key",
-                label="Success over versions",
-                on_open=lambda row: ui.navigate.to(address(str(row["line"]), int(str(row["version"])))),
-            )
+    def _show(self) -> None:
+        """Show the chosen playbook."""
+        line = self._lines.get(str(self._select.value))
+        for part in (self._chart, self._table):
+            part.set_visibility(line is not None)
+        if line is None:
+            self._text.text = NOBODY_TELLS
+            return
+        curve = curve_of(self._statistics[line.name], max(version.version for version in line.versions))
+        live = self._live(line.name)
+        named = f"{line.name}: " if len(self._lines) == 1 else ""
+        self._text.text = f"{named}{help_text(curve) or NOBODY_TELLS}"
+        options = charts.success(curve, live.versions)
+        self._chart.set_visibility(any(point.at_ms for point in curve.points))
+        if self._chart.options != options:
+            self._chart.options.clear()
+            self._chart.options.update(options)
+            self._chart.update()
+        changes = {(line.name, version.version): version.changes for version in live.versions}
+        rows = outcome_rows([line], changes)
+        unused = {column for column in ("unscored", "scores") if not any(row[column] for row in rows)}
+        self._table.props["visible-columns"] = [column for column in COLUMNS if column not in unused]
+        fill(self._table, rows, ROWS)
 
-    async def _read_changes(self, name: str, version: int) -> None:
-        if (name, version) not in self._changes:
-            latest = self._context.playbooks.latest(name)
-            made = await self._context.history.exactly(name, version, latest) if version else None
-            self._changes[name, version] = made.changes if made else ()
+    def _live(self, name: str) -> LivePlaybook:
+        shown = self._context.live.shared().playbooks
+        return next((book for book in shown if book.name == name), LivePlaybook(name=name))
+
+    def _clicked(self, event: events.EChartPointClickEventArguments) -> None:
+        if isinstance(event.data, dict) and event.data.get("version") is not None:
+            self._open(int(event.data["version"]))
+
+    def _open(self, version: int) -> None:
+        """Open what a version changed; of no version, the playbook."""
+        name = str(self._select.value)
+        ui.navigate.to(address(name, version, only_changed=True) if version else address(name))

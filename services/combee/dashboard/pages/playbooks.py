@@ -26,6 +26,23 @@ COLUMNS = {
     "changed": "changed (UTC)",
 }
 
+SORTED = """(rows, by, descending) => {
+  const lead = Object.fromEntries(rows.filter(row => !row.branch).map(row => [row.of, row]));
+  const number = value => Number(String(value).replaceAll(",", ""));
+  const compared = (a, b) => {
+    const [x, y] = [number(a), number(b)];
+    return isNaN(x) || isNaN(y) ? String(a).localeCompare(String(b)) : x - y;
+  };
+  return [...rows].sort((a, b) => {
+    const [x, y] = [lead[a.of] ?? a, lead[b.of] ?? b];
+    const groups = by && x !== y ? compared(x[by], y[by]) * (descending ? -1 : 1) : 0;
+    return by ? groups || a.of.localeCompare(b.of) || a.branch.localeCompare(b.branch) : 0;
+  });
+}"""
+"""Sorts playbooks, each followed by its branches."""
+NAME = """<q-td :props="props" :class="{branch: props.row.branch}">
+<a href="#" @click.prevent="() => $parent.$emit('open', props.row)">{{ props.value }}</a></q-td>"""
+
 
 def page(context: Context) -> None:
     """Build the page."""
@@ -42,7 +59,11 @@ def page(context: Context) -> None:
         key="name",
         label="Playbooks",
         on_open=lambda row: ui.navigate.to(address(str(row["name"]))),
-        virtual=True,
+    )
+    rows.props[":sort-method"] = SORTED
+    rows.add_slot("body-cell-name", NAME)
+    nothing = ui.label("Nothing yet: publish a reflection or a trace, and a playbook begins.").classes(
+        "quiet"
     )
 
     def show() -> None:
@@ -65,6 +86,9 @@ def page(context: Context) -> None:
             f"paused: {book.name}: {book.paused}" for book in context.live.shared().playbooks if book.paused
         )
         warned.text = warnings_text(context.live.shared().playbooks)
+        nothing.set_visibility(not total)
+        wanted.set_visibility(bool(total))
+        rows.set_visibility(bool(total))
         fill(rows, shown_rows)
 
     wanted.on_value_change(show)

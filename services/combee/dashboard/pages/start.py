@@ -1,4 +1,4 @@
-"""The first page: the newest lessons and their evidence."""
+"""The first page: does it help, what does it cost, what waits for a person, who may teach, the newest lessons."""
 
 from textwrap import shorten
 
@@ -6,19 +6,22 @@ from nicegui import ui
 
 from combee.adapters.ports import FatalError, TransientError
 from combee.core.gate.gate import gates_of
+from combee.core.playbook.probation import shown_tokens
 from combee.core.playbook.retention import effects_text
 from combee.core.text.redact import redacted
 from combee.dashboard.pages.evidence import open_evidence
 from combee.dashboard.pages.outcomes import Outcomes
-from combee.dashboard.pieces import REFRESH_S, fill, following, heading, table, unreadable
-from combee.dashboard.views.gates import waiting_rows
+from combee.dashboard.pieces import REFRESH_S, Facts, chart, fill, following, heading, table, unreadable
+from combee.dashboard.views import charts
 from combee.dashboard.views.lessons import Learned, newest_lessons
 from combee.dashboard.views.rows import Figure, figures
+from combee.dashboard.views.waiting import trust_facts, waiting_rows
 from combee.dashboard.views.wording import address, moment
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.gateway.playbooks import counted
 from combee.log.inspection.lineage import last_taught
+from combee.log.reports.cost import by_day, cost_texts, of_lessons
 from combee_schemas import topics
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
@@ -27,22 +30,25 @@ QUOTED = 2
 """Number of reflections quoted below a lesson."""
 SHORT = 200
 WAITING = {
-    "name": "playbook",
-    "candidate": "candidate",
-    "production": "agents read",
-    "since": "waits since (UTC)",
-    "said": "verdicts so far",
-    "others": "also awaited",
+    "what": "what",
+    "since": "since (UTC)",
+    "more": "more",
 }
+DAYS = 14
 
 
 def page(context: Context) -> None:
     """Build the page."""
-    heading("Newest lessons")
+    heading("Overview")
     unreadable(context, topics.PLAYBOOKS, topics.HISTORY)
     tiles = ui.element("nav").classes("tiles").props('aria-label="At a glance"')
-    _waiting(context)
-    Outcomes(context)
+    with ui.element("div").classes("halves"):
+        Outcomes(context)
+        with ui.element("div").classes("told"):
+            _cost(context)
+            _waiting(context)
+            _trust(context)
+    heading("Newest lessons", 2)
     lessons = _Lessons(context)
     shown: list[Figure] = []
 
@@ -62,32 +68,81 @@ def page(context: Context) -> None:
     following(context, show)
 
 
-def _waiting(context: Context) -> None:
-    """Add the table of candidates that wait for a person, hidden while there are none."""
-    section = ui.element("section").props('aria-label="Waiting for a person"')
-    made: list[ui.table] = []
+def _cost(context: Context) -> None:
+    """Add what learning costs: today, before, for a lesson, and in each prompt."""
+    section = ui.element("section").props('aria-label="What does it cost?"')
+    with section:
+        heading("What does it cost?", 2)
+        facts = Facts()
+        days_drawn = chart("Cost by day").classes("short")
+        unpriced = ui.label().classes("quiet")
 
     def show() -> None:
-        rows = waiting_rows(gates_of(context.labels.all().values()))
-        section.set_visibility(bool(rows))
-        if rows and not made:
-            with section:
-                heading("Waiting for a person", 2)
-                made.append(_candidates())
-        for candidates in made:
-            fill(candidates, rows)
+        now = context.live.shared()
+        days = by_day(now.playbooks, now.at_ms)[-DAYS:]
+        is_priced = any(day.cost for day in days)
+        lessons = of_lessons(now.playbooks, context.playbooks.latest)
+        section.set_visibility(any(day.tokens for day in days) or bool(lessons.lessons))
+        facts.show(cost_texts(days, lessons, is_priced=is_priced) | _prompts(context))
+        model = context.settings.model.model or "MODEL"
+        unpriced.text = f'Set the price in combee.toml to see money: [prices."{model}"]'
+        unpriced.set_visibility(not is_priced and model not in context.settings.spend.prices)
+        options = charts.cost_by_day(days)
+        days_drawn.set_visibility(sum(bool(day.tokens) for day in days) > 1)
+        if days_drawn.options != options:
+            days_drawn.options.clear()
+            days_drawn.options.update(options)
+            days_drawn.update()
+
+    following(context, show)
+
+
+def _prompts(context: Context) -> dict[str, str]:
+    """Return how much longer the largest playbook makes an agent's prompt."""
+    sizes = {
+        name: sum(shown_tokens(book).values()) for name, book in playbooks.newest_by_name(context).items()
+    }
+    largest = max(sizes, key=lambda name: sizes[name], default="")
+    return {"in a prompt": f"about {sizes[largest]:,} tokens ({largest})"} if sizes.get(largest) else {}
+
+
+def _waiting(context: Context) -> None:
+    """Add what waits for a person: candidates, proposed entries, paused playbooks, dead letters."""
+    with ui.element("section").props('aria-label="Waiting for a person"'):
+        heading("Waiting for a person", 2)
+        nothing = ui.label("Nothing.").classes("quiet").props("role=status")
+        waiting = table(
+            WAITING,
+            key="what",
+            label="What waits for a person",
+            on_open=lambda row: ui.navigate.to(str(row["href"])),
+        )
+
+    def show() -> None:
+        rows = waiting_rows(
+            gates_of(context.labels.all().values()),
+            playbooks.newest_by_name(context),
+            context.live.shared(),
+        )
+        nothing.set_visibility(not rows)
+        waiting.set_visibility(bool(rows))
+        fill(waiting, rows)
 
     show()
     ui.timer(REFRESH_S, show)
 
 
-def _candidates() -> ui.table:
-    return table(
-        WAITING,
-        key="name",
-        label="Candidates that wait for a person",
-        on_open=lambda row: ui.navigate.to(address(str(row["name"]))),
-    )
+def _trust(context: Context) -> None:
+    """Add the posture towards sources, and whether anybody proves who they are."""
+    with ui.element("section").props('aria-label="Who may teach?"'):
+        heading("Who may teach?", 2)
+        facts = Facts()
+
+    def show() -> None:
+        postures = context.settings.batch.postures
+        facts.show(trust_facts(postures, playbooks.newest_by_name(context).values()))
+
+    following(context, show)
 
 
 class _Lessons:

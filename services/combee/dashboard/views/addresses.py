@@ -1,13 +1,14 @@
 """The pages of the navigation and their addresses."""
 
 PAGES = (
-    ("n", "Newest", "/"),
+    ("o", "Overview", "/"),
     ("p", "Playbooks", "/playbooks"),
     ("s", "Search", "/search"),
     ("f", "Flow", "/flow"),
     ("b", "Batches", "/batches"),
     ("l", "Learning", "/learning"),
     ("d", "Dead letters", "/dead-letters"),
+    ("c", "Configuration", "/configuration"),
 )
 """Key, name and address of each page."""
 

@@ -1,17 +1,16 @@
 """Candidates at gates and the decisions on them, as rows of tables; pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from combee.core.evaluation.outcomes.report import OutcomesReport
 from combee.core.gate.canary_verdict import CanaryReport, canary_text
-from combee.core.gate.gate import Gate
 from combee.core.playbook.versions import made_by
 from combee.core.text.redact import redacted
 from combee.dashboard.views.outcomes import outcome_rows
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import moment
 from combee.log.commands.playbook import Candidate
-from combee.log.reports.gate import gate_report, said, verdict_figures, verdict_text
+from combee.log.reports.gate import said, verdict_figures, verdict_text
 from combee_schemas.gate import Decision
 from combee_schemas.playbook import CANDIDATE, Label, Origin, Playbook
 
@@ -19,23 +18,6 @@ LEARNED: tuple[Origin, ...] = ("empty", "batch")
 """Origins of versions made without a command."""
 MAX_ROWS = 500
 NO_RUNS: Row = {"success": "not known", "runs": 0, "unscored": 0, "scores": ""}
-
-
-def waiting_rows(gates: Mapping[str, Gate]) -> list[Row]:
-    """Return the candidates that wait for a person, the longest wait first."""
-    waiting = [(gate_report(gate), gate, name) for name, gate in gates.items() if gate.waits_for("approve")]
-    waiting.sort(key=lambda row: (row[0].since_ms or 0, row[2]))
-    return [
-        {
-            "name": name,
-            "candidate": report.candidate,
-            "production": report.production or "none yet",
-            "since": moment(report.since_ms),
-            "said": ", ".join(f"{judge} {said(verdict)}" for judge, verdict in gate.verdicts.items()) or "–",
-            "others": ", ".join(judge for judge in report.waits_for if judge != "approve") or "–",
-        }
-        for report, gate, name in waiting
-    ]
 
 
 def verdict_rows(candidate: Candidate, canary: CanaryReport | None) -> list[Row]:

@@ -1,6 +1,6 @@
-"""Outcomes as rows of a table, for playbooks and branches with the latest outcomes, by version; pure."""
+"""Outcomes as a curve and as rows of a table, version by version; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from combee.core.evaluation.outcomes.report import (
@@ -11,40 +11,55 @@ from combee.core.evaluation.outcomes.report import (
 )
 from combee.dashboard.views.rows import Row
 from combee_schemas.outcome import OutcomeStatistics
-from combee_schemas.playbook import Change, Playbook
+from combee_schemas.playbook import Playbook
 
-LINES, VERSIONS = 3, 6
+LINES = 100
+NOBODY_TELLS = (
+    "No run has told its outcome yet, so nobody can say whether the lessons help. Tell it with the run"
+    " (run.outcome, or success in a trace), or later (client.outcome, POST /v1/outcomes)."
+)
 
 
 def newest_lines(
     statistics: Mapping[str, OutcomeStatistics], newest: Mapping[str, Playbook]
 ) -> tuple[OutcomesReport, ...]:
-    """Return the reports of the existing playbooks and branches with the latest outcomes."""
+    """Return the reports of the existing playbooks and branches with outcomes, the latest first."""
     known = sorted(statistics.values(), key=lambda line: (-line.updated_at_ms, line.line))
     lines = (
-        outcomes_report(line.line, line, newest[line.line].version) for line in known if line.line in newest
+        outcomes_report(line.line, line, newest[line.line].version if line.line in newest else 0)
+        for line in known
+        if line.line in newest or _is_baseline(line)
     )
-    rows = (
-        line.model_copy(update={"versions": line.versions[-VERSIONS:]}) for line in lines if line.versions
-    )
-    return tuple(islice(rows, LINES))
+    return tuple(islice((line for line in lines if line.versions), LINES))
+
+
+def _is_baseline(line: OutcomeStatistics) -> bool:
+    """Return whether all runs were shown no playbook: it may still come."""
+    return all(outcomes.version == 0 for outcomes in line.versions)
 
 
 def outcome_rows(
-    lines: Sequence[OutcomesReport], changes: Mapping[tuple[str, int], Iterable[Change]]
+    lines: Sequence[OutcomesReport], changes: Mapping[tuple[str, int], Mapping[str, int]]
 ) -> list[Row]:
-    """Return a row for each version, newest first within each playbook or branch."""
+    """Return a row for each version, newest first within each playbook or branch; ``changes`` by kind."""
     return [
         {
             "key": f"{line.name} {version.version}",
             "line": line.name,
             "version": version.version,
+            "named": f"version {version.version}" if version.version else "no playbook",
             "success": estimate_text(version.success, as_percent=True) or "not known",
             "runs": version.runs,
             "unscored": version.unscored,
             "scores": ", ".join(f"{name} {estimate_text(score)}" for name, score in version.scores.items()),
-            "changes": changes_text(changes.get((line.name, version.version), ())) or "nothing",
+            "changes": _changes(changes.get((line.name, version.version))),
         }
         for line in lines
         for version in reversed(line.versions)
     ]
+
+
+def _changes(changes: Mapping[str, int] | None) -> str:
+    if changes is None:
+        return "–"
+    return changes_text(changes) or "nothing"

@@ -7,14 +7,14 @@ from typing import Any
 from combee.core.log.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.playbook.probation import counts, counts_text, shown_tokens
 from combee.core.playbook.retention import last_shares
-from combee.core.playbook.side_by_side import branch_text, in_order
+from combee.core.playbook.side_by_side import Line, in_order
 from combee.core.playbook.spend import today
 from combee.core.playbook.versions import empty
 from combee.core.text.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent
-from combee.log.inspection.branches import Line
-from combee.log.reports.status import line_row, newest_versions, progress_text
-from combee_schemas.base import branch_in
+from combee.log.reports.branch import branch_text
+from combee.log.reports.status import LineReport, newest_versions, progress_text
+from combee_schemas.base import branch_in, playbook_of
 from combee_schemas.playbook import Playbook
 
 KINDS = {
@@ -171,12 +171,12 @@ def warnings_text(playbooks: Iterable[LivePlaybook]) -> str:
 
 
 def _line_cells(line: Playbook, stored: Mapping[str, Playbook]) -> Row:
-    row = line_row(line, stored)
+    report = LineReport.of(line, stored)
     return {
         "name": line.name,
-        "forked": branch_text(row["branch"]) or "–",
+        "forked": branch_text(report.branch) or "–",
         "version": line.version,
-        "entries": counts_text(row["entries"], row["proposed"]),
+        "entries": report.entries_text,
     }
 
 
@@ -195,7 +195,7 @@ def line_rows(
             "retention": percent(line.learned.retention),
             "omitted": percent(line.learned.omitted),
             "today": f"{now.spend_tokens if (now := seen.get(line.playbook.name)) else 0:,}",
-            "window": f"{now.waiting} of {now.batch_size}" if now else "–",
+            "window": now.window if now else "–",
             "paused": (now.paused if now else "") or "–",
         }
         for line in lines
@@ -208,9 +208,11 @@ def _playbook_row(
     spend, shares = today(line.spend, now_ms), last_shares(line)
     return {
         **_line_cells(line, stored),
+        "of": playbook_of(line.name),
+        "branch": branch_in(line.name),
         **{name: percent(share) for name, share in shares.items()},
         "prompt": sum(shown_tokens(line).values()),
-        "window": f"{live.waiting} of {live.batch_size}" if live else "–",
+        "window": live.window if live else "–",
         "tokens": f"{spend.tokens:,}",
         "cost": f"{spend.cost:,.2f}",
         "changed": moment(live.changed_at_ms if live else line.created_at_ms),
@@ -255,7 +257,9 @@ def dead_rows(snapshot: Snapshot) -> list[Row]:
     """Return the newest dead letters; secrets are not shown."""
     return [
         {
-            "id": f"{letter.origin} {number}",
+            "id": letter.id or f"{letter.origin} {number}",
+            "is_open": bool(letter.id) and not letter.decision,
+            "state": letter.decision or "open",
             "at": moment(letter.at_ms),
             "service": letter.service,
             "origin": letter.origin,

@@ -53,6 +53,13 @@ class Rejection(Judgement):
     """Sources to reject: what they taught since production is taken back."""
 
 
+class Pause(CommandBody):
+    """Let a playbook and its branches learn nothing for a while."""
+
+    until: str | None = Field(default=None, max_length=40)
+    """Such as 2026-01-31T15:00Z, in UTC where no zone is named; None: as long as what waits is retained."""
+
+
 class Rollback(CommandBody):
     """Make a new version with an old version's content."""
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from combee.adapters.ports import PoisonError
 from combee.core.commands import Reason, RefusedError
 from combee.core.formats.files import read_playbook
+from combee.core.log.replaying.selection import time_ms
 from combee.gateway import playbooks
 from combee.gateway.access.access import (
     CALLER,
@@ -30,6 +31,7 @@ from combee.gateway.endpoints.bodies import (
     Judgement,
     Keep,
     NewBranch,
+    Pause,
     Promote,
     Rejection,
     Revoke,
@@ -143,6 +145,25 @@ class Endpoints:
             call, body, lambda to: to.revoke(call.name, body.chosen, command_id=body.command_id)
         )
 
+    async def pause(self, call: Given, body: Pause) -> Sent:
+        """Pause learning: agents read on, what they send waits, and no model is called."""
+
+        async def decide(commands: Commands) -> PreparedCommand:
+            try:
+                until_ms = None if body.until is None else time_ms(body.until)
+            except ValueError as error:
+                raise RefusedError("invalid", str(error)) from error
+            async with asyncio.timeout(self._context.limits.ack_timeout_s):
+                return await commands.pause(call.name, until_ms, command_id=body.command_id)
+
+        return await self._carried_out(call, body, decide)
+
+    async def resume(self, call: Given, body: CommandBody) -> Sent:
+        """End a pause: everything that waited is learned from."""
+        return await self._carried_out(
+            call, body, lambda to: to.resume(call.name, command_id=body.command_id)
+        )
+
     async def delete(self, call: Given, body: CommandBody) -> Sent:
         """Delete a playbook and its labels for all subscribers; its history stays, and rollback restores it."""
         return await self._carried_out(
@@ -249,6 +270,8 @@ def router(context: Context) -> APIRouter:
         ("keep", commands.keep),
         ("import", commands.import_),
         ("revoke", commands.revoke),
+        ("pause", commands.pause),
+        ("resume", commands.resume),
         ("delete", commands.delete),
         ("branch", commands.branch),
         ("adopt", commands.adopt),

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from combee.adapters.ports import Record, TopicPartition
 from combee.core.log.dead_letters.subject import reflection_of
 from combee.core.log.fates import Fate, fate_of, fate_of_letter
+from combee.core.log.live.values import window_text
 from combee.core.names.identity import claimed_identities, full_name, identity_of, is_sent_as, meant_by
 from combee.core.names.sources import gateway_source
 from combee.gateway import playbooks
@@ -127,26 +128,26 @@ class ReflectionStatusLookup:
             repeats += sum(member.reflection_id == reflection_id for member in batch.dropped)
             manifest = _in(batch, reflection_id) or manifest
         attempt = manifest[1].attempt if manifest else -1
-        again = [record for record in records if _attempt(record) > attempt]
-        repeats += len(records) - min(len(again), 1)
-        if manifest is None and not again:
+        # Records of later attempts wait for a batch; the first of them is the reflection, the others repeat it.
+        waiting = [record for record in records if _attempt(record) > attempt]
+        repeats += len(records) - min(len(waiting), 1)
+        if manifest is None and not waiting:
             async for batch in messages(self._context.log, topics.BATCHES, name, 0, recent):
                 manifest = _in(batch, reflection_id) or manifest
             attempt = manifest[1].attempt if manifest else -1
-        own = manifest[0] if manifest and not again else None
+        own = manifest[0] if manifest and not waiting else None
         latest = await with_revoked(self._context.log, self._context.playbooks.latest(name))
         is_applied = own is not None and latest.batch_sequence >= own.plan.sequence
         letter = None
-        if (
-            own is None or is_applied
-        ):  # reflections that fail in a batch are dead-lettered together with its version
-            since_ms = again[0].timestamp_ms if again else own.plan.closed_at_ms if own else 0
+        # Reflections that fail in a batch are dead-lettered together with its version.
+        if own is None or is_applied:
+            since_ms = waiting[0].timestamp_ms if waiting else own.plan.closed_at_ms if own else 0
             letter = await self._letter(name, reflection_id, since_ms, attempt)
         fate = fate_of(
             letter=letter[0] if letter else None,
             batched=own is not None,
             applied=is_applied,
-            passed=not again,
+            passed=not waiting,
         )
         if fate == Fate.LOST:
             return None
@@ -207,7 +208,7 @@ class ReflectionStatusLookup:
         until_ms = playbooks.closes_ms(self._context, picture, name)
         held = playbooks.held(self._context, name)
         closes = held or f"which closes when full or at {playbooks.moment(until_ms)}"
-        detail = f"it waits in its window ({waiting} of {size}), {closes}"
+        detail = f"it waits in its window ({window_text(waiting, size)}), {closes}"
         return {"detail": detail, "until_ms": until_ms, "held": held}
 
     async def _in_batch(self, batch: Batch) -> dict[str, Any]:

@@ -30,11 +30,13 @@ from combee.core.names.sources import NOBODY, KnownSources
 from combee.core.playbook.apply import NO_BUDGET
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.executing import retained_from, with_revocation
+from combee.core.playbook.pausing import latest_end
 from combee.core.playbook.rejecting import taught_by, unknown_entries, unknown_sources
 from combee.core.playbook.versions import empty
 from combee.log.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
 from combee.log.evidence import adoption_of, labels_serving, recomputed, updates_between, with_revoked
 from combee.log.history import History, messages, partition_of
+from combee.log.inspection.lag import waiting
 from combee_schemas import topics
 from combee_schemas.base import Value, playbook_of
 from combee_schemas.codec import CodecError
@@ -331,6 +333,20 @@ class Commands:
             labels=outlook.labels,  # of the playbook itself; those of branches are in their outlooks
             outlook=outlook,
         )
+
+    async def pause(
+        self, name: str, until_ms: int | None = None, *, command_id: str | None = None
+    ) -> PreparedCommand:
+        """Let a playbook and its branches learn nothing until a time, or as long as what waits is retained."""
+        current, now_ms = await self._store.newest(name), self._clock.now_ms()
+        decide.check_live(current)
+        latest_ms = latest_end(await waiting(self._log), now_ms)
+        return _prepared(current, decide.pause(current, until_ms, latest_ms, now_ms, command_id))
+
+    async def resume(self, name: str, *, command_id: str | None = None) -> PreparedCommand:
+        """Let a paused playbook learn again, from everything that waits."""
+        current = await self._store.newest(name)
+        return _prepared(current, decide.resume(current, self._clock.now_ms(), command_id))
 
     async def delete(self, name: str, *, command_id: str | None = None) -> PreparedCommand:
         """Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from combee.adapters.ports import Log
 from combee.core.names.tenants import NO_LIMITS, Limits, Tenants
 from combee.core.playbook.side_by_side import (
-    Learned,
+    Line,
     Today,
     batch_size_of,
     in_order,
@@ -23,18 +23,6 @@ from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
 from combee_schemas.plan import Branch
 from combee_schemas.playbook import Playbook
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A playbook or a branch in the comparison."""
-
-    playbook: Playbook
-    """The newest version."""
-    since: int
-    """The playbook's version at its first fork that is still open; of a branch, the one at its own."""
-    learned: Learned
-    """Learning since ``since``."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,6 +116,7 @@ async def lines_today(
             spend=playbook.spend,
             in_flight=max(0, newest.get(name, 0) - playbook.batch_sequence),
             batch_size=batch_size_of(playbook, size.batch_size if size else None, batch_size),
+            paused=playbook.paused,
         )
     today = {
         name: today_of(name, lines, spending, tenants, now_ms) for lines in sharing.values() for name in lines

@@ -84,6 +84,14 @@ class Lags:
         return known.at_ms
 
 
+async def waiting(log: Log) -> list[tuple[int | None, int]]:
+    """Return the time of the oldest record that a pause would hold back, and its retention: traces, reflections."""
+    return [
+        ((await Lags(log, group).look())[topic.name].oldest_ms, await log.retention_ms(topic.name))
+        for group, topic in (("reflect", topics.TRACES), ("shuffle", topics.REFLECTIONS))
+    ]
+
+
 async def backlog(log: Log, group: str, clock: Clock) -> Backlog:
     """Return the lag of a group over all its topics."""
     lags = (await Lags(log, group).look()).values()

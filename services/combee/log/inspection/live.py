@@ -259,11 +259,12 @@ class Live:
                     self.picture.deleted(key_of(record))
                 return
             with suppress(CodecError):  # a service that works on it reports that, and keeps it
-                message = topic.read(record)
+                is_decision = topic is topics.DEAD_LETTERS and topics.RESOLUTIONS.read_or_none(record)
+                message = is_decision or topic.read(record)
                 if topic is topics.HISTORY and isinstance(message, Playbook):
                     self.picture.past(message)
                 else:
-                    self.picture.take(message, record.timestamp_ms)
+                    self.picture.take(message, record.timestamp_ms, f"{record.partition}-{record.offset}")
 
         return take
 

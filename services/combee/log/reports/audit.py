@@ -8,8 +8,41 @@ from combee.core.log.ledger import Calls
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import coverage_text, effects_text, percent, shares
-from combee.core.playbook.versions import made_by
+from combee.core.playbook.versions import VersionSummary, made_by, version_summary
+from combee_schemas.plan import Outcomes
 from combee_schemas.playbook import AppliedBatch, Playbook
+
+
+class VersionReport(VersionSummary):
+    """One version without its entries, with the runs behind its batch and its calls."""
+
+    made_by: str
+    scores: dict[str, float]
+    successes: int
+    failures: int
+    planned_calls: int
+    skips: int
+    splits: int
+    re_asks: int
+    checks: int
+    hedges: int
+    left_out: int
+    tokens: dict[str, int]
+
+
+def version_report(playbook: Playbook) -> VersionReport:
+    """Return the report on a version."""
+    plan = playbook.batch.plan if playbook.batch else None
+    return VersionReport.model_validate(
+        {
+            **dict(playbook.usage),
+            **dict(plan.outcomes if plan else Outcomes()),
+            **dict(version_summary(playbook)),
+            "made_by": made_by(playbook),
+            "planned_calls": sum(plan.widths) if plan else 0,
+            "tokens": playbook.usage.tokens(),
+        }
+    )
 
 
 def version_text(playbook: Playbook) -> str:

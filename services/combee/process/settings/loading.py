@@ -1,15 +1,18 @@
 """Loading every setting once at start: flag over environment (``COMBEE_*``) over ``combee.toml`` over default."""
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from pydantic import SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_settings import SettingsError as UnparsedError
 
 from combee.core.batching.sizing.policy import LARGEST_CHOICE
 from combee.core.gate.policy import GatePolicy
+from combee.core.text.redact import redacted
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.evaluation import EvaluationSettings
 from combee.process.settings.gate import GateSettings
@@ -48,6 +51,8 @@ class Settings:
     gate: GateSettings
     gateway: GatewaySettings
     worker: WorkerSettings
+    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Where each setting that is no default comes from, in words."""
 
     @property
     def gates(self) -> GatePolicy:
@@ -132,7 +137,77 @@ def load_settings(**flags: object) -> Settings:
     settings = Settings(**{name: _load(group, given, stated) for name, group in GROUPS.items()})  # type: ignore[arg-type]
     if not variables.get(NAMED_BY):
         _check_found_file(in_file.keys(), {*given, *(name for name, value in variables.items() if value)})
-    return _with_start(settings)
+    return _with_start(replace(settings, origins=_origins(given, variables, in_file)))
+
+
+SET_BY = "COMBEE_SET_BY"
+"""Variable in which ``combee up``, whose services get every setting as a variable, says where each comes from."""
+
+
+def _origins(
+    given: Mapping[str, object], variables: Mapping[str, str], in_file: Mapping[str, object]
+) -> dict[str, str]:
+    """Return where each setting that is no default comes from: flag, environment or file, in this order."""
+    if told := variables.get(SET_BY):
+        return {str(name): str(origin) for name, origin in json.loads(told).items()}
+    stated = {name.lower(): name for name, value in variables.items() if value}
+    path = variables.get(NAMED_BY) or TOML_FILE
+    lower = {name.lower() for name in in_file}
+    origins: dict[str, str] = {}
+    for group in GROUPS.values():
+        for name in group.model_fields:
+            names = names_of(group, name)
+            variable = next((stated[known] for known in sorted(names - {name}) if known in stated), "")
+            if name in given:
+                origins[name] = "flag"
+            elif variable:
+                origins[name] = f"environment: {variable}"
+            elif not names.isdisjoint(lower):
+                origins[name] = f"file: {path}"
+    return origins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InForce:
+    """A setting as it is in force."""
+
+    name: str
+    value: str
+    """Its value in words; a secret is never part of it."""
+    origin: str
+    about: str
+    group: str
+
+
+def in_force(settings: Settings) -> list[InForce]:
+    """Return every setting with its value and where it comes from, group by group."""
+    shown: dict[str, InForce] = {}
+    for group in GROUPS:
+        values = getattr(settings, group)
+        for name, about in type(values).model_fields.items():
+            shown.setdefault(
+                name,
+                InForce(
+                    name=name,
+                    value=_shown(getattr(values, name)),
+                    origin=settings.origins.get(name, "default"),
+                    about=redacted(about.description or ""),
+                    group=(type(values).__doc__ or group).partition("\n")[0].rstrip("."),
+                ),
+            )
+    return list(shown.values())
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, SecretStr):
+        return "set, not shown"
+    if isinstance(value, BaseModel):
+        return redacted(value.model_dump_json(exclude_defaults=True))
+    if isinstance(value, dict):
+        return redacted(", ".join(f"{name}: {_shown(each)}" for name, each in value.items())) or "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "not set" if value in (None, "") else redacted(str(value))
 
 
 def _with_start(settings: Settings) -> Settings:

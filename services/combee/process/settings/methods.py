@@ -54,7 +54,7 @@ def _loaded(point: EntryPoint) -> Method:
     missing = [name for name in PARTS if not hasattr(loaded, name)]
     if missing:
         raise FatalError(
-            f"{point.value} is no method, it lacks {', '.join(missing)}: see docs/guide/own-method.md"
+            f"{point.value} is no method, it lacks {', '.join(missing)}: see docs/guide/methods.md"
         )
     return cast("Method", loaded)
 
@@ -111,7 +111,6 @@ def plan_settings(
         templates=templates_hash(
             configured,
             settings.prompts,
-            is_scoped=settings.scope > 0,
             proposes=probation is not None or trust != "lab",
         ),
         holds=configured.HOLDS,

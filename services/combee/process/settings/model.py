@@ -2,7 +2,7 @@
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
-from combee.core.text.similarity.thresholds import model_and_thresholds
+from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.process.settings.group import SettingsGroup
 
 

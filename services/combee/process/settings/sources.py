@@ -69,7 +69,7 @@ class SourceSettings(SettingsGroup):
 
     sources_file: Path | None = Field(
         None,
-        description="TOML file with the secrets and public keys of sources, as in docs/guide/sources.md",
+        description="TOML file with the secrets and public keys of sources, as in docs/guide/trust.md",
     )
     source_of_prefix: Annotated[str, AfterValidator(lambda name: _declared(name) if name else "")] = Field(
         "",

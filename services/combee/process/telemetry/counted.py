@@ -77,6 +77,7 @@ class LookUps:
         self.settled = inner.settled
         self.offsets_at = inner.offsets_at
         self.committed = inner.committed
+        self.retention_ms = inner.retention_ms
         self.read_at = inner.read_at
 
 

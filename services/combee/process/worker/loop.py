@@ -6,6 +6,8 @@ Handlers raise errors, and the loop decides about the record: wait, dead-letter,
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -26,6 +28,7 @@ from combee.adapters.ports import (
 from combee.core.log.watermark import Watermark
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
 from combee.process.worker.dead_letters import dead_letter, held_back, log_dead_letter
+from combee.process.worker.passed_over import PassedOver, PassOverError, noted, written
 from combee.process.worker.retry import RETRIABLE, retried, write
 from combee_schemas.codec import CodecError
 
@@ -34,6 +37,9 @@ logger = structlog.get_logger()
 POLL_S = 0.2
 COMMIT_S = 0.1
 """Minimum seconds between two commits while records are open, because each commit delays the next records."""
+AGAIN_S = 1.0
+"""Seconds between two attempts to finish what was passed over."""
+NOWHERE = (-1, "")
 IDLE_POLL_S = 0.5
 """Poll time-out while no record is open; a turn then only waits for records or a stop."""
 
@@ -79,6 +85,7 @@ class Loop:
         on_turn: Callable[[Mapping[TopicPartition, int]], None] = lambda _open: None,
         limiter: DeadLetterLimiter | None = None,
         paused: PausedRecords | None = None,
+        passed: PassedOver | None = None,
         tracing: Tracing = NO_TRACING,
     ) -> None:
         self._log = log
@@ -88,10 +95,15 @@ class Loop:
         self._on_turn = on_turn
         self._limiter = limiter or DeadLetterLimiter(clock)
         self._paused = PausedRecords() if paused is None else paused
+        self._passed = passed or PassedOver()
+        self._again: dict[str, asyncio.Task[None]] = {}
+        """By playbook that goes on: the task that reads again what was passed over."""
+        self._room_again = asyncio.Semaphore(max(1, max_open // 2))
+        """Half the open records, in addition: a long backlog of one playbook must not hold up the others."""
         self._tracing = tracing
         self._marks: dict[TopicPartition, Watermark] = {}
         self._tasks: dict[asyncio.Task[None], Record] = {}
-        self._committed: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, tuple[int, str]] = {}
         self._committed_at = float("-inf")
         self._suspended: set[TopicPartition] = set()
         self._fatal: BaseException | None = None
@@ -114,7 +126,7 @@ class Loop:
             await self._drain(self._consumer, drain_s)
         finally:
             try:
-                await self._cancel(list(self._tasks))
+                await self._cancel([*self._again.values(), *self._tasks])
             finally:
                 await self._consumer.close()
         if self._fatal is not None:
@@ -125,6 +137,7 @@ class Loop:
             for record in await consumer.poll(IDLE_POLL_S if self._is_idle() else POLL_S):
                 self._begin(record)
             await self._release()
+            self._read_again()
             await self._announce_pauses()
             self._balance(consumer)
             if not self._tasks or self._now() >= self._committed_at + COMMIT_S:
@@ -137,7 +150,7 @@ class Loop:
     def _is_idle(self) -> bool:
         """Return whether every record is finished, and committed."""
         return not self._tasks and all(
-            mark.low <= self._committed.get(tp, -1) for tp, mark in self._marks.items()
+            self._reached(tp, mark) == self._committed.get(tp) for tp, mark in self._marks.items()
         )
 
     def _begin(self, record: Record) -> None:
@@ -145,10 +158,11 @@ class Loop:
         if mark is not None and mark.begin(record.offset):
             self._start(record, mark)
 
-    def _start(self, record: Record, mark: Watermark) -> None:
+    def _start(self, record: Record, mark: Watermark) -> asyncio.Task[None]:
         task = asyncio.create_task(self._handle(record, mark))
         self._tasks[task] = record
         task.add_done_callback(self._forget)
+        return task
 
     async def _announce_pauses(self) -> None:
         """Announce new pauses in the log, for 'combee status'."""
@@ -170,6 +184,56 @@ class Loop:
                 else:
                     mark.done(offset)  # it has expired meanwhile
 
+    # ---- records of paused playbooks
+
+    def _read_again(self) -> None:
+        """Begin to read what was passed over of each playbook that goes on."""
+        for playbook, starts in self._passed.due().items():
+            if playbook not in self._again:
+                task = asyncio.create_task(retried(partial(self._catch_up, playbook, starts)))
+                self._again[playbook] = task
+                task.add_done_callback(partial(self._caught_up, playbook))
+
+    def _caught_up(self, playbook: str, task: asyncio.Task[None]) -> None:
+        self._again.pop(playbook, None)
+        if not task.cancelled() and task.exception() is not None:
+            self._fatal = self._fatal or task.exception()
+
+    async def _catch_up(self, playbook: str, starts: Mapping[TopicPartition, int]) -> None:
+        """Do what was passed over of a playbook, one partition after the other."""
+        logger.info("taken_up_again", service=self._handler.service, playbook=playbook)
+        await self._passed.prepare(playbook, starts)
+        for source, first in starts.items():
+            end, mark = self._marks[source].next, Watermark(first)
+            self._passed.begin(source, playbook)
+            tasks = set[asyncio.Task[None]]()
+            async with aclosing(self._log.read(source, first, end)) as records:
+                async for record in records:
+                    if self._passed.is_paused(playbook):
+                        return  # paused again: what is not finished is read once more
+                    if self._handler.poisoned(record)[1] == playbook:
+                        await self._room_again.acquire()
+                        mark.begin(record.offset)
+                        tasks.add(task := self._start(record, mark))
+                        task.add_done_callback(tasks.discard)
+                        task.add_done_callback(lambda _task: self._room_again.release())
+                    else:
+                        mark.pass_to(record.offset + 1)
+                    self._passed.reached(source, playbook, mark.low)
+            while tasks:
+                await asyncio.wait(tasks, timeout=POLL_S)
+                self._passed.reached(source, playbook, mark.low)
+            mark.pass_to(end)
+            self._passed.reached(source, playbook, mark.low)
+            if mark.low < end:
+                await asyncio.sleep(AGAIN_S)
+                return  # paused again meanwhile, or held back because of too many dead letters
+            self._passed.end(source, playbook, end)
+
+    def _reached(self, source: TopicPartition, mark: Watermark) -> tuple[int, str]:
+        """Return the offset to commit, and the note on it."""
+        return self._passed.low(source, mark.low), self._passed.note(source, mark.low)
+
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
@@ -178,7 +242,7 @@ class Loop:
     async def _handle(self, record: Record, mark: Watermark) -> None:
         try:
             with self._tracing.processing(self._handler.service, record):
-                finished = await retried(lambda: self._handle_once(record))
+                finished = await retried(lambda: self._handle_once(record, mark))
                 # The span has the same context as the handler's log lines.
                 self._tracing.note(
                     {f"combee.{name}": str(value) for name, value in get_contextvars().items()}
@@ -188,8 +252,11 @@ class Loop:
         if finished:
             mark.done(record.offset)
 
-    async def _handle_once(self, record: Record) -> bool:
-        """Return whether the record is finished; a record that is held back stays open under the low watermark."""
+    async def _handle_once(self, record: Record, mark: Watermark) -> bool:
+        """Return whether the record is finished; a record that is held back stays open under the low watermark.
+
+        A record that is passed over is finished for the loop, but not where it is read again.
+        """
         try:
             try:
                 await self._handler.handle(record)
@@ -200,6 +267,10 @@ class Loop:
                 reason = str(error)
             else:
                 return True
+        except PassOverError as error:
+            if self._passed.add(record.source, error.playbook, record.offset):
+                logger.info("passed_over", service=self._handler.service, playbook=error.playbook)
+            return self._marks.get(record.source) is mark
         except HeldBackError as error:
             if self._paused.add(error.playbook, record):
                 return False
@@ -226,17 +297,22 @@ class Loop:
         """Keep partitions that stay assigned, drop revoked ones, start new ones."""
         assert self._consumer is not None  # noqa: S101 - poll is the only caller
         revoked = [task for task, record in self._tasks.items() if record.source not in assigned]
-        await self._cancel(revoked)
+        await self._cancel([*self._again.values(), *revoked])
         # Dropped at once: if a later step fails, a partition that comes back starts afresh.
         self._marks = {tp: mark for tp, mark in self._marks.items() if tp in assigned}
         self._paused.keep(self._marks)
-        starts = {tp: await self._consumer.start_offset(tp) for tp in assigned}
+        committed = {tp: await self._consumer.start_offset(tp) for tp in assigned}
+        notes = {tp: noted(await self._consumer.note(tp), at) for tp, at in committed.items()}
+        starts = {tp: note.next for tp, note in notes.items()}
+        for tp in assigned:
+            self._consumer.seek(tp, starts[tp])
         new = {tp: at for tp, at in starts.items() if tp not in self._marks or at > self._marks[tp].next}
         if new:
             # Before they count as assigned: if the connection breaks here, the next poll repeats it.
             await self._handler.assigned(new)
         self._marks = {tp: Watermark(starts[tp]) if tp in new else self._marks[tp] for tp in assigned}
-        self._committed = dict(starts)
+        self._passed.assign(assigned, ((tp, notes[tp]) for tp in new))
+        self._committed = {tp: (at, written(notes[tp])) for tp, at in committed.items()}
         self._paused.keep(assigned - new.keys())
         self._suspended.clear()
         logger.info("assigned", service=self._handler.service, partitions=len(assigned), new=len(new))
@@ -262,10 +338,13 @@ class Loop:
         for tp, position in (await consumer.positions()).items():
             if tp in self._marks:
                 self._marks[tp].pass_to(position)
-        lows = {tp: mark.low for tp, mark in self._marks.items()}
-        news = {tp: low for tp, low in lows.items() if low > self._committed.get(tp, -1)}
+        reached = {tp: self._reached(tp, mark) for tp, mark in self._marks.items()}
+        known = {tp: self._committed.get(tp, NOWHERE) for tp in reached}
+        news = {tp: at for tp, at in reached.items() if at != known[tp] and at[0] >= known[tp][0]}
         if news:
-            await consumer.commit(news)
+            await consumer.commit(
+                {tp: low for tp, (low, _) in news.items()}, {tp: note for tp, (_, note) in news.items()}
+            )
             self._committed |= news
             self._committed_at = self._now()
 
@@ -274,6 +353,7 @@ class Loop:
 
     async def _drain(self, consumer: Consumer, drain_s: float) -> None:
         """Finish records with a model call under way; the next worker gets those waiting for siblings or a slot."""
+        await self._cancel(list(self._again.values()))
         self._handler.drain()
         deadline = self._clock.monotonic() + drain_s
         while self._tasks and self._fatal is None and self._clock.monotonic() < deadline:

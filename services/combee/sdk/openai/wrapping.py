@@ -10,14 +10,14 @@ method that cannot be.
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 from combee.sdk.client import BaseClient
 from combee.sdk.instrumentation import Instrumentation
 from combee.sdk.learning import CURRENT, Run, last_question
-from combee.sdk.logs import LogOnce, guarded
+from combee.sdk.logs import guarded
 from combee.sdk.openai.calls import CHAT, RESPONSES, Endpoint, answer_text, call_metadata
 from combee.sdk.openai.streams import RecordedStream, record_body, reply_of_body
 from combee.sdk.view import PlaybookView
@@ -65,8 +65,6 @@ class RecordedCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injector(Instrumentation):
     """Injects the playbook into calls and assigns them to runs."""
-
-    once: LogOnce = field(default_factory=LogOnce)
 
     def warn_uncovered(self, what: str) -> None:
         """Log once that a way of calling the model is not covered."""

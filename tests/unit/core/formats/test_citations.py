@@ -3,8 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.formats.citations import cited, with_citations
-from combee.core.formats.render import ace_id
+from combee.core.formats.render import ace_id, cited, with_citations
 from combee_schemas.base import Shown
 from combee_schemas.playbook import Entry
 from combee_schemas.trace import Trace

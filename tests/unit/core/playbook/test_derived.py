@@ -1,7 +1,6 @@
 """What follows from a version is worked out once, whatever is asked about it."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from combee.core.playbook import derived
 from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.versions import after_update, empty
 from combee.core.text.similarity.lessons import index_of
-from combee.core.text.similarity.relevance import _Bags
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown
 from combee_schemas.plan import Plan, PlanSettings
@@ -61,35 +59,23 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(worked) == 6
 
 
-@pytest.mark.parametrize("scope", [0, 3])
-async def test_calls_on_one_version_share_its_text_and_the_words_of_its_entries(
-    scope: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, rendered = list[object](), list[int]()
+async def test_calls_on_one_version_share_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered = list[int]()
 
     def counted(playbook: Playbook) -> Iterable[str]:
         rendered.append(len(playbook.entries))
         return ace_lines_by_age(playbook)
 
     monkeypatch.setattr(ace, "ace_lines_by_age", counted)
-    begin = _Bags.__init__
-
-    def noted(self: _Bags, *given: Any) -> None:
-        begun.append(type(self))
-        begin(self, *given)
-
-    monkeypatch.setattr(_Bags, "__init__", noted)
     known = {"reasoning": "", "operations": [], "known": [{"n": 1, "entry_id": "e-1"}]}
     adding = {"type": "ADD", "section": "OTHERS", "content": "new", "entry_ids": [], "sources": [1]}
     replies = iter([known, {**known, "operations": [adding]}] * 3)
-    method = shaped(ace, PlanSettings(scope=scope))
+    method = shaped(ace, PlanSettings())
     aggregator = Aggregator(ModelClient(ScriptedModel(lambda _: next(replies))), method)
-    base, shown = copied(f"scope/{scope}"), Shown(version=2, entry_ids=("e-1",))
+    base, shown = copied("p"), Shown(version=2, entry_ids=("e-1",))
     for n in range(6):
         await aggregator.group(base, [GroupMember(offset=n, reflection=reflection(n, shown=shown))])
-    whole = [size for size in rendered if size == len(BASE.entries)]
-    assert whole == ([] if scope else [9])
-    assert begun == [_Bags] * bool(scope)
+    assert rendered == [9]
 
 
 def test_a_version_is_made_of_a_copy_so_that_others_find_what_was_there() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from combee.core.playbook.entries import apply_operations
+from combee.core.playbook.draft import apply_operations
 from combee.core.playbook.sections import slug
 from combee_schemas.playbook import ACE_SECTIONS, ChangeKind
 from combee_schemas.scan import Conflict, Echo, Operation

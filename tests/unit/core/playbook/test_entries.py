@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.playbook.entries import apply_operations, evictions, finish
+from combee.core.playbook.budget import evictions
+from combee.core.playbook.draft import apply_operations, finish
 from combee.core.playbook.operations import MAX_OPERATIONS
 from combee.core.playbook.sections import section_order
 from combee.core.text.similarity.lessons import same_lesson

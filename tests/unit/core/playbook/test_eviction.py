@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
-from combee.core.playbook.effects import reflection_effects
-from combee.core.playbook.entries import evictions
+from combee.core.playbook.budget import evictions
 from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.retention import reflection_effects
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from combee.core.methods.checking import Checked, Rewrite
 from combee.core.playbook.coverage import Coverage, Lesson, Question
-from combee.core.playbook.entries import apply_operations
+from combee.core.playbook.draft import apply_operations
 from combee.core.playbook.guards import NOTHING_LOST, guarded, rewrites
 from combee.core.playbook.versions import empty
 from combee.core.text.figures import figures, lacking

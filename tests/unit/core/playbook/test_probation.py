@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from combee.core import commands
 from combee.core.formats.files import write_playbook
 from combee.core.playbook import versions
-from combee.core.playbook.budget import PROPOSED_SHARE
+from combee.core.playbook.budget import PROPOSED_SHARE, evictions
 from combee.core.playbook.comparison import compare
-from combee.core.playbook.entries import evictions
 from combee.core.playbook.probation import shown
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import entry_tokens

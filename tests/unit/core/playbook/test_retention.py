@@ -16,16 +16,15 @@ from combee.cli.playbook.view import full_view
 from combee.core.log.diagnosis.flow import judge_retention
 from combee.core.playbook import evidence
 from combee.core.playbook.comparison import compare
-from combee.core.playbook.effects import reflection_effects
-from combee.core.playbook.entries import apply_operations, finish
+from combee.core.playbook.draft import Landed, apply_operations, finish
 from combee.core.playbook.retention import (
     MAX_OMITTED,
     MIN_WARNED,
     RECENT_KEPT,
     RISEN_BY,
-    Landed,
     audit,
     recent_shares,
+    reflection_effects,
     shares,
     total,
     warnings,

@@ -7,9 +7,9 @@ import pytest
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
-from combee.core.playbook.effects import reflection_effects
 from combee.core.playbook.evidence import followed
 from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.retention import reflection_effects
 from combee.core.playbook.screening import taught
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import entry_tokens

@@ -8,14 +8,13 @@ from combee.core.names.tenants import Tenants
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.side_by_side import (
     batch_size_of,
-    branch_row,
-    branch_text,
     in_order,
     learned,
     today_of,
 )
 from combee.core.playbook.spend import UNCAPPED, LineSpend, Pause, SpendPolicy
 from combee.core.playbook.versions import empty
+from combee.log.reports.branch import branch_report, branch_text
 from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.plan import Branch, BranchSettings, Plan, PlanSettings
 from combee_schemas.playbook import AppliedBatch, Audit, Change, Entry, Playbook, Spend
@@ -61,17 +60,19 @@ def test_branches_stand_behind_their_playbook_whatever_else_begins_so() -> None:
 
 
 def test_what_a_branch_does_otherwise_is_told_beside_what_its_playbook_did_last() -> None:
-    row = branch_row(Branch(of=NAME, version=3, sequence=2, settings=OWN), made(NAME))
-    assert row is not None
-    assert row["instead_of"] == {"batch_size": 40, "carry": True, "prompts": "full"}
-    assert branch_text(row) == "version 3: batch_size 5 (40), carry off (on), prompts small (full)"
+    report = branch_report(Branch(of=NAME, version=3, sequence=2, settings=OWN), made(NAME))
+    assert report is not None
+    assert report.instead_of == {"batch_size": 40, "carry": True, "prompts": "full"}
+    assert branch_text(report) == "version 3: batch_size 5 (40), carry off (on), prompts small (full)"
 
 
 def test_where_no_batch_says_how_the_playbook_does_it_the_branch_alone_is_told() -> None:
-    row = branch_row(Branch(of=NAME, version=3, sequence=2, settings=OWN), saying(NAME, 3))
-    assert branch_text(row) == "version 3: batch_size 5, carry off, prompts small"
-    assert branch_text(branch_row(Branch(of=NAME, version=3, sequence=2))) == "version 3: the same settings"
-    assert (branch_row(None), branch_text(None)) == (None, "")
+    report = branch_report(Branch(of=NAME, version=3, sequence=2, settings=OWN), saying(NAME, 3))
+    assert branch_text(report) == "version 3: batch_size 5, carry off, prompts small"
+    assert (
+        branch_text(branch_report(Branch(of=NAME, version=3, sequence=2))) == "version 3: the same settings"
+    )
+    assert (branch_report(None), branch_text(None)) == (None, "")
 
 
 def test_a_branchs_own_batch_size_goes_before_the_controllers() -> None:

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from combee.core.log.replaying.selection import Selection
 from combee.core.methods import ace, gepa
-from combee.core.playbook.cleaning import clean_command, clean_operations
 from combee.core.playbook.executing import after_command
-from combee.core.playbook.operations import normalise, read_operations
+from combee.core.playbook.operations import clean_command, clean_operations, normalise, read_operations
 from combee.core.playbook.sections import section_key
 from combee.core.text.flags import flags
 from combee.core.text.forms import MAX_MARKS, clean, clean_line, comparable, comparable_spans

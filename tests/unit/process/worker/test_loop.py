@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import stamina
@@ -126,9 +127,9 @@ async def test_while_records_are_open_commits_keep_a_distance(
     times = list[float]()
     commit = MemoryConsumer.commit
 
-    async def noted(self: MemoryConsumer, offsets: Mapping[TopicPartition, int]) -> None:
+    async def noted(self: MemoryConsumer, *offsets: Mapping[TopicPartition, Any]) -> None:
         times.append(asyncio.get_running_loop().time())
-        await commit(self, offsets)
+        await commit(self, *offsets)
 
     monkeypatch.setattr(MemoryConsumer, "commit", noted)
     handler.hold(*range(40))

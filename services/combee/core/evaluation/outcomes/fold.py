@@ -33,6 +33,8 @@ MAX_VERSIONS, MAX_ENTRIES, MAX_MEASURES = 200, 500, 10
 VERSION_BYTES, ENTRY_BYTES = 300 << 10, 560 << 10
 """Maximum bytes kept per line, so that its statistics fit a record even with long names."""
 MAX_SHOWN = 500
+NO_VERSION = 0
+"""The version of runs that were shown no playbook, with which all others are compared."""
 MAX_LINES = 10_000
 """Maximum lines per partition. Beyond it an eighth is dropped, fewest runs first: anybody can invent names."""
 
@@ -220,8 +222,8 @@ class _Line:
         """Count a run that was shown a version, or its new state."""
         known = self.versions.pop(version)
         if known is None and len(self.versions.by_key) == MAX_VERSIONS:
-            oldest = min(self.versions.by_key)
-            if version < oldest:
+            oldest = self._oldest()
+            if NO_VERSION < version < oldest:
                 self.earlier = with_run(self.earlier, before, after)
                 return
             self._merge(oldest)
@@ -229,7 +231,11 @@ class _Line:
         last_at_ms = max(at_ms, known.last_at_ms if known else 0)
         self.versions.put(version, VersionOutcomes(version=version, figures=figures, last_at_ms=last_at_ms))
         while self.versions.bytes > VERSION_BYTES:
-            self._merge(min(self.versions.by_key))
+            self._merge(self._oldest())
+
+    def _oldest(self) -> int:
+        """Return the version to merge next; the runs without a playbook stay apart, as long as there are others."""
+        return min(self.versions.by_key.keys() - {NO_VERSION}, default=NO_VERSION)
 
     def _merge(self, oldest: int) -> None:
         """Merge a version into the earlier ones."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from combee.core.log.diagnosis.check import Check
 from combee.core.playbook.trust import TrustPolicy
-from combee.core.text.similarity.thresholds import UNMEASURED, model_and_thresholds
+from combee.core.text.similarity.embeddings import UNMEASURED, model_and_thresholds
 
 MIB = 1 << 20
 WARN_FREE_BYTES, FAIL_FREE_BYTES = 2048 * MIB, 256 * MIB

@@ -13,7 +13,7 @@ from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.control import BatchSize
-from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.dead_letter import DeadLetter, Resolution
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Partial, Update
@@ -56,8 +56,11 @@ class Picture:
         self._touch(playbook, at_ms)
         self.revision += 1
 
-    def take(self, message: Message, at_ms: int) -> None:
-        """Add a message of any other topic; messages without news of the present are ignored."""
+    def take(self, message: Message, at_ms: int, place: str = "") -> None:
+        """Add a message of any other topic; messages without news of the present are ignored.
+
+        ``place`` is the partition and offset of a dead letter, as in its id.
+        """
         match message:
             case Batch():
                 self._manifest(message)
@@ -68,12 +71,14 @@ class Picture:
             case BatchSize():
                 self._playbooks.size(message)
             case DeadLetter():
-                self._dead.append(_shown(message))
+                self._dead.append(_shown(message, place))
                 self._dead_count += 1
                 if message.origin_topic == REFLECTIONS.name:
                     self.windows.dead_lettered(
                         (message.key or b"").decode(errors="replace"), message.origin_offset
                     )
+            case Resolution():
+                self._decided(message)
             case _:
                 return
         self.revision += 1
@@ -164,6 +169,13 @@ class Picture:
 
     # ---- internals
 
+    def _decided(self, resolution: Resolution) -> None:
+        """Note a decision about a dead letter; the first one holds."""
+        for at, letter in enumerate(self._dead):
+            if letter.id == str(resolution.letter) and not letter.decision:
+                self._dead[at] = letter.model_copy(update={"decision": resolution.decision})
+                self._dead_count -= 1
+
     def _touch(self, line: str, at_ms: int) -> None:
         let_go = self._playbooks.touch(line, at_ms)
         if let_go is not None:
@@ -205,8 +217,9 @@ class Picture:
         return tree
 
 
-def _shown(letter: DeadLetter) -> LiveDeadLetter:
+def _shown(letter: DeadLetter, place: str) -> LiveDeadLetter:
     return LiveDeadLetter(
+        id=place,
         service=letter.service,
         reason=letter.reason,
         origin=f"{letter.origin_topic}[{letter.origin_partition}]@{letter.origin_offset}",

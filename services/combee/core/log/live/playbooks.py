@@ -11,10 +11,10 @@ from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import last_shares, warnings
 from combee.core.playbook.side_by_side import batch_size_of, place, today_of
 from combee.core.playbook.spend import LineSpend, SpendPolicy
-from combee.core.playbook.version_row import version_row
+from combee.core.playbook.versions import version_summary
 from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
-from combee_schemas.playbook import Playbook, Spend
+from combee_schemas.playbook import PauseOrder, Playbook, Spend
 
 KEPT = 200
 """Maximum number of versions and decisions kept per playbook."""
@@ -38,7 +38,7 @@ class PlaybookSummaries:
         self._rows: dict[str, _Row] = {}
         self._without_version: OrderedDict[str, None] = OrderedDict()
         """Lines without a version, the last changed at the end."""
-        self._spent: dict[str, dict[str, Spend]] = {}
+        self._spent: dict[str, dict[str, tuple[Spend, PauseOrder | None]]] = {}
         """Per playbook, the spend of each line, deleted lines included: they share one cap."""
         self._versions: dict[str, dict[int, LiveVersion]] = {}
         """Versions, those of deleted playbooks included: ``history`` may be read before the tombstone."""
@@ -66,7 +66,8 @@ class PlaybookSummaries:
 
     def newest(self, playbook: Playbook) -> None:
         """Add the newest version, from ``playbooks``; a deleted playbook leaves its bookkeeping there."""
-        self._spent.setdefault(playbook_of(playbook.name), {})[playbook.name] = playbook.spend
+        own = playbook.spend, playbook.paused
+        self._spent.setdefault(playbook_of(playbook.name), {})[playbook.name] = own
         self._tenants.spent(playbook)
         if playbook.origin == "delete":
             self.forget(playbook.name)
@@ -140,8 +141,12 @@ class PlaybookSummaries:
     def _shown(self, row: _Row, windows: Windows, in_flight: Mapping[str, int], now_ms: int) -> LivePlaybook:
         name = row.newest.name
         lines = {
-            line: LineSpend(spend=spend, in_flight=in_flight.get(line, 0), batch_size=self.batch_size(line))
-            for line, spend in ({name: Spend()} | self._spent.get(playbook_of(name), {})).items()
+            line: LineSpend(
+                spend=spend, in_flight=in_flight.get(line, 0), batch_size=self.batch_size(line), paused=paused
+            )
+            for line, (spend, paused) in (
+                {name: (Spend(), None)} | self._spent.get(playbook_of(name), {})
+            ).items()
         }
         day = today_of(name, lines, self._spending, self._tenants, now_ms)
         versions = self._versions.get(name, {})
@@ -164,8 +169,8 @@ class PlaybookSummaries:
 
 
 def _version(playbook: Playbook) -> LiveVersion:
-    row, batch = version_row(playbook), playbook.batch
-    row |= {"at_ms": playbook.created_at_ms, "seconds": max(0.0, row["seconds"] or 0.0)}
+    summary, batch = version_summary(playbook), playbook.batch
+    row = dict(summary) | {"at_ms": playbook.created_at_ms, "seconds": max(0.0, summary.seconds or 0.0)}
     if batch is not None:
         usage, plan = batch.usage + batch.plan.reflect_usage, batch.plan
         row |= {"batch_size": plan.batch_size, "close_reason": plan.reason}

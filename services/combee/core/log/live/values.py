@@ -110,6 +110,8 @@ class LiveVersion(Value):
     cost: float = 0.0
     """Cost in the currency of the price table."""
     close_reason: str = ""
+    changes: dict[str, int] = Field(default_factory=dict)
+    """Number of its changes by kind."""
     seconds: float = 0.0
     """Seconds from its batch's closing to the version."""
 
@@ -154,10 +156,24 @@ class LivePlaybook(Value):
     """Why its next batch waits for the next day, by the configured cap or the last recorded one."""
     changed_at_ms: int = 0
 
+    @property
+    def window(self) -> str:
+        """Its window in words."""
+        return window_text(self.waiting, self.batch_size)
+
+
+def window_text(waiting: int, batch_size: int, of: str = " of ") -> str:
+    """Return a window in words; more than one batch waits after a burst, or once batches have become smaller."""
+    return f"{waiting} waiting" if waiting > batch_size else f"{waiting}{of}{batch_size}"
+
 
 class LiveDeadLetter(Value):
     """A record that could not be used."""
 
+    id: str = ""
+    """Its id for ``combee dlq``, such as ``0-17``."""
+    decision: str = ""
+    """What an operator decided about it, retried or dropped; empty: it is open."""
     service: str
     reason: str
     origin: str
@@ -179,6 +195,7 @@ class Snapshot(Value):
     batches: tuple[LiveBatch, ...] = ()
     """Batches, newest first."""
     dead_letters: int = 0
+    """Number of open dead letters, those that were decided among the last 100 excepted."""
     dead_letters_recent: tuple[LiveDeadLetter, ...] = ()
     """Dead letters, newest first."""
     unreadable: dict[str, str] = Field(default_factory=dict)

@@ -4,17 +4,17 @@ The rules are strict on purpose: a missed repeat costs a line, a wrong merge des
 by rapidfuzz, and only typing errors count as equal: any looser limit confuses employer with employee.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from combee.core.playbook.derived import difference, once_per_version
+from combee.core.playbook.derived import once_per_version
 from combee.core.text.forms import SHORT
 from combee.core.text.similarity.wording import Wording, is_plain, wording
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Entry, Playbook
 
 T = TypeVar("T")
 
@@ -162,11 +162,29 @@ def _indexed(playbook: Playbook) -> Index:
     return index
 
 
+def _difference(
+    before: Sequence[Entry], after: Sequence[Entry]
+) -> tuple[list[Entry], Sequence[Entry]] | None:
+    """Return which entries left and which were added at the end; None if the versions differ otherwise."""
+    gone: list[Entry] = []
+    at = 0
+    for entry in before:
+        kept = after[at] if at < len(after) else None
+        is_kept = kept is not None and kept.id == entry.id and kept.content == entry.content
+        if is_kept:
+            at += 1
+        else:
+            gone.append(entry)
+    added = after[at:]
+    left = {entry.id for entry in gone}
+    return None if any(entry.id in left for entry in added) else (gone, added)
+
+
 def _indexed_after(before: Playbook, known: Index, playbook: Playbook) -> Index | None:
     """Return the index of a version, extended by its new entries; it equals a newly built one."""
     if before.entries is playbook.entries:
         return known
-    changed = difference(before.entries, playbook.entries)
+    changed = _difference(before.entries, playbook.entries)
     if changed is None:
         return None
     gone, added = changed

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, get_args
 
+from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds
 from combee.core.text.similarity.saying import judge, may_be_told_by_meaning
-from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 
 Label = Literal["paraphrase", "neighbour", "figure", "negated"]
 """paraphrase: the same lesson; neighbour: another one about the same subject; figure: the lesson with another figure;

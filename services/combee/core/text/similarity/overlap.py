@@ -6,7 +6,7 @@ sentences of one frame (`benchmarks/similarity.py`).
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 
@@ -18,7 +18,7 @@ from combee_schemas.playbook import Entry
 REARRANGED = 0.9
 """Minimum share of words, grammar included, that a content and its contrary have in common."""
 ROUNDING = 1e-6
-"""By how much sums of weights in different orders may differ."""
+"""By how much shares may differ whose weights are summed in different orders."""
 Exact = tuple[tuple[str, ...], int]
 """The numbers of a content, and its number of negations."""
 Words = frozenset[str]
@@ -57,10 +57,9 @@ class _Weights:
         """Return the same of known words, but for the last digits."""
         return sum(map(self._by_word.__getitem__, known))
 
-    @property
-    def heaviest(self) -> float:
-        """The largest weight of a known word."""
-        return max(self._by_word.values(), default=0.0)
+    def by_rarity(self) -> dict[str, float]:
+        """Return all known words' weights, the rarest first."""
+        return {word: self._by_word[word] for word, _ in reversed(self.having.most_common())}
 
 
 Pair = tuple[str, str]
@@ -85,44 +84,47 @@ class Overlap:
     def alike(self, least: float, *, most: int) -> dict[Pair, float]:
         """Return the pairs of entries that share at least ``least``, ids in order, each with its share.
 
-        Compared are entries that share a word which at most ``most`` entries have.
+        One of the words that they share must be rare: at most ``most`` entries have it.
         """
-        names, weigh = sorted(self._words), self._weights.of
-        words = [self._words[name] for name in names]
-        heavy = [weigh(said) for said in words]
-        masks = list(self._masks(words))
-        heaviest = self._weights.heaviest
+        weigh, having = self._weights.of, self._weights.having
         found: dict[Pair, float] = {}
-        for first, second in _sharing(words, self._weights.having, most):
-            # Most pairs are far apart: the number of their common words shows it, or an unsorted sum.
-            needed = least * (heavy[first] + heavy[second]) / (1 + least) - ROUNDING
-            if (masks[first] & masks[second]).bit_count() * heaviest < needed:
-                continue
-            both = words[first] & words[second]
-            if self._weights.about(both) < needed:
-                continue
-            together = weigh(words[first] | words[second])
-            share = weigh(both) / together if together else 0.0
-            if share >= least:
-                found[names[first], names[second]] = share
+        for first, second in self._candidates(least):
+            words, others = self._words[first], self._words[second]
+            both = words & others
+            share = weigh(both) / weigh(words | others)
+            if share >= least and min(map(having.__getitem__, both)) <= most:
+                found[first, second] = share
         return found
 
-    def _masks(self, words: Iterable[Words]) -> Iterator[int]:
-        """Yield each text's words as the bits of a number."""
-        bits = {word: 1 << place for place, word in enumerate(self._weights.having)}
-        return (sum(map(bits.__getitem__, said)) for said in words)
+    def _candidates(self, least: float) -> Iterator[Pair]:
+        """Yield every pair that shares at least ``least``, and few others; ids in order.
 
-
-def _sharing(words: Sequence[Words], having: Mapping[str, int], most: int) -> Iterator[tuple[int, int]]:
-    """Yield the places of texts that share a word which at most ``most`` texts have, in order."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, said in enumerate(words):
-        for word in said:
-            if having[word] <= most:
-                places[word].append(place)
-    for place, said in enumerate(words):
-        near = set[int]().union(*(places[word] for word in said if word in places))
-        yield from ((place, other) for other in sorted(near) if other > place)
+        Prefix filtering (Xiao et al., 2008): what a pair shares weighs at least ``least`` of each. So each is looked
+        up only by its rarest words, until the others weigh less. Besides common words among those, a pair shares at
+        most what the others of one of them weigh.
+        """
+        least, needed = least - ROUNDING, least / (1 + least) - ROUNDING
+        by_rarity = self._weights.by_rarity()
+        ranks, ranked = {word: rank for rank, word in enumerate(by_rarity)}, list(by_rarity.values())
+        found_by: dict[int, list[str]] = defaultdict(list)
+        weights, others_weigh = dict[str, float](), dict[str, float]()
+        for entry_id, words in self._words.items():
+            weight = left = self._weights.about(words)
+            shared: dict[str, float] = defaultdict(float)
+            for rank in sorted(map(ranks.__getitem__, words)):
+                if left < least * weight:
+                    break
+                for other in found_by[rank]:
+                    shared[other] += ranked[rank]
+                found_by[rank].append(entry_id)
+                left -= ranked[rank]
+            weights[entry_id], others_weigh[entry_id] = weight, left
+            for other, so_far in shared.items():
+                enough = needed * (weight + weights[other])
+                if so_far + max(left, others_weigh[other]) < enough:
+                    continue
+                if self._weights.about(words & self._words[other]) >= enough:
+                    yield min(entry_id, other), max(entry_id, other)
 
 
 def contradicts(text: str, content: str) -> bool:

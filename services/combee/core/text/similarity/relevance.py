@@ -2,16 +2,14 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import log
 
-from combee.core.playbook.derived import once_per_version
 from combee.core.text.forms import comparable
 from combee.core.text.prompt import entry_tokens
 from combee.core.text.similarity.wording import evened
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.playbook import Entry
 from combee_schemas.trace import Trace
 
 BAGS_KEPT = 8_192
@@ -67,38 +65,6 @@ def relevance(entries: Sequence[Entry], query: str) -> Mapping[str, float]:
     return _Bags(entries, only=_wanted(query)).scores(query)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """The subject of a prompt: one of its items."""
-
-    text: str
-    entry_ids: Collection[str] = ()
-    """Entries named by the subject, which are nearer to it than any other."""
-
-
-def nearest_entries(playbook: Playbook, subjects: Sequence[Subject], k: int) -> tuple[Entry, ...]:
-    """Return the ``k`` entries of a version nearest to any of the subjects, in their own order.
-
-    Each subject's nearest entry comes first, then each one's second, and so on; at equal rank the higher score, then
-    the id decides. An entry without a shared word is not near a subject.
-    """
-    entries, bags = playbook.entries, _bags_of(playbook)
-    best: dict[str, tuple[int, float, str]] = {}
-    for subject in subjects:
-        scores = bags.scores(subject.text)
-        named = [entry.id for entry in entries if entry.id in subject.entry_ids]
-        near = sorted(
-            (entry_id for entry_id, score in scores.items() if score > 0 and entry_id not in named),
-            key=lambda entry_id, scores=scores: (-scores[entry_id], entry_id),  # type: ignore[misc]
-        )[:k]
-        ranks = [(0, entry_id) for entry_id in named] + list(enumerate(near, 1))
-        for rank, entry_id in ranks:
-            place = (rank, -scores[entry_id], entry_id)
-            best[entry_id] = min(place, best.get(entry_id, place))
-    kept = set(sorted(best, key=best.__getitem__)[:k])
-    return tuple(entry for entry in entries if entry.id in kept)
-
-
 def rarity(having: int, count: int) -> float:
     """Return BM25's weight of a word that ``having`` of ``count`` texts have: nearly 0 if all have it."""
     return log(1 + (count - having + 0.5) / (having + 0.5))
@@ -127,11 +93,6 @@ class _Bags:
                 length = SATURATION * (1 - LENGTH + LENGTH * self._lengths[entry_id] / self._mean)
                 scores[entry_id] += rare * count * (SATURATION + 1) / (count + length)
         return scores
-
-
-@once_per_version
-def _bags_of(playbook: Playbook) -> _Bags:
-    return _Bags(playbook.entries)
 
 
 @lru_cache(BAGS_KEPT)

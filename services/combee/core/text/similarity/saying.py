@@ -16,10 +16,16 @@ from typing import Literal
 
 from combee.core.text.figures import conflicting, lacking
 from combee.core.text.forms import SHORT
-from combee.core.text.similarity.embeddings import Vector, cosine_of, distance_at, unit
+from combee.core.text.similarity.embeddings import (
+    UNMEASURED,
+    Thresholds,
+    Vector,
+    cosine_of,
+    distance_at,
+    unit,
+)
 from combee.core.text.similarity.lessons import Index, same_lesson
 from combee.core.text.similarity.overlap import said_words
-from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds
 from combee.core.text.similarity.wording import MARKS, NEGATIONS, Wording, done, is_plain, wording
 
 Verdict = Literal["yes", "no", "ask"]

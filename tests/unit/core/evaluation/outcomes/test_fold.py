@@ -136,6 +136,15 @@ def test_versions_beyond_the_newest_are_kept_together() -> None:
     assert found.earlier.scores[0].mean == pytest.approx(fmean(range(1, 301 - MAX_VERSIONS)))
 
 
+def test_runs_without_a_playbook_stay_apart_however_many_versions_follow() -> None:
+    many = [outcome(f"r{version}", version, success=True) for version in range(301)]
+    found = folded(*many, outcome("late", 0, success=False))[NAME]
+    kept = [each.version for each in found.versions]
+    assert kept == [0, *range(302 - MAX_VERSIONS, 301)]
+    assert (found.versions[0].figures.successes, found.versions[0].figures.failures) == (1, 1)
+    assert found.earlier.runs == 301 - MAX_VERSIONS
+
+
 def test_figures_of_two_parts_are_those_of_the_whole() -> None:
     said = [outcome(f"r{at}", score={"x": at**2}, success=at % 3 == 0) for at in range(20)]
     both, whole = merged(figures(*said[:7]), figures(*said[7:])), figures(*said)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from combee.core.text.similarity.embeddings import Thresholds
 from combee.core.text.similarity.measuring import LABELS, Pair, Verdicts, pairs_of, proposed, verdicts
 from combee.core.text.similarity.saying import judge
-from combee.core.text.similarity.thresholds import Thresholds
 from combee.log.evaluation.labelled_pairs import labelled_pairs
 
 PAIRS = labelled_pairs()

@@ -1,22 +1,13 @@
 """Which entries have most to do with a text; pure, and the same every time."""
 
-from collections.abc import Iterable
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.playbook.versions import empty
 from combee.core.text.prompt import entry_tokens
-from combee.core.text.similarity.relevance import (
-    MAX_QUERY_CHARS,
-    Subject,
-    best_entries,
-    nearest_entries,
-    relevance,
-)
-from combee_schemas.playbook import Entry, Playbook
-from support.rows import each_row
+from combee.core.text.similarity.relevance import MAX_QUERY_CHARS, best_entries, relevance
+from combee_schemas.playbook import Entry
 
 
 def entries(*contents: str) -> tuple[Entry, ...]:
@@ -60,55 +51,3 @@ def test_whatever_the_texts_hold_the_budget_holds(contents: list[str], query: st
     kept = best_entries(known, query=query, budget_tokens=budget)
     assert sum(map(entry_tokens, kept)) <= budget
     assert [entry for entry in known if entry in kept] == list(kept)
-
-
-# ---- entries near to any of several subjects
-
-
-def of(known: Iterable[Entry]) -> Playbook:
-    return empty("p").model_copy(update={"entries": tuple(known)})
-
-
-def near(known: tuple[Entry, ...], k: int, *subjects: Subject) -> list[str]:
-    return [entry.id for entry in nearest_entries(of(known), subjects, k)]
-
-
-def test_each_subject_gets_its_nearest_entry_before_any_gets_a_second() -> None:
-    known = entries("gift card", "gift wrap", "gift tax", "courier delay", "seal")
-    gifts, courier = Subject("gift card and gift wrap"), Subject("a late courier")
-    assert near(known, 2, gifts, courier) == ["e-0", "e-3"]
-    assert near(known, 3, gifts, courier) == ["e-0", "e-1", "e-3"]
-
-
-def test_what_has_no_word_in_common_is_not_near_even_where_there_is_room() -> None:
-    assert near(entries("gift card", "seal"), 9, Subject("gift")) == ["e-0"]
-
-
-def test_an_entry_that_is_named_is_nearest_whatever_it_says() -> None:
-    known = entries("gift card", "seal", "gift")
-    assert near(known, 1, Subject("gift card", ["e-1", "gone"])) == ["e-1"]
-
-
-def test_of_entries_at_one_distance_the_ids_decide_whatever_order_they_come_in() -> None:
-    known = list(entries(*["the same words"] * 9))
-    Random(1).shuffle(known)
-    wanted, subjects = {"e-0", "e-1", "e-2", "e-3"}, [Subject("words"), Subject("same")]
-    assert {entry.id for entry in nearest_entries(of(known), subjects, 4)} == wanted
-
-
-@given(
-    st.lists(st.text(max_size=30), max_size=6), st.lists(st.text(max_size=30), max_size=4), st.integers(0, 7)
-)
-def test_never_more_than_so_many_are_near_and_their_order_stays(
-    contents: list[str], texts: list[str], k: int
-) -> None:
-    known = entries(*contents)
-    kept = nearest_entries(of(known), [Subject(text, ["e-0"]) for text in texts], k)
-    assert len(kept) <= k
-    assert [entry for entry in known if entry in kept] == list(kept)
-
-
-@each_row("spelt", ["Ｒｅｆｕｎｄ", "re\u00adfund", "re\u200bfund", "REFUND"])
-def test_words_are_compared_as_everywhere_else(spelt: str) -> None:
-    scores = relevance(entries("refund first", "other words"), spelt)
-    assert scores["e-0"] > scores["e-1"] == 0

@@ -5,8 +5,8 @@ from math import cos, radians, sin
 
 import pytest
 
+from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, model_and_thresholds
 from combee.core.text.similarity.saying import Judgement, Statements, judge
-from combee.core.text.similarity.thresholds import UNMEASURED, Thresholds, model_and_thresholds
 from support.rows import each_row
 
 RETURNS = "A customer may return unworn shoes within 14 days of delivery."

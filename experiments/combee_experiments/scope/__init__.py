@@ -1,1 +1,0 @@
-"""Calls that read the entries nearest to their items instead of the whole playbook."""
