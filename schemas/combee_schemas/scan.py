@@ -78,7 +78,7 @@ class Known(Value):
 
 
 class Conflict(Value):
-    """A text that was not applied: a rewrite that would lose something of its entry, or a lesson that contradicts it."""
+    """A text that was not applied: a rewrite by which an entry would lose something, or what contradicts it."""
 
     entry_id: Name = ""
     against: Text = ""
