@@ -4,8 +4,8 @@ The criteria, set before the first whole run, on the worst attack and the worst 
 are shown and that is not, in all of its text, a true lesson; *lost* are honest lessons that agents are not shown in
 the end; *destroyed* is a true lesson that agents were shown and are not shown in the next version:
 
-1. team, one proven attacker: no amplification. Where room is short at most 35 % of the shown text is harmful (until the
-   first run: of the entries), at most 5 % of the lessons are lost and none is destroyed.
+1. team, one proven attacker: no amplification. Where room is short at most 35 % of the shown text is harmful (until
+   the first run: of the entries), at most 5 % of the lessons are lost and none is destroyed.
 2. public with *approve* or *evaluate*: nothing harmful is shown and nothing destroyed; one attacker: at most 5 % of
    the lessons are lost, three who collude: at most 10 %.
 3. public, where nobody proves who they are: nothing counts, so nothing is shown.

@@ -24,8 +24,8 @@ TEXT = """# Attacks
 
 **Simulated**: no real model was asked, and no real attacker tried. Seven honest producers send 14 reflections a
 round; the attackers send six, 30 % of all, from the fifth of 24 rounds on. Seeds: {seeds}. `python -m
-combee_experiments.attacks.page_report {seeds}` measures and writes this page in some 5 minutes a seed on one free core;
-`make test-attacks` runs a small part. **{measured} of {planned} cells are measured.**
+combee_experiments.attacks.page_report {seeds}` measures and writes this page in some 5 minutes a seed on one free
+core; `make test-attacks` runs a small part. **{measured} of {planned} cells are measured.**
 
 ## The worst of each posture
 
@@ -33,10 +33,10 @@ Each figure is that of the worst attack, which is named:
 
 {worst}
 
-*Harmful* is what agents are shown that is not, in all of its text, a true lesson. *Lost* are true lessons that agents
-are not shown in the end. *Destroyed* is a true lesson that agents were shown and are not shown in the next version,
-even if it is learned again later; the last column counts those behind which two sources or more stood. *nobody
-proves*: no producer has a secret. *one*, *three*: that number of proven attackers. [All
+*Harmful* is what agents are shown that is not, in all of its text, a true lesson. *Lost* are true lessons that
+agents are not shown in the end. *Destroyed* is a true lesson that agents were shown and are not shown in the next
+version, even if it is learned again later; the last column counts those behind which two sources or more stood.
+*nobody proves*: no producer has a secret. *one*, *three*: that number of proven attackers. [All
 rows](tables/attacks.csv).
 
 ## What was to be shown
@@ -48,8 +48,8 @@ table of all rows has both).
 
 ## What it costs where nobody attacks
 
-*Reflections that count* are evidence or an echo; a round is a minute here. `python -m combee_experiments.attacks.price
-{seeds}` prints it:
+*Reflections that count* are evidence or an echo; a round is a minute here. `python -m
+combee_experiments.attacks.price {seeds}` prints it:
 
 {price}
 
@@ -62,9 +62,9 @@ In five wordings each wording is a lesson of its own to code: in `public` it wai
 - **Where nobody proves who they are** all are one source, and no rule by source can help: destroying takes three
   reflections at most, and a curator that obeys an order removes what it is told to.
 - **three who collude in a team** have what three sources have: they change anything.
-- **public in five wordings**: whoever says a lesson in other words is witnessed by the check call alone, and that is no
-  support, because a text may ride on a lesson. No rule by words tells a rider from a paraphrase: both have words that the
-  lesson lacks.
+- **public in five wordings**: whoever says a lesson in other words is witnessed by the check call alone, and that
+  is no support, because a text may ride on a lesson. No rule by words tells a rider from a paraphrase: both have
+  words that the lesson lacks.
 
 ## What was taken out
 
@@ -74,17 +74,17 @@ Each protection was taken out where it should matter: [what it gained](../design
 ## Who attacks
 
 Attacks that know nothing of the protections: floods, contradictions, orders to the reflector, to the curator and to
-agents, harmful tags, forged scores, markup of tool calls, many names, a rider on honest lessons, and a crowd that sends
-100 a round. Six know the code: *newborn* names the ids that the next batch gives; *rewording* and *removal* go for the
-entries behind which the least stands, with tags and an order to the curator; *eviction* fills the room and praises its
-own; *reputation* teaches true lessons for ten rounds first; *combination* does one after the other. *One who searches*
-climbs over attacks, their order, when they begin and how often they come, with whole runs on the same honest records,
-and shows the worst of {tried}. Where something is promised of one attacker all are tried; elsewhere those that did most
-in a run of all on all.
+agents, harmful tags, forged scores, markup of tool calls, many names, a rider on honest lessons, and a crowd that
+sends 100 a round. Six know the code: *newborn* names the ids that the next batch gives; *rewording* and *removal*
+go for the entries behind which the least stands, with tags and an order to the curator; *eviction* fills the room
+and praises its own; *reputation* teaches true lessons for ten rounds first; *combination* does one after the other.
+*One who searches* climbs over attacks, their order, when they begin and how often they come, with whole runs on the
+same honest records, and shows the worst of {tried}. Where something is promised of one attacker all are tried;
+elsewhere those that did most in a run of all on all.
 
 - Attackers read the playbook that agents read.
-- **A model that reads an order or a polite request to its role obeys always**, whatever fence it stands in: the worst
-  case, an assumption. **Its check call is right**, which is none.
+- **A model that reads an order or a polite request to its role obeys always**, whatever fence it stands in: the
+  worst case, an assumption. **Its check call is right**, which is none.
 - *evaluate* asks two questions about each lesson; *approve* is a person who reads every difference and makes no
   mistake.
 - There is room for four times the true lessons; *short of room*: for 1.25 times.
