@@ -21,6 +21,7 @@ from combee.process.telemetry.logs import configure_logs
 
 NAMES = (
     "startup",
+    "verbs",
     "overhead",
     "hops",
     "scaling",
@@ -31,6 +32,7 @@ NAMES = (
     "idle",
     "sdk",
     "restart",
+    "pause",
     "recovery",
     "many",
     "ledger",

@@ -1,17 +1,20 @@
 """A playbook that a person pauses costs nothing meanwhile, holds up no other, and loses nothing."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
 
+from combee.cli.learn.learning import Learning
 from combee.core.names.tenants import NO_LIMITS
 from combee.core.playbook.spend import UNCAPPED
 from combee.log.commands.log_store import LogStore
 from combee.log.commands.playbook import Commands
 from combee.log.inspection.audit import audit
 from combee.log.inspection.branches import lines_today
+from combee.log.inspection.tracker import PausedError
 from combee.log.reports.cost import pause_texts, today_fields
 from combee_schemas import topics
 from combee_schemas.base import DAY_MS
@@ -202,3 +205,23 @@ async def test_status_names_a_pause_its_end_and_what_ends_it() -> None:
     assert "by user:me" in text
     assert "2023-11-20" in text
     assert f"'combee playbook resume {NAME}'" in text
+
+
+async def test_learn_does_not_wait_for_a_paused_playbook_and_names_what_ends_the_pause() -> None:
+    deployment = Deployment(batch_size=5)
+    learning = Learning(deployment.log, None, deployment.clock, concurrency=1)
+    async with deployment.running():
+        await start(deployment, [NAME])
+        await pause(deployment)
+        ticking = asyncio.create_task(tick(deployment))
+        try:
+            with pytest.raises(PausedError, match=f"combee playbook resume {NAME}"):
+                await learning.run([trace(1, NAME)], NAME, stall_s=60)
+        finally:
+            ticking.cancel()
+
+
+async def tick(deployment: Deployment) -> None:
+    while True:
+        deployment.advance(1)
+        await asyncio.sleep(0.01)

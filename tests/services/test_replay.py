@@ -178,3 +178,19 @@ def test_versions_are_compared_by_what_they_say() -> None:
     one = Playbook(name="a", version=1, created_at_ms=5)
     assert content_of(one) == content_of(one.model_copy(update={"version": 2, "created_at_ms": 7}))
     assert content_of(one) != content_of(one.model_copy(update={"next_id": 9}))
+
+
+async def test_a_pause_in_the_past_holds_up_no_replay() -> None:
+    first = await original()
+    far = first.clock.now_ms() + 10**9
+    pause = Command(command_id="p", playbook=NAME, kind="pause", until_ms=far)
+    resume = Command(command_id="q", playbook=NAME, kind="resume")
+    async with first.running():
+        await first.log.produce(outgoing(pause), outgoing(resume))
+        await first.until(lambda: len(ledger.versions(first.log)) == 7)
+        await first.log.produce(*(outgoing(reflection(n)) for n in range(30, 40)))
+        await first.until(lambda: ledger.applied(first.log) == 40)
+    assert [version.origin for version in ledger.versions(first.log)][5:] == ["pause", "resume", "batch"]
+    _, found = await again(first)
+    assert (found.versions, found.batches) == (8, 4)
+    assert (found.plans_differ, found.contents_differ) == ([], [])

@@ -1,4 +1,4 @@
-/** The client for publishing and reading. It never throws into an agent. */
+/** The client for publishing and reading. Only its construction throws: without an address. */
 
 import { randomUUID } from "node:crypto";
 import { Connection, type Log, reasonOf } from "./connection.js";
@@ -6,6 +6,7 @@ import type { components } from "./openapi.js";
 import { type Delivery, Outbox } from "./outbox.js";
 import { type Notify, type ReadOptions, Reader } from "./reading.js";
 import { type Kind, type Redact, Redactor } from "./redaction.js";
+import { addressOf, keyOf } from "./running.js";
 import type { PlaybookView } from "./view.js";
 
 type Schemas = components["schemas"];
@@ -17,7 +18,7 @@ export type Trace = Scored<Schemas["NewTrace"]>;
 export type Outcome = Scored<Schemas["NewOutcome"]>;
 
 export interface ClientOptions {
-  /** The gateway's key. */
+  /** The gateway's key; default `COMBEE_GATEWAY_KEY`. */
   apiKey?: string;
   /** Maximum number of buffered messages; default 10,000. */
   maxMessages?: number;
@@ -36,9 +37,13 @@ export class Combee {
   private readonly outbox: Outbox;
   private readonly reader: Reader;
 
-  /** `url`: the gateway's address, such as `http://127.0.0.1:8750`. */
-  constructor(url: string, options: ClientOptions = {}) {
-    this.connection = new Connection(url, options.apiKey, options.log ?? console.warn);
+  /**
+   * `url`: the gateway's address, such as `http://127.0.0.1:8750`; without it the environment's (`COMBEE_GATEWAY_URL`),
+   * else that of the `combee up` that runs on this machine. Throws if there is none, or if several run.
+   */
+  constructor(url?: string, options: ClientOptions = {}) {
+    const log = options.log ?? console.warn;
+    this.connection = new Connection(addressOf(url, process.env, log), keyOf(options.apiKey, process.env), log);
     const redact: Redact | null = options.redact === undefined ? new Redactor() : options.redact;
     this.outbox = new Outbox(this.connection, redact, options.maxMessages ?? 10_000, options.maxChars ?? 32 << 20);
     this.reader = new Reader(this.connection);

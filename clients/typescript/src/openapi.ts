@@ -390,6 +390,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/playbooks/{name}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause
+         * @description Pause learning: agents read on, what they send waits, and no model is called.
+         */
+        post: operations["pause"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/playbooks/{name}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume
+         * @description End a pause: everything that waited is learned from.
+         */
+        post: operations["resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/playbooks/{name}/delete": {
         parameters: {
             query?: never;
@@ -1166,7 +1206,7 @@ export interface components {
              * Origin
              * @enum {string}
              */
-            origin: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "reject" | "delete";
+            origin: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "reject" | "pause" | "resume" | "delete";
             branch?: components["schemas"]["Branch"] | null;
             /** Labels */
             labels: {
@@ -1569,6 +1609,16 @@ export interface components {
             playbooks: components["schemas"]["Listed"][];
             /** Next */
             next?: string | null;
+        };
+        /**
+         * Pause
+         * @description Let a playbook and its branches learn nothing for a while.
+         */
+        Pause: {
+            /** Command Id */
+            command_id?: string | null;
+            /** Until */
+            until?: string | null;
         };
         /**
          * Problem
@@ -2003,7 +2053,7 @@ export interface components {
              * Origin
              * @enum {string}
              */
-            origin: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "reject" | "delete";
+            origin: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "reject" | "pause" | "resume" | "delete";
             /**
              * Batch Id
              * @default
@@ -2266,6 +2316,26 @@ export interface components {
              */
             updated_version?: number;
         };
+        /**
+         * PauseOrder
+         * @description A person's order that a playbook learns nothing for a while; its agents go on reading it.
+         */
+        PauseOrder: {
+            /** Since Ms */
+            since_ms: number;
+            /** Until Ms */
+            until_ms: number;
+            /**
+             * By Retention
+             * @default false
+             */
+            by_retention?: boolean;
+            /**
+             * Issued By
+             * @default
+             */
+            issued_by?: string;
+        };
         Plan: {
             [key: string]: unknown;
         };
@@ -2306,7 +2376,7 @@ export interface components {
              * @default empty
              * @enum {string}
              */
-            origin?: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "reject" | "delete";
+            origin?: "empty" | "batch" | "import" | "edit" | "rollback" | "adopt" | "revoke" | "reject" | "pause" | "resume" | "delete";
             /**
              * Changes
              * @default []
@@ -2372,6 +2442,8 @@ export interface components {
              *     }
              */
             spend?: components["schemas"]["Spend"];
+            /** @default null */
+            paused?: components["schemas"]["PauseOrder"] | null;
             /**
              * Through Offset
              * @default -1
@@ -5236,6 +5308,318 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["Revoke"];
+            };
+        };
+        responses: {
+            /** @description The command has its effect, or there was nothing to do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sent"];
+                };
+            };
+            /** @description Kafka has acknowledged it; the services will process it. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sent"];
+                };
+            };
+            /** @description The request is well-formed but cannot be carried out */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing or unknown */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key lacks the scope or the name space */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The resource is missing or hidden from this key */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request conflicts with the present state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request's host name is not this machine's */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request does not match this document */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A fault of the gateway */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pause: {
+        parameters: {
+            query?: {
+                /** @description maximum wait for the effect before the answer (s) */
+                wait_s?: number;
+            };
+            header?: never;
+            path: {
+                /** @description such as `support/refunds`, or a branch of it: `support/refunds@exp`; slashes may be encoded as `%2F` */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Pause"];
+            };
+        };
+        responses: {
+            /** @description The command has its effect, or there was nothing to do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sent"];
+                };
+            };
+            /** @description Kafka has acknowledged it; the services will process it. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sent"];
+                };
+            };
+            /** @description The request is well-formed but cannot be carried out */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing or unknown */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key lacks the scope or the name space */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The resource is missing or hidden from this key */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request conflicts with the present state */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is not application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request's host name is not this machine's */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request does not match this document */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests of this key or its tenant, or too many wrong keys: retry after Retry-After seconds */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A fault of the gateway */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Kafka is unavailable right now, or the gateway has just started: retry after Retry-After seconds */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resume: {
+        parameters: {
+            query?: {
+                /** @description maximum wait for the effect before the answer (s) */
+                wait_s?: number;
+            };
+            header?: never;
+            path: {
+                /** @description such as `support/refunds`, or a branch of it: `support/refunds@exp`; slashes may be encoded as `%2F` */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CommandBody"];
             };
         };
         responses: {

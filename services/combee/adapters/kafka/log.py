@@ -149,13 +149,14 @@ class KafkaLog:
         )  # a reader would wait for a topic that is missing or invisible to it
         tp = self._connection.theirs(source)
         need = self._connection.need("Read", source.topic)
-        async with self._reader([tp]) as reader:
+        async with self._looking(source.topic) as (looking, _):  # most partitions need no reader of their own
             with translated(f"reading {source.topic}[{source.partition}]", need):
-                stable = (await reader.end_offsets([tp]))[tp]
-                first = (await reader.beginning_offsets([tp]))[tp]
-            stop = stable if end is None else min(end, stable)
-            if max(start, first) >= stop:
-                return
+                stable = (await looking.end_offsets([tp]))[tp]
+                first = (await looking.beginning_offsets([tp]))[tp]
+        stop = stable if end is None else min(end, stable)
+        if max(start, first) >= stop:
+            return
+        async with self._reader([tp]) as reader:
             reader.seek(tp, max(start, first))
             reader.resume(tp)
             async for records in self._until(reader, tp, stop):

@@ -18,6 +18,8 @@ from combee.process.worker.outage import OutageMonitor
 
 CONNECT_S = 20.0
 """Seconds that a command waits for a broker that does not answer."""
+TELL_S = 3.0
+"""Seconds after which it says that it waits: a broker that hangs answers nothing for much longer."""
 ASK_AGAIN_S = 0.5
 
 
@@ -137,19 +139,27 @@ async def _answered(ask: Callable[[], Awaitable[None]], servers: str, tell: Call
     FatalError
         If they do not answer within CONNECT_S; a ConfigurationError at once, because waiting does not help.
     """
-    why = "no answer"
-    is_reported = CONNECT_S <= 0
-    with suppress(TimeoutError):
-        async with asyncio.timeout(CONNECT_S):
-            while True:
-                try:
-                    return await ask()
-                except TransientError as error:
-                    why = str(error)
-                if not is_reported:
-                    tell(f"waiting up to {CONNECT_S:.0f} s for Kafka at {servers} ({why})")
-                    is_reported = True
-                await asyncio.sleep(ASK_AGAIN_S)
+    why, told = "no answer", CONNECT_S <= 0
+
+    def tell_once() -> None:
+        nonlocal told
+        if not told:
+            tell(f"waiting up to {CONNECT_S:.0f} s for Kafka at {servers} ({why})")
+        told = True
+
+    reminder = asyncio.get_running_loop().call_later(min(TELL_S, CONNECT_S), tell_once)
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CONNECT_S):
+                while True:
+                    try:
+                        return await ask()
+                    except TransientError as error:
+                        why = str(error)
+                    tell_once()
+                    await asyncio.sleep(ASK_AGAIN_S)
+    finally:
+        reminder.cancel()
     raise FatalError(
         f"no Kafka answers at {servers} ({why}): start it, or correct --bootstrap-servers /"
         " COMBEE_BOOTSTRAP_SERVERS; without either, Combee starts an embedded broker"

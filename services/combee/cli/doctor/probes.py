@@ -1,7 +1,9 @@
 """Probes of ``combee doctor`` for broker and model; each has a deadline."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
@@ -13,7 +15,6 @@ from combee.adapters.kafka.probe import (
     replicas,
     skew,
 )
-from combee.adapters.openai.probe import Form, try_forms
 from combee.adapters.ports import CombeeError, Log
 from combee.assembly import backends
 from combee.cli.shared.log import lines_now
@@ -33,6 +34,9 @@ from combee_schemas import topics
 from combee_schemas.base import DAY_MS
 from combee_schemas.trace import Trace
 
+if TYPE_CHECKING:
+    from combee.adapters.openai.probe import Form, Tried
+
 GRACE_S = 1.0
 LAST_LETTERS = 2000
 """Maximum number of dead-letter records read, as there may be a flood of them."""
@@ -40,7 +44,9 @@ OURS = frozenset(topic.name for topic in topics.TOPICS)
 RUN_AGAIN = "fix the reported problem, then run 'combee doctor' again"
 INNER_SHARE = 0.8
 """Share of a check's time given to the probed call, whose own error says more than the check's deadline."""
-NAMES: dict[Form, around.Form] = {
+OPENAI = "combee.adapters.openai"
+"""Its library takes as long to load as all checks of the broker: it is loaded in a thread, while these wait."""
+NAMES: Mapping["Form", around.Form] = {
     "json_schema": "JSON schema",
     "json_object": "JSON mode",
     "text": "plain text",
@@ -188,6 +194,9 @@ async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeou
 
 async def embeddings(chosen: ModelSettings) -> list[Check]:
     """Ask the embedding model for one vector; return no check if none is configured."""
+    if chosen.embedding_model is None:
+        return []
+    await asyncio.to_thread(import_module, f"{OPENAI}.embedder")
     embedder = backends.embedder(chosen)
     if embedder is None:
         return []
@@ -206,7 +215,8 @@ async def model(chosen: ModelSettings, timeout_s: float) -> list[Check]:
     if chosen.model is None:
         return [around.NO_MODEL]
     name, server = backends.model_address(chosen)
-    tried = await try_forms(
+    probe = await asyncio.to_thread(import_module, f"{OPENAI}.probe")
+    tried: Mapping[Form, Tried] = await probe.try_forms(
         ace.reflect_prompt(TRIAL, ()),
         name=name,
         server=server,

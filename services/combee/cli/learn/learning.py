@@ -72,7 +72,7 @@ class Learning:
         StalledError
             If there is no progress for ``stall_s``; everything published is safe, and the same run resumes it.
         PausedError
-            If a spend cap is the reason.
+            If a spend cap, or a person's order, is the reason.
         """
         began = self._clock.monotonic()
         tracker = self._tracker(items, playbook)
@@ -138,7 +138,7 @@ class Learning:
         if unbatched:
             await self._flush(tracker.name, max(offset for offset, _ in tracker.reflections.values()))
         await tracker.wait(
-            lambda: not tracker.unsettled(new), stall_s=stall_s, on_change=show, heed_pause=True
+            lambda: not tracker.unsettled(new), stall_s=stall_s, on_change=show, heeds_cap=True
         )
 
     async def _publish(self, items: Sequence[Item], tracker: Tracker) -> None:

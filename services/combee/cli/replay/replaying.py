@@ -175,7 +175,13 @@ class Replay:
         records = await self._source.read_at(source, [step.command_offset])
         if step.command_offset not in records:
             raise FatalError(f"the command behind version {step.version} has expired: it cannot be replayed")
-        await shadow.target.produce(again(records[step.command_offset]))
+        record = records[step.command_offset]
+        command = topics.COMMANDS.read_or_none(record)
+        if command is not None and command.kind == "pause":  # it would hold back the steps that follow
+            over = command.model_copy(update={"until_ms": 0})
+            await shadow.target.produce(topics.COMMANDS.record(over))
+            return
+        await shadow.target.produce(again(record))
 
     async def _all(self, topic: Topic[M]) -> list[M]:
         return [message async for message in messages(self._source, topic, self._name)]

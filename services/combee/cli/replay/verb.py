@@ -13,7 +13,7 @@ from combee.adapters.ports import Log
 from combee.assembly.answerers import held_out
 from combee.assembly.backends import connection, create_topics, opened
 from combee.assembly.local.deployment import beside, deployment
-from combee.assembly.local.preflight import check, model_flag, stands_in
+from combee.assembly.local.preflight import check, model_flag, uses_stand_in
 from combee.cli.evaluate import stand_in
 from combee.cli.playbook.files import read_text
 from combee.cli.replay.recorded import Range
@@ -149,7 +149,7 @@ def replay(
             seeds=range(seeds),
             without=[_parsed(Selection.parse, rule) for rule in without or ()],
             base=from_version,
-            simulated=stands_in(settings.model, simulated=simulated),
+            simulated=uses_stand_in(settings.model, simulated=simulated),
             sim_options=sim_option or (),
             questions=held_out(settings, read_text) if questions else (),
             simulated_answers=stand_in(settings, simulated=simulated) if questions else None,
@@ -250,17 +250,21 @@ def _summary(name: str, to: str, replayed: Replayed) -> str:
 async def _replay(
     settings: Settings, name: str, to: str, timeout_s: float, *, ask: bool, simulated: bool
 ) -> Replayed:
-    simulated = ask and stands_in(settings.model, simulated=simulated)
+    simulated = ask and uses_stand_in(settings.model, simulated=simulated)
     if ask:
         await check(settings, simulated=simulated)
     async with open_log(settings) as (log, servers):
         reading = Replay(log, name, recorded=not ask, timeout_s=timeout_s)
         there = await _settings(settings, log, to, await reading.read(), ask=ask)
         await create_topics(there, connection(there, servers))
-        async with opened(there, servers) as target, services(there, servers, ask=ask, simulated=simulated):
-            console = diagnostics()
-            with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bars:
-                bar = bars.add_task("versions", total=None)
+        console = diagnostics()
+        with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bars:
+            bar = bars.add_task("starting its services", total=None)
+            async with (
+                opened(there, servers) as target,
+                services(there, servers, ask=ask, simulated=simulated),
+            ):
+                bars.update(bar, description="versions")
                 return await reading.run(
                     target, lambda done, total: bars.update(bar, completed=done, total=total)
                 )

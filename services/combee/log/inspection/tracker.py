@@ -231,21 +231,23 @@ class Tracker:
         """Return the ids that are neither applied nor dead-lettered."""
         return [reflection_id for reflection_id in ids if self.fate(reflection_id).is_pending]
 
-    def _pause(self) -> Pause | None:
-        """Return the pause that stops aggregation, or None; the services may have a newer cap."""
-        if self.newest is None or max(self.batches, default=0) > self.newest.batch_sequence:
+    def _pause(self, *, heeds_cap: bool) -> Pause | None:
+        """Return the pause that holds the playbook back, or None; the services may have a newer cap."""
+        if self.newest is None:
             return None
-        size = self.batches[max(self.batches)].plan.batch_size if self.batches else 1
-        spend, now_ms = self.newest.spend, self._clock.now_ms()
+        now_ms = self._clock.now_ms()
         if ordered := pause_of({self.name: self.newest.paused}, now_ms):
             return ordered
+        if not heeds_cap or max(self.batches, default=0) > self.newest.batch_sequence:
+            return None
+        size = self.batches[max(self.batches)].plan.batch_size if self.batches else 1
+        spend = self.newest.spend
         policy = self._spending.or_recorded(spend)
         return pause(spend, policy, in_flight=0, batch_size=size, now_ms=now_ms)
 
-    def _complain(self, idle_s: float, stall_s: float, *, heed_pause: bool) -> None:
+    def _complain(self, idle_s: float, stall_s: float, *, heeds_cap: bool) -> None:
         self._refuse_fatal()
-        believed = heed_pause and idle_s >= min(PAUSED_S, stall_s)
-        if believed and (reached := self._pause()):
+        if idle_s >= min(PAUSED_S, stall_s) and (reached := self._pause(heeds_cap=heeds_cap)):
             until = datetime.fromtimestamp(reached.until_ms / 1000, tz=UTC)
             raise PausedError(
                 f"{self.name} is paused until {until:%Y-%m-%d %H:%M} UTC: {reached.reason}. Published items"
@@ -260,9 +262,9 @@ class Tracker:
         *,
         stall_s: float,
         on_change: Callable[[], None] = lambda: None,
-        heed_pause: bool = False,
+        heeds_cap: bool = False,
     ) -> None:
-        """Wait until ``done``; with ``heed_pause`` do not wait for a playbook paused by its spend cap.
+        """Wait until ``done``; do not wait for a paused playbook, with ``heeds_cap`` not for one at its cap.
 
         Raises
         ------
@@ -271,12 +273,12 @@ class Tracker:
         StalledError
             If nothing about this playbook moved for ``stall_s``.
         PausedError
-            If a spend cap is why.
+            If a spend cap, or a person's order, is why.
         """
         while not done():
             on_change()
             idle_s = self._clock.monotonic() - self.moved_at
-            self._complain(idle_s, stall_s, heed_pause=heed_pause)
+            self._complain(idle_s, stall_s, heeds_cap=heeds_cap)
             left = stall_s - idle_s
             await self.change(min(left, 1.0))
         on_change()
