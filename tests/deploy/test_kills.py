@@ -57,7 +57,8 @@ async def _kills(
             kills.append(await kafka_kills.kill(project, topology, waiting.pop(0), load, probing))
             _record(config, kills[-1])
     if kills[-1].spoilt:  # there is nothing to wait for
-        print(await asyncio.to_thread(project.compose, "logs", "--no-color", "--tail", "60"))  # noqa: T201 - why
+        print(await asyncio.to_thread(project.ledger))  # noqa: T201 - why
+        print(await asyncio.to_thread(project.compose, "logs", "--no-color", "--tail", "300"))  # noqa: T201 - why
         return kills
     accepted = len(load.accepted)
     await asyncio.to_thread(project.wait_applied, accepted)
