@@ -22,6 +22,7 @@ CORE_HOUR, MILLION_READ, MILLION_CACHED, MILLION_WRITTEN = 0.05, 0.10, 0.025, 0.
 IN_FLIGHT_DEFAULT, IN_FLIGHT_MOST = 1, 16
 CALLS_EACH = 64
 RUN_S = 60.0
+SEED = 1
 SIZES_SHOWN = (40, 400, 2_000)
 SKEWS = (0.0, 0.5, 1.0)
 KAFKA = "measured (performance-kafka.csv)"
@@ -210,11 +211,11 @@ def simulations(costs: Costs) -> Lines:
     return [SIMULATED_HEAD, *(simulated(costs, scenario) for scenario in scenarios(costs))]
 
 
-def simulated(costs: Costs, scenario: Scenario, seed: int = 1) -> Sequence[str]:
+def simulated(costs: Costs, scenario: Scenario) -> Sequence[str]:
     """Return the line of one simulated run."""
     load = Load(per_s=scenario.per_s, playbooks=PLAYBOOKS, skew=scenario.skew)
     at = deployment(costs, load, in_flight=scenario.in_flight)
-    flow = Flow(at, costs, load.rates(), seed)
+    flow = Flow(at, costs, load.rates(), SEED)
     flow.arrive(RUN_S)
     return [
         *(f"{scenario.per_s:,.0f}", f"{scenario.skew:g}", str(scenario.in_flight), f"{at.partitions:,}"),

@@ -53,9 +53,9 @@ class Seen(Sparse):
     score: float = 0.0
     """Similarity of the lesson and the statement that says it: 0 … 1."""
     dropped: bool = False
-    """Whether the model left it out by name; in the root, whether it was believed."""
+    """Whether the model left it out by name; in the root, whether code accepted that."""
     text: Text = ""
-    """In the root: the lesson, if the model was believed to leave it out."""
+    """In the root: the lesson, if code accepted that the model left it out."""
     tags: tuple[BulletTag, ...] = ()
     """Tags of a reflection that reports what its agent was shown."""
     shown_version: int | None = None
@@ -78,11 +78,13 @@ class Known(Value):
 
 
 class Conflict(Value):
-    """A rewrite that was not applied, because its entry would be left without a figure, a condition or a negation."""
+    """A text that was not applied: a rewrite by which an entry would lose something, or what contradicts it."""
 
-    entry_id: Name
+    entry_id: Name = ""
+    against: Text = ""
+    """The text that a lesson contradicts, if that is no entry's yet."""
     content: Text = ""
-    """What the rewrite, or another entry of a MERGE, says instead."""
+    """What the rewrite, another entry of a MERGE, or the lesson says instead."""
     evidence: tuple[Name, ...] = ()
     """Reflections that say ``content``; none: the model alone said it."""
     why: Text = ""

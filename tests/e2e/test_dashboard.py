@@ -64,7 +64,7 @@ from support.running import Running, running_stack, traces
 from support.waiting import until
 
 PLAYBOOK = "support/refunds"
-PHONE = 500
+PHONE = 390
 PAGES = (
     *("/", "/flow", "/batches", "/playbooks", f"/playbook?name={PLAYBOOK}", "/search?text=e"),
     *("/learning", "/dead-letters", "/configuration"),
@@ -187,7 +187,7 @@ async def test_a_run_is_watched_from_its_first_node_to_what_taught_an_entry(
         await look_at_evidence(page)
         await use_the_keyboard(page)
         await look_at_an_attack(running, page)
-        for scheme, width in (("light", 1180), ("dark", 1180), ("light", 390)):
+        for scheme, width in (("light", 1180), ("dark", 1180), ("light", PHONE)):
             await see_every_page(await opened(browser, complaints, width=width, scheme=scheme), base)
 
     assert complaints == []
@@ -224,11 +224,26 @@ async def see_every_page(page: Page, base: str) -> None:
         await page.goto(base + path)
         await expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=PATIENCE_MS)
         await expect(page.locator("body.body--dark" if is_dark else "body.body--light")).to_be_attached()
-        await page.wait_for_load_state("networkidle")
         assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+async def read_on_a_phone(page: Page, base: str) -> None:
+    """Read every table on a phone: nothing scrolls sideways, and each cell is named and below the one before."""
+    for path, region in (
+        ("", "Success over versions"),
+        ("playbooks", "Playbooks"),
+        (f"playbook?name={PLAYBOOK}", "Lines"),
+        ("flow", "Newest versions"),
+        ("batches", "The last batches"),
+        ("dead-letters", "Dead letters"),
+        ("configuration", "Settings in force"),
+    ):
+        await page.goto(base + path)
+        cells = page.get_by_role("region", name=region).locator("tbody td:visible")
+        await expect(cells.first).to_be_visible(timeout=PATIENCE_MS)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE, path
         assert await page.evaluate(SIDEWAYS) == [], path
-        if width < PHONE:
-            assert await page.evaluate(OVERLAPPING) == [], path
+        assert await page.evaluate(OVERLAPPING) == [], path
 
 
 SIDEWAYS = """() => [...document.querySelectorAll('.q-table__middle')]
@@ -263,7 +278,6 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
                 await search_everything(page, base)
                 await choose_a_theme(page)
                 await see_one_batch_after_another(page, base, log)
-                await retry_a_dead_letter(page, base, log)
                 async with publishing(log):
                     await give_commands(page, base, context)
                 for scheme in ("light", "dark"):
@@ -273,8 +287,6 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
                         await read_every_text(other)
                     await ask_for_a_key(other, base)
                     await read_every_text(other)
-                await see_branches(page, base, log, context.playbooks.latest(PLAYBOOK))
-                await see_whether_it_helps(page, base, log)
                 assert complaints == []
                 await miss_a_page(page, base)
                 await page.goto(base)
@@ -284,7 +296,25 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
             await expect(page.locator("body.lost")).to_be_attached()
     assert ADMIN not in str(lines)
     sent = [(one["kind"], one["playbook"], one["key"]) for one in lines if one["event"] == "command_sent"]
-    assert sent == [(kind, PLAYBOOK, "operators") for kind in ("promote", "rollback", "edit")]
+    assert sent == [
+        (kind, PLAYBOOK, "operators") for kind in ("promote", "rollback", "edit", "pause", "resume")
+    ]
+
+
+async def test_an_overview_leads_to_what_changed_and_what_waits_and_a_phone_shows_every_table() -> None:
+    complaints: list[str] = []
+    log = GuardedLog()
+    await published(log, version(PLAYBOOK, 1, "one"), version(PLAYBOOK, 2, "one", "two"))
+    async with browsing() as browser, keyed(log) as (base, context):
+        page = await opened(browser, complaints, key=ADMIN)
+        await page.goto(base)
+        await until(lambda: context.playbooks.latest(PLAYBOOK).version == len(("one", "two")))
+        await retry_a_dead_letter(page, base, log)
+        await see_branches(page, base, log, context.playbooks.latest(PLAYBOOK))
+        await see_whether_it_helps(page, base, log)
+        await see_one_batch_after_another(page, base, log)
+        await read_on_a_phone(await opened(browser, complaints, width=PHONE, key=ADMIN), base)
+        assert complaints == []  # before the server goes
 
 
 async def see_whether_it_helps(page: Page, base: str, log: MemoryLog) -> None:
@@ -315,7 +345,8 @@ async def see_whether_it_helps(page: Page, base: str, log: MemoryLog) -> None:
     await expect(helps.get_by_role("img", name="Success over time")).to_be_visible()
     await read_every_text(page)
     await rows.nth(2).get_by_role("link", name="version 1").click()
-    await expect(page).to_have_url(f"{base}playbook?name={name}&version=1", timeout=PATIENCE_MS)
+    await expect(page).to_have_url(f"{base}playbook?name={name}&version=1&changed=yes", timeout=PATIENCE_MS)
+    await expect(page.get_by_role("switch", name="Only what changed")).to_be_checked(timeout=PATIENCE_MS)
 
 
 APPROVED = GatePolicy(judges=("approve",))
@@ -694,9 +725,11 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await dialog.get_by_role("button", name="Roll back").click()
     await expect(outcome).to_have_text("Version 4 was made.", timeout=PATIENCE_MS)
     # Version 4 has the content of version 2, so that there is nothing to go back to.
+    await expect(dialog).to_be_hidden(timeout=PATIENCE_MS)
     await expect(page.get_by_role("button", name="Roll back")).to_be_hidden(timeout=PATIENCE_MS)
     await edit(page, context)
     await export(page)
+    await pause_and_resume(page)
     kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
     assert ADMIN not in await page.evaluate(kept)
     await page.get_by_role("button", name="operators").click()  # forgets the key
@@ -705,6 +738,20 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await page.keyboard.press("Escape")
     made = context.playbooks.latest(PLAYBOOK)
     assert (made.origin, made.issued_by) == ("edit", "key:operators")
+
+
+async def pause_and_resume(page: Page) -> None:
+    """Pause a playbook and let it learn again; only what changes something is offered."""
+    dialog, outcome = page.get_by_role("dialog"), page.locator(".outcome")
+    for verb, other, told in (
+        ("Pause", "Resume", "It is paused until"),
+        ("Resume", "Pause", "It learns again."),
+    ):
+        await expect(page.get_by_role("button", name=other)).to_be_hidden(timeout=PATIENCE_MS)
+        await page.get_by_role("button", name=verb).click()
+        await dialog.get_by_role("button", name=verb).click()
+        await expect(outcome).to_contain_text(told, timeout=PATIENCE_MS)
+        await expect(dialog).to_be_hidden(timeout=PATIENCE_MS)
 
 
 async def retry_a_dead_letter(page: Page, base: str, log: MemoryLog) -> None:
@@ -811,8 +858,9 @@ async def look_at_nothing(page: Page, base: str) -> None:
         *((path, "Nothing yet") for path in ("playbooks", "learning", "")),
     ):
         await page.goto(base + path)
-        await expect(page.get_by_text(told).first).to_be_visible(timeout=PATIENCE_MS)
-        await expect(page.locator("table, .plot").filter(visible=True)).to_have_count(0)
+        visible = page.get_by_text(told).locator("visible=true")
+        await expect(visible.first).to_be_visible(timeout=PATIENCE_MS)
+        await expect(page.locator("table:visible, .plot:visible")).to_have_count(0)
         await expect(page.locator(".q-table__bottom .q-icon", has_text="warning")).to_have_count(0)
 
 

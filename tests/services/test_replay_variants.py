@@ -50,7 +50,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> Deployment:
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (("--variant", "a:nope=1"), 2, "is nothing that a variant changes"),
+        (("--variant", "a:nope=1"), 2, "a variant cannot change 'nope'"),
         (("--variant", "a", "--variant", "a:copies=1"), 2, "two variants have the same name"),
         (("--variant", "a:without=colour"), 2, "selects nothing"),
         (("--variant", "a", "--without", "colour"), 2, "selects nothing"),

@@ -27,12 +27,12 @@ def register(app: typer.Typer) -> None:
 def archive(
     name: MaybePlaybook = None,
     *,
-    to: Annotated[Path, typer.Option(help="the file to write, as a whole or not at all")],
+    to: Annotated[Path, typer.Option(help="the file to write; it is complete or absent")],
     prefix: Annotated[bool, typer.Option("--prefix", help="all playbooks of the topic prefix")] = False,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a playbook, or all of a prefix, to one file.
+    """Write a playbook, or a whole topic prefix, to one file.
 
     'combee restore' reads it; services may keep running.
     """

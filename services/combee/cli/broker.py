@@ -1,7 +1,7 @@
 """``combee broker``: the embedded broker of this machine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -43,13 +43,9 @@ async def _fetch() -> None:
 
 
 @asynccontextmanager
-async def throw_away_broker(
-    folder: Path, *, progress: Callable[[int, int], None] | None = None, benchmark: bool = False
-) -> AsyncIterator[str]:
+async def throw_away_broker(folder: Path, *, benchmark: bool = False) -> AsyncIterator[str]:
     """Yield the address of an embedded broker whose data are deleted at the end."""
     from combee.adapters.embedded_kafka import EmbeddedKafka  # noqa: PLC0415 - as above
 
-    async with EmbeddedKafka(
-        folder, ready=is_ready, env=environment(), progress=progress, benchmark=benchmark
-    ) as kafka:
+    async with EmbeddedKafka(folder, ready=is_ready, env=environment(), benchmark=benchmark) as kafka:
         yield kafka.bootstrap_servers

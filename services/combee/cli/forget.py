@@ -145,7 +145,7 @@ def _selector(
     if kind == "subject":
         subjects = (*given, *(_lines(subject_file) if subject_file else ()))
         if not subjects or playbook:
-            raise typer.BadParameter("a subject has at least one line, and is forgotten in all playbooks")
+            raise typer.BadParameter("a person is forgotten in all playbooks: give a name, and no --playbook")
         try:
             return Selector(subjects=Subjects(subjects))
         except ValueError as error:

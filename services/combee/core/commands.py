@@ -561,7 +561,7 @@ def branch(
         ended = "" if line.branch else ", which learns no more"
         raise RefusedError(
             "conflict",
-            f"there is {line.name} already{ended}: delete it first, or name the branch otherwise",
+            f"there is {line.name} already{ended}: delete it first, or give the branch another name",
         )
     by_content = content_id("branch", line.name, own.model_dump_json(), str(line.version))
     branched = line.name.removeprefix(f"{current.name}@")

@@ -78,8 +78,8 @@ def frame(context: Context) -> None:
                 "/batches": lambda: batches.page(context),
                 "/batches/{batch_id}": lambda batch_id: batches.page(context, batch_id),
                 "/playbooks": lambda: playbooks.page(context),
-                "/playbook": lambda name="", version="", entry="": playbook.page(
-                    context, admin, name, version, entry
+                "/playbook": lambda name="", version="", entry="", changed="": playbook.page(
+                    context, admin, name, version, entry, only_changed=bool(changed)
                 ),
                 "/search": lambda text="": search.page(context, text),
                 "/learning": lambda playbook="": plots.page(context, playbook),

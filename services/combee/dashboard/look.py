@@ -32,6 +32,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .outcome { border-left: 3px solid var(--flowing); padding: 4px 10px; font-weight: 600; }
 .page a { color: #1f66d0; } .body--dark .page a { color: #86b4ff; }
 .page a:not(:hover) { text-decoration-color: rgba(79,143,247,.4); }
+.page .q-table th .q-icon { position: absolute; }
 .q-table a { color: #2f6fd0; text-decoration: underline; }
 .body--dark .q-table a, .body--dark .page a { color: #7fb0ff; }
 .q-field .q-field__focusable-action { opacity: 1; color: inherit; }
@@ -108,10 +109,11 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
   .graph.flow { height: 640px; } .page a.tile { min-width: 0; flex: 1 1 28%; padding: 6px 8px; }
   .halves { grid-template-columns: minmax(0, 1fr); }
   .page .q-table thead { display: none; } .page .q-table, .page .q-table tbody { display: block; width: 100%; }
-  .page .q-table tbody tr { display: block; border-bottom: 1px solid var(--line); padding: 6px 0; }
-  .page .q-table tbody tr td { display: grid; grid-template-columns: 110px minmax(0, 1fr); gap: 8px; height: auto;
-    border: 0; padding: 2px 4px; white-space: normal; overflow-wrap: anywhere; justify-items: start; }
-  .page .q-table tbody td::before { content: var(--column); opacity: .76; position: static; background: none; }
+  .page .q-table tbody tr { display: block; height: auto; border-bottom: 1px solid var(--line); padding: 6px 0; }
+  .page .q-table tbody tr td { display: flex; align-items: baseline; gap: 0 8px; height: auto; border: 0;
+    padding: 2px 4px; white-space: normal; overflow-wrap: anywhere; }
+  .page .q-table tbody td::before { content: var(--column); flex: 0 0 104px; opacity: .76; position: static;
+    background: none; }
   .page .q-table tbody td[colspan]::before { content: none; } .page .q-table__bottom { padding: 0 4px; }
   .page .q-table td.branch { padding-left: 4px !important; }
   .nicegui-content { padding: 8px; } .page { padding: 0 2px 40px; }

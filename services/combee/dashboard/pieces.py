@@ -169,11 +169,12 @@ class BatchTree:
         self._title = ui.label().classes("words")
         self._why = ui.label().classes("quiet")
         self._graph = Graph("tree")
-        _legend()
+        self._legend = _legend()
 
     def show(self, batch: LiveBatch | None) -> None:
         """Show the present state of a batch."""
         self._graph.set_visibility(shown=batch is not None)
+        self._legend.set_visibility(batch is not None)
         if batch is None:
             self._title.text = "No batch yet: it begins when a window is full, or has waited long enough."
             return
@@ -181,9 +182,10 @@ class BatchTree:
         self._graph.show(tree(batch))
 
 
-def _legend() -> None:
-    with ui.element("div").classes("legend quiet"):
+def _legend() -> ui.element:
+    with ui.element("div").classes("legend quiet") as legend:
         for kind, (icon, words) in KINDS.items():
             with ui.element("div"):
                 ui.icon(icon).classes(f"chip {kind}")
                 ui.label(words)
+    return legend

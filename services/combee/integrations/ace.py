@@ -2,8 +2,8 @@
 
     ace_system.curator = CombeeCurator("openai/gpt-4.1-mini", batch_size=40)
 
-ACE's loop is unchanged: it calls after each step, and the playbook changes when a batch is full or at the last step.
-ACE's own changes to its text meanwhile, such as counted tags, stay.
+ACE's loop stays as it is and calls the curator after each step. The playbook changes when a batch is full, and at the
+last step. What ACE changed in its text in between, such as counted tags, stays.
 """
 
 import json
@@ -100,7 +100,7 @@ class CombeeCurator:
         }
         self._settings = PRODUCT.model_copy(update={"copies": copies, "salt": salt})
         self._given = model
-        self._asked: LanguageModel | None = None
+        self._opened: LanguageModel | None = None
         self._background: Background | None = None
         self._clock = SystemClock()
         self._book = versions.empty(NAME)
@@ -159,17 +159,17 @@ class CombeeCurator:
     def close(self, timeout_s: float = CLOSE_S) -> None:
         """Drop the model's connections; this happens automatically at the end of the program."""
         if self._background is not None:
-            if self._asked is not None and isinstance(self._given, str):
-                self._background.submit(self._asked.close()).result(timeout_s)
+            if self._opened is not None and isinstance(self._given, str):
+                self._background.submit(self._opened.close()).result(timeout_s)
             self._background.stop()
-            self._background = self._asked = None
+            self._background = self._opened = None
 
     shut_down = close  # at the end of the program
 
     # ---- a reflection
 
     def _reflection(self, text: str, context: str, step: _Step) -> Reflection:
-        """Return the reflection in ACE's reflector's answer; the curator gets its tags, which ACE has counted."""
+        """Return the reflection that ACE's reflector wrote, with its tags; ACE has counted the tags already."""
         shown = read_playbook(step.playbook, "ace", name=NAME).entries
         self._count += 1
         own = {"reflection_id": f"{step.call_id}-{self._count}", "playbook": NAME}
@@ -235,10 +235,10 @@ class CombeeCurator:
 
     def _model(self) -> LanguageModel:
         """Return the model; its connections belong to the background's loop."""
-        if self._asked is None:
+        if self._opened is None:
             given = self._given
-            self._asked = OpenAIModel(model=given, **self._options) if isinstance(given, str) else given
-        return self._asked
+            self._opened = OpenAIModel(model=given, **self._options) if isinstance(given, str) else given
+        return self._opened
 
     # ---- data for ACE
 

@@ -13,7 +13,7 @@ Offsets are committed once a record's task has returned, so the log is the only 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 from weakref import WeakValueDictionary
 
@@ -30,7 +30,7 @@ from combee.adapters.ports import (
     TopicPartition,
 )
 from combee.core.batching import stragglers, tree
-from combee.core.methods.method import Method, shaped
+from combee.core.methods.method import shaped
 from combee.core.names import identity
 from combee.core.playbook.lines import as_seen_on
 from combee.core.playbook.trust import names_counted
@@ -88,7 +88,6 @@ class ScanHandler:
         model: LanguageModel,
         clock: Clock,
         *,
-        methods: Callable[[str], Method] = method,
         limiter: DeadLetterLimiter | None = None,
         vectors: Vectors | None = None,
         head_start: HeadStart | None = None,
@@ -98,7 +97,6 @@ class ScanHandler:
         self._hedged = HedgedModel(model, clock)
         self._watched = self._hedged.watching()
         self._head_start = head_start
-        self._methods = methods
         self._vectors = vectors or Vectors()
         self._templates = Templates()
         self._limiter = limiter or DeadLetterLimiter(clock)
@@ -276,7 +274,7 @@ class ScanHandler:
     def _aggregator(self, record: Planned, level: int) -> Aggregator:
         """Return the aggregator for a node of ``level`` under its batch's settings, never this worker's own."""
         settings = record.plan.settings
-        named = self._methods(settings.method)
+        named = method(settings.method)
         note = self._templates.difference(record.plan, named)
         model = self._model
         if settings.stragglers:

@@ -119,7 +119,7 @@ class PlaybookCache:
     def _pointed(self, name: str, label: str) -> Playbook | None:
         wanted = self._pointers.get((name, label))
         playbook = None if wanted is None else self.version(name, wanted)
-        if wanted == 0:
+        if wanted == 0:  # a gate that no version has passed yet: agents read nothing
             self._last_shown.pop((name, label), None)
         if playbook is not None:
             self._last_shown[name, label] = playbook

@@ -151,8 +151,8 @@ class Outbox:
         return len(self._waiting)
 
 
-def fit(trace: Trace, most_bytes: int = Trace.max_bytes) -> Trace:
-    """Return a trace whose record fits into ``most_bytes``; ``original_bytes`` has its texts' size (UTF-8).
+def fit(trace: Trace) -> Trace:
+    """Return a trace that fits a record; ``original_bytes`` has its texts' size (UTF-8).
 
     Raises
     ------
@@ -160,15 +160,15 @@ def fit(trace: Trace, most_bytes: int = Trace.max_bytes) -> Trace:
         If it does not fit however its texts are cut.
     """
     texts = {name: text for name in TRACE_TEXTS if (text := getattr(trace, name))}
-    original = sum(map(size, texts.values()))
-    if original <= most_bytes - 4096 and _fits(trace, most_bytes):
+    original, room = sum(map(size, texts.values())), Trace.max_bytes - 4096
+    if original <= room and _fits(trace):
         return trace
-    room = most_bytes - 4096 - sum(size(name) + size(text) for name, text in trace.metadata.items())
+    room -= sum(size(name) + size(text) for name, text in trace.metadata.items())
     shorter = trace.model_copy(
         update={**cut_all(texts, room), "original_bytes": trace.original_bytes or original}
     )
-    if not _fits(shorter, most_bytes):
-        raise CodecError(f"a trace whose texts are cut to {room} bytes still exceeds {most_bytes}")
+    if not _fits(shorter):
+        raise CodecError(f"a trace whose texts are cut to {room} bytes still exceeds {Trace.max_bytes}")
     return shorter
 
 
@@ -182,9 +182,9 @@ def bounded(message: Published) -> Published:
         return message  # the sender drops and reports it
 
 
-def _fits(trace: Trace, most_bytes: int) -> bool:
+def _fits(trace: Trace) -> bool:
     try:
-        return len(encode(trace)) <= most_bytes
+        return len(encode(trace)) <= Trace.max_bytes
     except CodecError:
         return False
 

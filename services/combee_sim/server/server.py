@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvicorn
 
-from combee.adapters.ports import Clock, FatalError
+from combee.adapters.ports import FatalError
 from combee.process.server import STOP_WITHIN_S, Server, bind, write_ready_file
 from combee_sim.server.standin import CallLog, SimOptions, StandIn
 from combee_sim.server.web import Web
@@ -28,7 +28,7 @@ class WallClock:
 
 
 @contextlib.asynccontextmanager
-async def running(options: SimOptions, *, clock: Clock | None = None) -> AsyncIterator[str]:
+async def running(options: SimOptions) -> AsyncIterator[str]:
     """Run a stand-in while the context is open; yields the base URL for clients (ends in ``/v1``).
 
     Raises
@@ -38,7 +38,7 @@ async def running(options: SimOptions, *, clock: Clock | None = None) -> AsyncIt
     """
     stopping = asyncio.Event()
     with contextlib.closing(_bind(options)) as listening, CallLog(options.call_log) as log:
-        stand_in = StandIn(options, clock or WallClock(), log)
+        stand_in = StandIn(options, WallClock(), log)
         server = Server(_config(Web(stand_in, stopping)))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         host, port = listening.getsockname()[:2]

@@ -164,3 +164,15 @@ def test_the_page_on_integrations_says_which_versions_were_tested() -> None:
         f"| `{row['integration']}` | {row['library']} | {row['version']} | {row['python']} |" for row in rows
     ]
     assert [line for line in page.splitlines() if line.count("|") == 5][2:] == lines
+
+
+def test_the_page_on_models_says_what_the_benchmark_of_a_day_measured() -> None:
+    table = (shown.ROOT / "docs" / "results" / "tables" / "day.csv").read_text("utf-8")
+    page = (shown.ROOT / "docs" / "guide" / "model.md").read_text("utf-8").splitlines()
+    rows = list(csv.DictReader(table.splitlines()))
+    for row in rows[:-1]:  # the last one costs nearly what the one before does
+        waits = "an hour" if row["a window waits"] == "3600 s" else row["a window waits"]
+        begins = f"{row['reflections a day']} | {waits} | {row['in a batch']} | {row['calls']} | "
+        (line,) = [line for line in page if line.startswith(begins)]
+        prices = (row[f"{size} model"].partition(".")[0] for size in ("small", "middle", "large"))
+        assert [price.partition(".")[0] for price in line.split(" | ")[-3:]] == list(prices)

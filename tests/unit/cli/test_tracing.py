@@ -104,7 +104,8 @@ def test_cost_sums_what_the_versions_took(learned: Deployment) -> None:
     assert row["tokens"]["in"] == sum(one.usage.tokens_in for one in made)
     assert row["tokens_per_reflection"] == sum(row["tokens"].values()) / 20
     assert run_json("playbook", "cost", NAME) == [row]
-    assert NAME in run("playbook", "cost", NAME).stdout
+    assert NAME in (printed := run("playbook", "cost", NAME).stdout)
+    assert "a price: [prices] in combee.toml" in printed
     assert run("playbook", "cost", "nope").exit_code == 1
 
 

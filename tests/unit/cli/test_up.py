@@ -9,7 +9,7 @@ from combee.assembly import compose
 from combee.assembly.local import extras
 from combee.assembly.local.stack import StackOptions, child_environment, environment_of
 from combee.cli import up, worker
-from combee.process.settings.loading import GROUPS, load_settings
+from combee.process.settings.loading import GROUPS, in_force, load_settings
 from support.reading import run
 from support.rows import each_row
 
@@ -88,3 +88,18 @@ def test_a_process_gets_only_the_keys_that_it_uses(
     assert kept - everybodys == expected | {f"{name}_FILE" for name in expected}
     assert everybodys <= kept
     assert not expected - keys
+
+
+def test_services_know_where_up_has_each_setting_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To its services every setting is a variable, which says nothing to whoever reads the page of settings."""
+    monkeypatch.setenv("COMBEE_COPIES", "1")
+    settings = load_settings(batch_size=7)
+    told = child_environment(StackOptions(settings=settings, bootstrap_servers="b:1", folder=tmp_path))
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    shown = {setting.name: (setting.value, setting.origin) for setting in in_force(load_settings())}
+    assert shown["batch_size"] == ("7", "flag")
+    assert shown["copies"] == ("1", "environment: COMBEE_COPIES")
+    assert shown["max_wait_s"] == ("30.0", "default")

@@ -171,7 +171,7 @@ def _plain(body: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         text = json.dumps(body, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
-        raise UnusableError("it held numbers or nesting that JSON has no room for") from None
+        raise UnusableError("it held numbers or nesting beyond what JSON allows") from None
     encodable = _encodable(text)
     return body if encodable == text else dict(json.loads(encodable))
 

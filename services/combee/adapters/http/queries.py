@@ -59,9 +59,9 @@ class GatewayQueries:
             response = await self._http.get("/v1/playbooks", params={"limit": "1"}, headers=headers)
         return HTTPStatus(response.status_code)
 
-    async def playbooks(self, *, after: str | None = None, limit: int = 100) -> Page:
+    async def playbooks(self, *, after: str | None = None) -> Page:
         """Return the playbooks that the key may see."""
-        query = {"limit": str(limit)} | ({"after": after} if after else {})
+        query = {"limit": "100"} | ({"after": after} if after else {})
         page: Page = await self._read(Page, "/v1/playbooks", query)
         return page
 

@@ -24,6 +24,8 @@ CREATE_TIMEOUT_MS = 10_000
 DELETE_TIMEOUT_MS = 10_000
 CONFIGURE_TIMEOUT_S = 30.0
 LOOK_AGAIN_S = 0.2
+READY_S = 2.0
+"""Seconds in which a broker that is ready answers a request."""
 SET_ON_TOPIC = 1
 """Kafka's code for a configuration value that is set on the topic itself."""
 
@@ -289,12 +291,12 @@ class KafkaAdmin:
         return ", ".join(sorted(f"{b['host']}:{b['port']}" for b in cluster["brokers"]))
 
 
-async def is_ready(bootstrap_servers: str, timeout_s: float = 2.0) -> bool:
+async def is_ready(bootstrap_servers: str) -> bool:
     """Return whether a topic can be created: a TCP accept alone is not readiness."""
     probe = f"readiness-{uuid4().hex[:8]}"
-    options = {"bootstrap_servers": bootstrap_servers, "request_timeout_ms": int(timeout_s * 1000)}
+    options = {"bootstrap_servers": bootstrap_servers, "request_timeout_ms": int(READY_S * 1000)}
     try:
-        async with asyncio.timeout(2 * timeout_s), running(AIOKafkaAdminClient(**options)) as client:
+        async with asyncio.timeout(2 * READY_S), running(AIOKafkaAdminClient(**options)) as client:
             new = NewTopic(name=probe, num_partitions=1, replication_factor=1)
             answer = await client.create_topics([new])
             if answer.topic_errors[0][1] != 0:

@@ -145,7 +145,9 @@ async def stopped(client: Any) -> None:
             await _hung_up(client, stopping)
         raise
     if await _hung_up(client, stopping):
-        logger.warning("a %s has not stopped within %.0f s: hung up", type(client).__name__, STOP_S)
+        logger.warning(
+            "a %s has not stopped within %.0f s: its connection is closed", type(client).__name__, STOP_S
+        )
     else:
         stopping.result()
 

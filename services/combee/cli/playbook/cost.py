@@ -37,7 +37,7 @@ def cost(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sum up the model calls behind every version; money is counted at the prices of the time of each call."""
+    """Sum up model calls, tokens and money by playbook or tenant; each call counts at the prices of its time."""
     if by == "tenant" and name is not None:
         raise typer.BadParameter("--by tenant covers all playbooks: give no name")
     histories = asyncio.run(_cost(deployed_settings(bootstrap_servers=bootstrap_servers), name))
@@ -96,7 +96,7 @@ def _print(rows: list[CostReport], by: str = "playbook") -> None:
         )
     output().print(table if rows else "nothing was spent yet")
     if rows and not any(row.cost for row in rows):
-        output().print("money is counted where the model has a price: [prices] in combee.toml")
+        output().print("money is counted where the model has a price: [prices] in combee.toml", markup=False)
     for row in rows if len(rows) == 1 else ():
         for day in row.days:
             output().print(f"  {day.day}  {day.tokens:>14,} tokens  {day.cost:,.4f}")

@@ -35,7 +35,7 @@ def pause(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pause learning; agents read on, what they send waits. It costs nothing and ends before that expires."""
+    """Pause learning: agents read on, what they send waits, and no model is called."""
     try:
         until_ms = None if until is None else time_ms(until)
     except ValueError as error:
@@ -56,7 +56,7 @@ def resume(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a pause: everything that waits is learned from, nothing is lost."""
+    """End a pause: everything that waited is learned from."""
 
     async def decide(_log: Log, commands: Commands) -> PreparedCommand:
         return await commands.resume(name, command_id=command_id)

@@ -39,7 +39,7 @@ def rollback(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a new version that says what an old one says; history is not rewritten, a deleted playbook comes back."""
+    """Publish an old version's entries as a new version; a deleted playbook comes back, and history stays."""
     restored = 0
 
     async def decide(log: Log, commands: Commands) -> PreparedCommand:
@@ -79,7 +79,7 @@ def revoke(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take reflections back: what rests on them alone goes, entries say again what they said before."""
+    """Take reflections back: entries that rest on them alone go, others get their earlier text again."""
 
     async def decide(_log: Log, commands: Commands) -> PreparedCommand:
         prepared = await commands.revoke(name, what, command_id=command_id)

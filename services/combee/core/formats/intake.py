@@ -237,12 +237,12 @@ def _trace(fields: dict[str, Any], playbook: str, digest: str) -> Trace:
     return fit(Trace.model_validate(known | derived))
 
 
-def fit(trace: Trace, max_bytes: int = MAX_TRACE_BYTES) -> Trace:
+def fit(trace: Trace) -> Trace:
     """Return the trace with its trajectory cut in the middle if it is too long for a record."""
     original = size(trace.trajectory)
-    if original <= max_bytes:
+    if original <= MAX_TRACE_BYTES:
         return trace
-    cut_trajectory = cut(trace.trajectory, max_bytes)
+    cut_trajectory = cut(trace.trajectory, MAX_TRACE_BYTES)
     return trace.model_copy(update={"trajectory": cut_trajectory, "original_bytes": original})
 
 

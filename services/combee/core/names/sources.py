@@ -52,7 +52,7 @@ def secret_proof(secret: bytes, topic: str, name: str, value: bytes, *, scheme: 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class EffectiveSource:
     """The effective source of a record."""
 
     source: Source | None
@@ -76,20 +76,20 @@ class KnownSources:
         """Whether any source can be proven; otherwise all records are one source's."""
         return bool(self.checks or self.services is not None or self.prefix_owner)
 
-    def verdict(self, topic: str, value: bytes, headers: Headers, source: Source | None) -> Verdict:
-        """Return the effective source of a record; a claim keeps its name, and proves nothing."""
-        shown = header(headers, PROOF_HEADER)
-        if shown is None:
-            return Verdict(source=self._unsigned(source))
-        scheme, signature = _read(shown)
+    def effective(self, topic: str, value: bytes, headers: Headers, source: Source | None) -> EffectiveSource:
+        """Return the effective source of a record; without a valid proof it keeps the declared name, unproven."""
+        sent_proof = header(headers, PROOF_HEADER)
+        if sent_proof is None:
+            return EffectiveSource(source=self._unsigned(source))
+        scheme, signature = _scheme_and_signature(sent_proof)
         if source is not None:
             message = signed_bytes(topic, source.name, value)
             if scheme == SERVICES and self.services is not None and self.services(message, signature):
-                return Verdict(source=source)
+                return EffectiveSource(source=source)
             by, check = self.checks.get(source.name, ("", _never))
             if scheme == _SCHEMES.get(by) and check(message, signature):
-                return Verdict(source=source.model_copy(update={"proven": by}))
-        return Verdict(source=self._unsigned(source), is_forged=True)
+                return EffectiveSource(source=source.model_copy(update={"proven": by}))
+        return EffectiveSource(source=self._unsigned(source), is_forged=True)
 
     def _unsigned(self, source: Source | None) -> Source | None:
         if self.prefix_owner:
@@ -107,8 +107,8 @@ def _never(_message: bytes, _signature: bytes) -> bool:
     return False
 
 
-def _read(shown: bytes) -> tuple[str, bytes]:
-    scheme, _, signature = shown.partition(b":")
+def _scheme_and_signature(sent_proof: bytes) -> tuple[str, bytes]:
+    scheme, _, signature = sent_proof.partition(b":")
     try:
         return scheme.decode("ascii", errors="replace"), base64.b64decode(signature, validate=True)
     except binascii.Error:
@@ -160,7 +160,11 @@ def declared(message: Published, signer: Signer | None) -> Outgoing:
 
 
 def source_name(source: Source | None, names: SourceNames) -> str:
-    """Return the name under which a record counts; empty: none is declared, if declared names count."""
+    """Return the name under which a record counts.
+
+    Where declared names count, it is the declared one, or empty; where only proven names count, it is the proven
+    one, or ``unproven``.
+    """
     if names == "declared":
         return source.name if source else ""
     return source.name if source and source.proven else UNPROVEN
@@ -172,7 +176,7 @@ def counted_name(source: Source | None, names: SourceNames) -> str:
 
 
 def is_from(source: Source | None, name: str, names: SourceNames) -> bool:
-    """Return whether a record is what ``source:NAME`` means: it counts as this source's, or only claims to be."""
+    """Return whether the rule ``source:NAME`` selects a record: its own, or one that only claims this name."""
     claims = source is not None and not source.proven and source.name == name
     return claims or counted_name(source, names) == name
 

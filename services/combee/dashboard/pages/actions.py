@@ -17,6 +17,7 @@ from combee.core.formats.files import Format, write_playbook
 from combee.core.gate.gate import gate_of
 from combee.core.log.replaying.selection import time_ms
 from combee.core.playbook.comparison import Comparison, compare
+from combee.core.playbook.pausing import order_of
 from combee.dashboard.admin import Admin
 from combee.gateway import playbooks
 from combee.gateway.access.keys import Caller
@@ -64,6 +65,8 @@ class Actions:
         self._shown = shown
         self._pressed: ui.element | None = None
         """The button pressed last, which gets the focus back when its dialog closes."""
+        self._compared: tuple[int, int] | None = None
+        """The version shown and the newest one, when a rollback was last considered."""
         with ui.element("div").classes("tools"):
             with ui.button("Export", icon="download").props("flat dense no-caps"), ui.menu():
                 for title, form, suffix in EXPORTS:
@@ -83,10 +86,17 @@ class Actions:
         self._status.set_visibility(False)
 
     def look(self) -> None:
-        """Offer a rollback only where agents would notice it."""
+        """Offer only what changes something: a rollback that agents would notice, a pause or its end."""
         shown = self._shown()
-        newest = compare(self._context.playbooks.latest(shown.name), shown)
-        noticed = (*newest.entry_ids, *newest.sections_added, *newest.sections_removed)
+        newest = self._context.playbooks.latest(shown.name)
+        is_paused = order_of([newest.paused], self._context.clock.now_ms()) is not None
+        self._buttons["Pause"].set_visibility(not is_paused)
+        self._buttons["Resume"].set_visibility(is_paused)
+        if self._compared == (shown.version, newest.version):
+            return
+        self._compared = shown.version, newest.version
+        difference = compare(newest, shown)
+        noticed = (*difference.entry_ids, *difference.sections_added, *difference.sections_removed)
         self._buttons[ROLL_BACK].set_visibility(bool(shown.version and noticed))
 
     # ---- export

@@ -103,5 +103,6 @@ class Outcomes:
             self._open(int(event.data["version"]))
 
     def _open(self, version: int) -> None:
-        """Open the page of a version; of no version, the playbook's."""
-        ui.navigate.to(address(str(self._select.value), version or None))
+        """Open what a version changed; of no version, the playbook."""
+        name = str(self._select.value)
+        ui.navigate.to(address(name, version, only_changed=True) if version else address(name))

@@ -27,8 +27,19 @@ from combee.log.reports.audit import audit_texts, version_text
 from combee_schemas.playbook import Playbook
 
 
-async def page(context: Context, admin: Admin, name: str, version: str = "", entry: str = "") -> None:
-    """Build the page of one playbook, at a version or at the newest; scroll to a named entry."""
+async def page(
+    context: Context,
+    admin: Admin,
+    name: str,
+    version: str = "",
+    entry: str = "",
+    *,
+    only_changed: bool = False,
+) -> None:
+    """Build the page of one playbook, at a version or at the newest; scroll to a named entry.
+
+    ``only_changed``: list only what the version changed.
+    """
     heading(name or "Playbooks")
     newest = context.playbooks.latest(name).version
     if not newest:
@@ -43,6 +54,7 @@ async def page(context: Context, admin: Admin, name: str, version: str = "", ent
         return
     reading.delete()
     browser = _Browser(context, admin, name, first=min(retained, default=newest), newest=newest, entry=entry)
+    browser.list_only_changed(only=only_changed)
     await browser.show(int(version) if version.isdecimal() and int(version) <= newest else newest)
     browser.look()
     ui.timer(REFRESH_S, browser.look)
@@ -61,7 +73,6 @@ class _Browser:
         self._difference: Comparison = compare(self._shown, self._shown)
         self._listed = EntryList()
         self._labels: dict[str, int] = {}
-        self._newest = newest
         self._facts = _Facts(context)
         self._lines = BranchSection(context, name)
         self._actions = Actions(context, admin, lambda: self._shown)
@@ -90,6 +101,10 @@ class _Browser:
         """The version shown."""
         return int(self._slider.value)
 
+    def list_only_changed(self, *, only: bool) -> None:
+        """Set the switch that leaves out what is as in the version before."""
+        self._only.value = only
+
     def look(self) -> None:
         """Follow the newest version and the labels: extend the slider and offer a button to the newest."""
         newest = self._context.playbooks.latest(self._name).version
@@ -97,9 +112,7 @@ class _Browser:
             self._slider.props["max"] = newest
             self._slider.update()
             self._newer.text = f"version {newest} is new"
-        if newest != self._newest:
-            self._newest = newest
-            self._actions.look()
+        self._actions.look()
         self._newer.set_visibility(self._slider.value < newest)
         self._which.text = f"version {self.version} of {self._slider.props['max']}"
         self._lines.look()

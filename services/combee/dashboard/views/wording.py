@@ -14,9 +14,12 @@ def moment(at_ms: int | None) -> str:
     return clock.moment(at_ms) or "–"
 
 
-def address(playbook: str, version: str | float | None = None, entry: str = "") -> str:
-    """Return the page of a playbook, a version or an entry; special characters of names are escaped."""
+def address(
+    playbook: str, version: str | float | None = None, entry: str = "", *, only_changed: bool = False
+) -> str:
+    """Return the page of a playbook, a version (or what it changed) or an entry; names are escaped."""
     parts = {"name": playbook, "version": "" if version is None else str(version), "entry": entry}
+    parts["changed"] = "yes" if only_changed else ""
     query = urlencode({key: text for key, text in parts.items() if text}, quote_via=quote, safe="/")
     return f"/playbook?{query}"
 

@@ -1,4 +1,4 @@
-"""Wrong keys by address: after too many, each further one has to wait."""
+"""Wrong keys by address: after too many, requests with a wrong key are refused for a while."""
 
 import ipaddress
 from collections import Counter, OrderedDict, deque

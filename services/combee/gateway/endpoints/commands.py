@@ -146,7 +146,7 @@ class Endpoints:
         )
 
     async def pause(self, call: Given, body: Pause) -> Sent:
-        """Pause learning; agents read on, what they send waits. It costs nothing and ends before that expires."""
+        """Pause learning: agents read on, what they send waits, and no model is called."""
 
         async def decide(commands: Commands) -> PreparedCommand:
             try:
@@ -159,7 +159,7 @@ class Endpoints:
         return await self._carried_out(call, body, decide)
 
     async def resume(self, call: Given, body: CommandBody) -> Sent:
-        """End a pause: everything that waits is learned from, nothing is lost."""
+        """End a pause: everything that waited is learned from."""
         return await self._carried_out(
             call, body, lambda to: to.resume(call.name, command_id=body.command_id)
         )

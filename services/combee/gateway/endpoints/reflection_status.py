@@ -128,26 +128,26 @@ class ReflectionStatusLookup:
             repeats += sum(member.reflection_id == reflection_id for member in batch.dropped)
             manifest = _in(batch, reflection_id) or manifest
         attempt = manifest[1].attempt if manifest else -1
-        again = [record for record in records if _attempt(record) > attempt]
-        repeats += len(records) - min(len(again), 1)
-        if manifest is None and not again:
+        # Records of later attempts wait for a batch; the first of them is the reflection, the others repeat it.
+        waiting = [record for record in records if _attempt(record) > attempt]
+        repeats += len(records) - min(len(waiting), 1)
+        if manifest is None and not waiting:
             async for batch in messages(self._context.log, topics.BATCHES, name, 0, recent):
                 manifest = _in(batch, reflection_id) or manifest
             attempt = manifest[1].attempt if manifest else -1
-        own = manifest[0] if manifest and not again else None
+        own = manifest[0] if manifest and not waiting else None
         latest = await with_revoked(self._context.log, self._context.playbooks.latest(name))
         is_applied = own is not None and latest.batch_sequence >= own.plan.sequence
         letter = None
-        if (
-            own is None or is_applied
-        ):  # reflections that fail in a batch are dead-lettered together with its version
-            since_ms = again[0].timestamp_ms if again else own.plan.closed_at_ms if own else 0
+        # Reflections that fail in a batch are dead-lettered together with its version.
+        if own is None or is_applied:
+            since_ms = waiting[0].timestamp_ms if waiting else own.plan.closed_at_ms if own else 0
             letter = await self._letter(name, reflection_id, since_ms, attempt)
         fate = fate_of(
             letter=letter[0] if letter else None,
             batched=own is not None,
             applied=is_applied,
-            passed=not again,
+            passed=not waiting,
         )
         if fate == Fate.LOST:
             return None

@@ -194,7 +194,7 @@ CASES = [
     branch(
         "an open one",
         state=(*LIVE, FORKED),
-        refused=f"there is {LINE} already: delete it first, or name the branch otherwise",
+        refused=f"there is {LINE} already: delete it first, or give the branch another name",
     ),
     branch("content of its name", state=(*LIVE, FORKED, ENDED, BACK), refused="which learns no more"),
     adopt("the newest version of a branch", state=(*LIVE, FORKED)),

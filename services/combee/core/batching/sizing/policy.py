@@ -36,7 +36,7 @@ class SizingPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iteration:
-    """One version as the controller sees it: its batch, and the delay."""
+    """What the controller reads of one version: the size of its batch, and how long it took."""
 
     playbook: str
     sequence: int
@@ -52,7 +52,7 @@ class Iteration:
 
 
 def iteration_of(version: Playbook) -> Iteration:
-    """Return a version's report on its batch."""
+    """Return what the controller reads of a version; ``is_batch`` is off if no window closed for it."""
     batch = version.batch
     if batch is None or batch.plan.reason in {"consolidate", "branch", "revoke"}:
         return Iteration(playbook=version.name, sequence=version.batch_sequence, is_batch=False)

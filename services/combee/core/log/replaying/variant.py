@@ -58,5 +58,5 @@ def parse(text: str) -> Variant:
             settings[key] = value
         else:
             known = ", ".join((*SETTINGS, WITHOUT, "sim.OPTION"))
-            raise ValueError(f"{name}: {key!r} is nothing that a variant changes; known are {known}")
+            raise ValueError(f"{name}: a variant cannot change {key!r}; it can change {known}")
     return Variant(name=name, settings=settings, simulation=simulation, without=tuple(without))

@@ -99,32 +99,31 @@ class Overlap:
     def _candidates(self, least: float) -> Iterator[Pair]:
         """Yield every pair that shares at least ``least``, and few others; ids in order.
 
-        Prefix and positional filtering (Xiao et al., 2008): the common words of a pair begin with the rarest of them,
-        so they weigh at most what each text weighs from that word on. From word to word less is left, and ``reach``
-        is the heaviest text with which that is still enough.
+        Prefix filtering (Xiao et al., 2008): what a pair shares weighs at least ``least`` of each. So each is looked
+        up only by its rarest words, until the others weigh less. Besides common words among those, a pair shares at
+        most what the others of one of them weigh.
         """
         least, needed = least - ROUNDING, least / (1 + least) - ROUNDING
-        weights = {entry_id: self._weights.about(words) for entry_id, words in self._words.items()}
         by_rarity = self._weights.by_rarity()
         ranks, ranked = {word: rank for rank, word in enumerate(by_rarity)}, list(by_rarity.values())
-        found_by: dict[int, list[tuple[str, float]]] = defaultdict(list)
-        for entry_id in sorted(weights, key=weights.__getitem__):
-            weight = left = weights[entry_id]
-            near = set[str]()
-            for rank in sorted(map(ranks.__getitem__, self._words[entry_id])):
-                reach = left / needed - weight
-                if reach < least * weight:
+        found_by: dict[int, list[str]] = defaultdict(list)
+        weights, others_weigh = dict[str, float](), dict[str, float]()
+        for entry_id, words in self._words.items():
+            weight = left = self._weights.about(words)
+            shared: dict[str, float] = defaultdict(float)
+            for rank in sorted(map(ranks.__getitem__, words)):
+                if left < least * weight:
                     break
-                for other, others_reach in found_by[rank]:
-                    if weights[other] <= reach and weight <= others_reach:
-                        near.add(other)
-                # Texts that are not lighter come later.
-                if reach >= weight:
-                    found_by[rank].append((entry_id, reach))
+                for other in found_by[rank]:
+                    shared[other] += ranked[rank]
+                found_by[rank].append(entry_id)
                 left -= ranked[rank]
-            for other in near:
-                both = self._weights.about(self._words[entry_id] & self._words[other])
-                if both >= needed * (weight + weights[other]):
+            weights[entry_id], others_weigh[entry_id] = weight, left
+            for other, so_far in shared.items():
+                enough = needed * (weight + weights[other])
+                if so_far + max(left, others_weigh[other]) < enough:
+                    continue
+                if self._weights.about(words & self._words[other]) >= enough:
                     yield min(entry_id, other), max(entry_id, other)
 
 

@@ -30,7 +30,7 @@ def test_only_another_size_or_wait_cuts_batches_anew() -> None:
         ("a b:copies=3", "no name of a variant"),
         ("a.b", "no name of a variant"),
         ("a:copies", "'copies' is no key=value"),
-        ("a:bootstrap_servers=x", "'bootstrap_servers' is nothing that a variant changes; known are model"),
+        ("a:bootstrap_servers=x", "a variant cannot change 'bootstrap_servers'; it can change model"),
     ],
 )
 def test_anything_else_is_refused(text: str, says: str) -> None:
