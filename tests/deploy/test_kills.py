@@ -47,7 +47,8 @@ async def _kills(
     project: Deployment, topology: Topology, waiting: list[tuple[str, ...]], config: pytest.Config
 ) -> list[Kill]:
     """Take kills off the list and measure each, until one spoils the deployment."""
-    load, kills = Load(project, PLAYBOOK), []
+    load = Load(project, PLAYBOOK)
+    kills: list[Kill] = []
     async with probe(WATCHED, replicas=3 if THREE_NODES in topology.files else 1) as probing, load.running():
         async with asyncio.timeout(kafka_kills.RECOVERED_S):
             while len(load.versions) < 1:  # noqa: ASYNC110 - the first one of the playbook
