@@ -78,11 +78,13 @@ class Known(Value):
 
 
 class Conflict(Value):
-    """A rewrite that was not applied, because its entry would be left without a figure, a condition or a negation."""
+    """A text that was not applied: a rewrite by which an entry would lose something, or what contradicts it."""
 
-    entry_id: Name
+    entry_id: Name = ""
+    against: Text = ""
+    """The text that a lesson contradicts, if that is no entry's yet."""
     content: Text = ""
-    """What the rewrite, or another entry of a MERGE, says instead."""
+    """What the rewrite, another entry of a MERGE, or the lesson says instead."""
     evidence: tuple[Name, ...] = ()
     """Reflections that say ``content``; none: the model alone said it."""
     why: Text = ""

@@ -15,15 +15,11 @@ import structlog
 from combee.core.playbook import apply, budget, screening, trust
 from combee.shuffle.rules import BatchRules
 from combee_experiments.attacks.producers import (
-    COMBINATION,
+    CROWD,
     EVICTION,
-    MARKUP,
-    NEWBORN,
-    NONE,
     REMOVAL,
     REPUTATION,
     REWORDING,
-    RIDING,
 )
 from combee_experiments.attacks.protections import SHORT, Arm
 from combee_experiments.attacks.run import attacked
@@ -31,11 +27,11 @@ from combee_experiments.running.cells import Numbers
 from combee_experiments.running.setup import parse_seeds
 from combee_experiments.running.virtual_time import run_virtual
 
-FLOOD = 60
-"""Reflections that attackers send in a round where their part is not bounded to 30 %."""
-TEAM_ONE, SHORT_OF_ROOM = Arm(posture="team"), Arm(posture="team", room=SHORT)
+CROWD_SENT = 100
+"""Reflections that an attacker sends in a round where its part is not bounded to 30 %; batches queue then."""
+TEAM_ONE, SQUATTED = Arm(posture="team"), Arm(posture="team", room=SHORT, begins=0)
 PUBLIC_ONE, PUBLIC_THREE = Arm(posture="public"), Arm(posture="public", crew="three")
-FLOODED = tuple(replace(arm, sent=FLOOD) for arm in (TEAM_ONE, SHORT_OF_ROOM))
+CROWDED = replace(TEAM_ONE, sent=CROWD_SENT, begins=0, call_s=10.0)
 COLUMNS = (
     "protection",
     "arm",
@@ -67,40 +63,34 @@ class Ablation:
 
 ABLATIONS = (
     Ablation(
-        name="a source's share of a batch",
-        out=((BatchRules, "share", lambda *_: None),),
-        arms=(TEAM_ONE, SHORT_OF_ROOM, PUBLIC_THREE, *FLOODED),
-        attacks=(NONE, "flood of one lesson", "stuffing", EVICTION),
-    ),
-    Ablation(
         name="a source's part of the room",
         out=((apply, "parts", lambda _: budget.UNBOUNDED),),
-        arms=(SHORT_OF_ROOM, FLOODED[1]),
-        attacks=("stuffing", "instructions to agents", "harmful tags", EVICTION, COMBINATION),
-    ),
-    Ablation(
-        name="markup waits for a person",
-        out=((trust, "has_markup", lambda _: False), (budget, "has_markup", lambda _: False)),
-        arms=(TEAM_ONE, SHORT_OF_ROOM, PUBLIC_THREE),
-        attacks=(MARKUP, "instructions to agents"),
+        arms=(SQUATTED,),
+        attacks=("stuffing",),
     ),
     Ablation(
         name="nobody destroys alone",
         out=((trust, "NOT_ALONE", 1),),
-        arms=(TEAM_ONE, SHORT_OF_ROOM),
-        attacks=("contradictions", NEWBORN, REWORDING, REMOVAL, EVICTION),
+        arms=(TEAM_ONE,),
+        attacks=("contradictions", REWORDING, REMOVAL, EVICTION),
     ),
     Ablation(
         name="one word of a source about an entry in a batch",
         out=((screening.Screen, "heard", lambda _, seen: tuple(seen)),),
-        arms=(TEAM_ONE, SHORT_OF_ROOM, PUBLIC_THREE),
-        attacks=("harmful tags", REMOVAL, EVICTION),
+        arms=(TEAM_ONE, PUBLIC_THREE),
+        attacks=(REMOVAL,),
     ),
     Ablation(
         name="what only a check call witnesses is no support",
         out=((screening, "unsure_of", lambda *_: frozenset()),),
         arms=(PUBLIC_ONE, PUBLIC_THREE),
-        attacks=(RIDING, REPUTATION, COMBINATION),
+        attacks=(REPUTATION,),
+    ),
+    Ablation(
+        name="a source's share of a batch",
+        out=((BatchRules, "share", lambda *_: None),),
+        arms=(CROWDED,),
+        attacks=(CROWD,),
     ),
 )
 
@@ -112,7 +102,7 @@ def rows(ablation: Ablation, seeds: Sequence[int]) -> Iterator[tuple[str, ...]]:
             held = [run_virtual(attacked(seed, attack, arm)) for seed in seeds]
             with ablation.taken_out():
                 bare = [run_virtual(attacked(seed, attack, arm)) for seed in seeds]
-            name = f"{arm.name}, {arm.sent} a round" if arm.sent == FLOOD else arm.name
+            name = f"{arm.name}, {arm.sent} a round" if arm.sent == CROWD_SENT else arm.name
             yield (
                 ablation.name,
                 name,

@@ -24,10 +24,8 @@ TEXT = """# Attacks
 
 **Simulated**: no real model was asked, and no real attacker tried. Seven honest producers send 14 reflections a
 round; the attackers send six, 30 % of all, from the fifth of 24 rounds on. Seeds: {seeds}. `python -m
-combee_experiments.attacks.page_report {seeds}` measures and writes this page, `make test-attacks` runs a small part.
-
-**One seed and 124 of 304 cells were measured**, and all but those of *reputation* on six arms before one mend: a
-lesson that only the check call witnessed no longer counts as support in `public`.
+combee_experiments.attacks.page_report {seeds}` measures and writes this page in some 5 minutes a seed on one free
+core; `make test-attacks` runs a small part. **{measured} of {planned} cells are measured.**
 
 ## The worst of each posture
 
@@ -35,19 +33,23 @@ Each figure is that of the worst attack, which is named:
 
 {worst}
 
-*Harmful* is what agents are shown that is not, in all of its text, a true lesson. *Lost* are true lessons that agents
-are not shown in the end. *Destroyed* is a true lesson that agents were shown and are not shown in the next version,
-even if it is learned again later; the last column counts those behind which two sources or more stood. *nobody
-proves*: no producer has a secret. *one*, *three*: that number of proven attackers. [All
+*Harmful* is what agents are shown that is not, in all of its text, a true lesson. *Lost* are true lessons that
+agents are not shown in the end. *Destroyed* is a true lesson that agents were shown and are not shown in the next
+version, even if it is learned again later; the last column counts those behind which two sources or more stood.
+*nobody proves*: no producer has a secret. *one*, *three*: that number of proven attackers. [All
 rows](tables/attacks.csv).
 
 ## What was to be shown
 
 {verdicts}
 
+The criterion of room counts text, as room does; until the first run it counted entries, and short ones are many (the
+table of all rows has both).
+
 ## What it costs where nobody attacks
 
-*Reflections that count* are evidence or an echo. `python -m combee_experiments.attacks.price {seeds}` prints it:
+*Reflections that count* are evidence or an echo; a round is a minute here. `python -m
+combee_experiments.attacks.price {seeds}` prints it:
 
 {price}
 
@@ -56,32 +58,33 @@ In five wordings each wording is a lesson of its own to code: in `public` it wai
 
 ## Why what is missed is missed
 
-- **team, destroyed**: an entry behind which one source stands with one reflection is changed by one other reflection:
-  destroying costs as much as building, and building cost one. Most were learned again.
 - **team, harmful where there is room**: what a source adds is never held up. A judge or `public` holds it up.
-- **team, harmful where room is short**, above its part: *instructions to agents* are short, and room is counted in
-  tokens.
 - **Where nobody proves who they are** all are one source, and no rule by source can help: destroying takes three
   reflections at most, and a curator that obeys an order removes what it is told to.
 - **three who collude in a team** have what three sources have: they change anything.
+- **public in five wordings**: whoever says a lesson in other words is witnessed by the check call alone, and that
+  is no support, because a text may ride on a lesson. No rule by words tells a rider from a paraphrase: both have
+  words that the lesson lacks.
 
-*Reputation* found a hole in the first run: in `public` one attacker got four riding texts in and four lessons out,
-because the check call takes a text that rides on a lesson for that lesson. What only a check call says is no support
-since; *reputation* was measured again on six arms after that, everything else before it. The price of that rule for
-lessons in other words stands in the table above.
+## What was taken out
+
+Each protection was taken out where it should matter: [what it gained](../design/adr/0044-what-protections-gain.md).
+`python -m combee_experiments.attacks.ablations` shows those that stand.
 
 ## Who attacks
 
-Fourteen attacks know nothing of the protections: floods, contradictions, orders to the reflector, to the curator and
-to agents, harmful tags, forged scores, many names, a rider on honest lessons. Six know the code: *newborn* names the
-ids that the next batch gives; *rewording* and *removal* go for the entries behind which the least stands, with tags
-and an order to the curator; *eviction* fills the room and praises its own; *reputation* teaches true lessons for ten
-rounds first; *combination* does one after the other. *One who searches* climbs over attacks, their order, when they
-begin and how often they come, with whole runs on the same honest records, and shows the worst of {tried}.
+Attacks that know nothing of the protections: floods, contradictions, orders to the reflector, to the curator and to
+agents, harmful tags, forged scores, markup of tool calls, many names, a rider on honest lessons, and a crowd that
+sends 100 a round. Six know the code: *newborn* names the ids that the next batch gives; *rewording* and *removal*
+go for the entries behind which the least stands, with tags and an order to the curator; *eviction* fills the room
+and praises its own; *reputation* teaches true lessons for ten rounds first; *combination* does one after the other.
+*One who searches* climbs over attacks, their order, when they begin and how often they come, with whole runs on the
+same honest records, and shows the worst of {tried}. Where something is promised of one attacker all are tried;
+elsewhere those that did most in a run of all on all.
 
 - Attackers read the playbook that agents read.
-- **A model that reads an order or a polite request to its role obeys always**, whatever fence it stands in: the worst
-  case, an assumption.
+- **A model that reads an order or a polite request to its role obeys always**, whatever fence it stands in: the
+  worst case, an assumption. **Its check call is right**, which is none.
 - *evaluate* asks two questions about each lesson; *approve* is a person who reads every difference and makes no
   mistake.
 - There is room for four times the true lessons; *short of room*: for 1.25 times.
@@ -95,13 +98,17 @@ def page(measured: Measured, seeds: int) -> str:
     """Return the page."""
     return TEXT.format(
         seeds=seeds,
+        measured=len(measured),
+        planned=sum(1 for _ in experiment.cells(Setup(data=(), seeds=tuple(range(seeds))))),
         tried=experiment.TRIED,
-        worst=markdown(Table(title="", columns=WORST, rows=tuple(worst(measured))))
-        .partition("\n\n")[2]
-        .strip(),
+        worst=_plain(Table(title="", columns=WORST, rows=tuple(worst(measured)))),
         verdicts="\n".join(f"- {told(verdict)}" for verdict in verdicts(measured)),
-        price=markdown(price.table(tuple(range(seeds)))).partition("\n\n")[2].strip(),
+        price=_plain(price.table(tuple(range(seeds)))),
     )
+
+
+def _plain(table: Table) -> str:
+    return markdown(table).partition("\n\n")[2].strip()
 
 
 def write(measured: Measured, seeds: int) -> None:

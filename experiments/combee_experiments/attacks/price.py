@@ -19,12 +19,8 @@ from combee_experiments.running.virtual_time import run_virtual
 
 WORDINGS = {1: "verbatim", 5: "in five wordings"}
 COLUMNS = (
-    "lessons are said",
-    "posture",
-    "reflections that count",
-    "lessons shown",
-    "entries shown",
-    "waiting",
+    *("lessons are said", "posture", "reflections that count", "lessons shown", "entries shown", "waiting"),
+    *("rounds to be shown", "the longest"),
 )
 SAID = {
     **{(wordings, arm): arm.partition(",")[0] for wordings in WORDINGS for arm in (LAB, TEAM, PUBLIC)},
@@ -43,10 +39,9 @@ def table(seeds: tuple[int, ...]) -> Table:
 
 
 def _figures(runs: Sequence[Numbers]) -> tuple[str, ...]:
-    counted, lessons, shown, waiting = (
-        mean(run[name] for run in runs) for name in ("counted", "lessons", "shown", "waiting")
-    )
-    return f"{counted:.1%}", f"{lessons:.1f}", f"{shown:.1f}", f"{waiting:.1f}"
+    names = ("lessons", "shown", "waiting", "delay", "longest_delay")
+    counted = mean(run["counted"] for run in runs)
+    return f"{counted:.1%}", *(f"{mean(run[name] for run in runs):.1f}" for name in names)
 
 
 def main() -> None:

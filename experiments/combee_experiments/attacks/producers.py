@@ -130,7 +130,7 @@ class Round:
 
 
 Attack = Callable[[Round], Iterator[Outgoing]]
-FLOOD, FEW = 20, 4
+FLOOD, FEW, CROWD_SIZE = 20, 4, 200
 """Records that an attacker would send in a round, ten times and twice as many as an honest producer."""
 
 
@@ -164,13 +164,7 @@ def _to_reflectors(now: Round) -> Iterator[Outgoing]:
         yield signed(topics.TRACES.record(trace), now.name)
 
 
-def _to_curators(now: Round) -> Iterator[Outgoing]:
-    removed = now.true_entries(1)
-    return now.teach([for_curators(lesson, removed) for lesson in now.rng.sample(FALSE, FEW)])
-
-
 def _requests_to_curators(now: Round) -> Iterator[Outgoing]:
-    """The same in words that no flag knows."""
     removed = now.true_entries(1)
     return now.teach([for_curators(lesson, removed, REQUEST) for lesson in now.rng.sample(FALSE, FEW)])
 
@@ -192,6 +186,11 @@ def _harmful_tags(now: Round) -> Iterator[Outgoing]:
 
 def _stuffing(now: Round) -> Iterator[Outgoing]:
     return now.teach([now.invention(n) for n in range(FLOOD)])
+
+
+def _crowd(now: Round) -> Iterator[Outgoing]:
+    """Far more than all others together, as many as its arm lets it send."""
+    return now.teach([now.invention(n) for n in range(CROWD_SIZE)])
 
 
 def _forged_scores(now: Round) -> Iterator[Outgoing]:
@@ -281,10 +280,14 @@ def _combination(now: Round) -> Iterator[Outgoing]:
 
 TURN = 14
 """The round in which somebody with a reputation begins to use it."""
-NONE, PARAPHRASED, MARKUP, SYBIL, RIDING = "none", "paraphrased flood", "markup", "many names", "riding"
+NONE, PARAPHRASED, MARKUP, CROWD, SYBIL, RIDING = (
+    *("none", "paraphrased flood", "markup", "a crowd", "many names", "riding"),
+)
 NEWBORN, REWORDING, REMOVAL, EVICTION, REPUTATION, COMBINATION = (
     *("newborn", "rewording", "removal", "eviction", "reputation", "combination"),
 )
+KNOWING = (NEWBORN, REWORDING, REMOVAL, EVICTION, REPUTATION, COMBINATION)
+"""The attacks that know the code."""
 ATTACKS: Mapping[str, Attack] = {
     NONE: lambda _: iter(()),
     "flood of one lesson": _flood,
@@ -292,12 +295,12 @@ ATTACKS: Mapping[str, Attack] = {
     PARAPHRASED: _paraphrased,
     "contradictions": _contradictions,
     "instructions to the reflector": _to_reflectors,
-    "instructions to the curator": _to_curators,
-    "instructions without a flag": _requests_to_curators,
+    "instructions to the curator": _requests_to_curators,
     "instructions to agents": _to_agents,
     MARKUP: _markup,
     "harmful tags": _harmful_tags,
     "stuffing": _stuffing,
+    CROWD: _crowd,
     "forged scores": _forged_scores,
     SYBIL: _sybil,
     RIDING: _riding,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from combee.core.gate.policy import Judges
-from combee_experiments.attacks.producers import MALICIOUS
+from combee_experiments.attacks.producers import MALICIOUS, WARM_UP
 from combee_schemas.plan import Trust
 
 Crew = Literal["nobody proves", "one", "three"]
@@ -27,6 +27,10 @@ class Arm:
     judges: Judges = ()
     room: float = AMPLE
     sent: int = SENT
+    begins: int = WARM_UP
+    """The round in which the attack begins."""
+    call_s: float = 0.0
+    """Seconds that a model call takes."""
 
     @property
     def attackers(self) -> int:
@@ -43,19 +47,16 @@ class Arm:
 
 CREWS: tuple[Crew, ...] = ("nobody proves", "one", "three")
 _ARMS = (
-    *(Arm(posture="lab", crew=crew) for crew in CREWS),
-    *(Arm(posture="team", crew=crew) for crew in CREWS),
+    Arm(posture="lab"),
     Arm(posture="lab", room=SHORT),
+    Arm(posture="team"),
     Arm(posture="team", room=SHORT),
+    Arm(posture="team", crew="three"),
+    Arm(posture="team", crew="nobody proves"),
     *(Arm(posture="public", crew=crew) for crew in CREWS),
     *(Arm(posture="public", crew=crew, judges=("approve",)) for crew in CREWS[1:]),
     *(Arm(posture="public", crew=crew, judges=("evaluate",)) for crew in CREWS[1:]),
 )
 ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}
-SEARCHED_ARMS = tuple(
-    arm.name
-    for arm in _ARMS
-    if (arm.posture, arm.crew) in {("team", "one"), ("public", "one"), ("public", "three")} and not arm.judges
-)
 LAB, TEAM, PUBLIC = (Arm(posture=posture).name for posture in ("lab", "team", "public"))
 LAB_SHORT, TEAM_SHORT = (Arm(posture=posture, room=SHORT).name for posture in ("lab", "team"))

@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 from random import Random
 from statistics import fmean
 
-from combee.adapters.ports import Outgoing, TopicPartition
+from combee.adapters.ports import LanguageModel, Outgoing, TopicPartition
 from combee.assembly import wiring
 from combee.core.batching.planned import evidence_of
 from combee.core.evaluation.questions import Question
@@ -26,6 +26,7 @@ from combee.log.evaluation.judge import EvaluationJudge, Judges
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.views import View
 from combee_experiments.arms.services import Services, batch_settings
+from combee_experiments.arms.tails import SlowModel
 from combee_experiments.attacks.gullible import GullibleModel
 from combee_experiments.attacks.producers import (
     ASKED,
@@ -39,7 +40,6 @@ from combee_experiments.attacks.producers import (
     PARAPHRASED,
     ROUNDS,
     SERVICES,
-    WARM_UP,
     Round,
     honest,
     pair,
@@ -56,10 +56,12 @@ from combee_schemas.gate import MAX_REJECTED, Decision
 from combee_schemas.playbook import Entry, Label, Playbook
 from combee_sim.family.family import ask
 from combee_sim.modes import NO_MODES, NOTICED, Modes
+from combee_sim.server.latency import Latency
 
 ROUND_S, WAIT_S = 60.0, 30.0
 """A round takes a minute; a window waits for half of that."""
 BATCH_SIZE = 20
+CALLS_AT_ONCE = 8
 LESSON_TOKENS = sum(estimate_tokens(lesson) + 12 for lesson in LESSONS)
 QUESTIONS_EACH = 2
 SEARCHED = "one who searches"
@@ -95,8 +97,11 @@ class Attacked:
         self._said: dict[str, int] = {}
         """By true lesson: when it was first said."""
         batch = batch_settings(BATCH_SIZE, max_wait_s=WAIT_S, trust=arm.posture, colluders=MALICIOUS)
+        model: LanguageModel = self._model
+        if arm.call_s:
+            model = SlowModel(model, Latency(median_s=arm.call_s), seed=seed, concurrency=CALLS_AT_ONCE)
         self._services = Services(
-            self._model,
+            model,
             batch,
             self._clock,
             playbook=PLAYBOOK,
@@ -118,7 +123,7 @@ class Attacked:
             for turn in range(ROUNDS):
                 records = list(pair(turn, rng) if self._pair else honest(turn, rng, self._wordings))
                 self._note(records)
-                if turn >= WARM_UP:
+                if turn >= self._arm.begins:
                     records += self._attacks(turn, malicious, shown(await self._production()))
                 if self._arm.crew == "nobody proves":
                     records = [replace(record, headers=()) for record in records]
@@ -285,15 +290,15 @@ async def unattacked(seed: int, arm: str, wordings: int = 1, *, pair: bool = Fal
     return {**numbers, "counted": counted / max(1, sum(len(result.seen) for result in results))}
 
 
-async def attacked(seed: int, attack: str = NONE, arm: str | Arm = LAB) -> Numbers:
-    """Run one attack on one arm."""
-    return await Attacked(seed, attack, ARMS[arm] if isinstance(arm, str) else arm).run()
+async def attacked(seed: int, attack: str = NONE, arm: str | Arm = LAB, wordings: int = 1) -> Numbers:
+    """Run one attack on one arm; each honest lesson is said in this many wordings."""
+    return await Attacked(seed, attack, ARMS[arm] if isinstance(arm, str) else arm, wordings).run()
 
 
 # ---- one who searches
 
 
-TRIED = 6
+TRIED = 4
 """Plans that a searcher tries; each is a whole run."""
 
 

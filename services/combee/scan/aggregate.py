@@ -97,7 +97,7 @@ class Aggregator:
         checks = await self._asking.check(base, coverage, question, level) if question else []
         for part in checks:
             coverage = coverage.checked(part.items, part.answer)
-        coverage = coverage.carried()
+        coverage = coverage.without_outvoted().carried()
         left = coverage.to_ask_again
         size = -(-len(members) * plan.settings.copies // plan.widths[0]) or 1
         groups = [left[at : at + size] for at in range(0, len(left), size)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from combee_schemas.digests import digest
 from combee_sim.family.blurring import lost_in
-from combee_sim.family.lessons import text_of
+from combee_sim.family.lessons import subject, text_of
 from combee_sim.family.wordings import plain
 from combee_sim.modes import NO_MODES, Modes
 from combee_sim.roles.failing import Failing
@@ -29,8 +29,12 @@ def check(reading: Reading, seed: int, modes: Modes = NO_MODES) -> dict[str, Any
     statements = [(n, text) for n, text, _ in _having(reading, "statement")]
     failing = Failing(modes, (seed, digest(*(text for _, text in statements)).hex()))
     pairs = [(n, before, str(value["after"])) for n, before, value in _having(reading, "before", "after")]
+    covered = list(_covered(lessons, statements, failing))
+    left = [one for one in lessons if one[0] not in {answer["lesson"] for answer in covered}]
+    is_asked = reading.says('"against": each "lesson"')
     return {
-        "covered": list(_covered(lessons, statements, failing)),
+        "covered": covered,
+        "against": list(_against(left, statements, failing)) if is_asked else [],
         "lost": list(_lost(pairs, failing)),
     }
 
@@ -50,6 +54,16 @@ def _covered(lessons: Texts, statements: Texts, failing: Failing) -> Iterator[di
             saying = None if saying or not statements else _nearest(lesson, statements)
         if saying:
             yield {"lesson": n, "statement": saying[0], "quote": quote(saying[1])}
+
+
+def _against(lessons: Texts, statements: Texts, failing: Failing) -> Iterator[dict[str, Any]]:
+    by_subject = {subject(text): (n, text) for n, text in reversed(statements) if subject(text)}
+    for n, lesson in lessons:
+        other = by_subject.get(subject(lesson))
+        if failing.misjudges("against", lesson, is_well=bool(other)):
+            other = None if other or not statements else _nearest(lesson, statements)
+        if other:
+            yield {"lesson": n, "statement": other[0], "quote": quote(other[1])}
 
 
 def _whole(text: str) -> str:

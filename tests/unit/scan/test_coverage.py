@@ -1,5 +1,6 @@
 """The root's check: what was learned is in the result, whatever the model reports about itself."""
 
+from asyncio import run
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,12 +12,13 @@ from combee.core.playbook.coverage import is_vague
 from combee.core.playbook.operations import MAX_CONTENT_CHARS
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
-from combee_schemas.base import Shown, Usage
+from combee_schemas.base import Shown, Source, Usage
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial
 from support.models import Answer, ModelClient, ScriptedModel, checked, echo, is_combine, items
+from support.rows import each_row
 from support.scanned import contents, covered, learned, reflections
 
 LESSONS = tuple(f"Orders of kind {kind} are paid back to the card that paid them." for kind in "abcdefgh")
@@ -207,6 +209,72 @@ async def test_of_two_wordings_that_a_combine_lost_one_is_carried() -> None:
     assert contents(result) == sorted([wordings[0], *LESSONS[:6]])
     assert ("r-0", "r-1") in [operation.evidence for operation in result.operations]
     assert [covered(result)[f"r-{n}"] for n in range(2)] == ["carried", "carried"]
+
+
+PAID, FREE = "Opened parcels always cost the usual fee.", "Opened parcels never cost the usual fee."
+
+
+def keeping(kept: str, against: str) -> ScriptedModel:
+    """Return a model that combines to all but one lesson, and says that the kept one contradicts this one."""
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.reply_name == "check":
+            lessons, statements = (
+                {item[name]: item["n"] for item in items(prompt) if name in item}
+                for name in ("lesson", "statement")
+            )
+            if against not in lessons or kept not in statements:
+                return {"covered": []}
+            said = {"lesson": lessons[against], "statement": statements[kept], "quote": kept}
+            return {"covered": [], "against": [said]}
+        whole = dict(echo(prompt))
+        if is_combine(prompt):
+            return {**whole, "operations": [one for one in whole["operations"] if one["content"] != against]}
+        return whole
+
+    model = ScriptedModel(answer)
+    model.answers_checks = False
+    return model
+
+
+@each_row(
+    ("taught", "is_carried"),
+    [
+        ((PAID, PAID, FREE), False),
+        ((PAID, FREE), True),
+        ((PAID, FREE, FREE), True),
+        ((PAID, PAID, PAID, PAID, FREE, FREE, FREE), True),
+    ],
+)
+def test_what_contradicts_a_statement_that_more_say_is_a_conflict_and_is_not_carried(
+    taught: tuple[str, ...],
+    is_carried: bool,  # noqa: FBT001 - a row
+) -> None:
+    result = run(learned(keeping(PAID, FREE), reflections(*taught, *LESSONS[:6])))
+    assert (FREE in contents(result)) is is_carried
+    saying = tuple(f"r-{n}" for n, text in enumerate(taught) if text == FREE)
+    found = [(conflict.against, conflict.content, conflict.evidence) for conflict in result.conflicts]
+    assert found == ([] if is_carried else [(PAID, FREE, saying)])
+    left = [seen for seen in result.seen if seen.dropped]
+    assert [(seen.reflection_id, seen.text) for seen in left] == [(one, FREE) for one in saying if found]
+
+
+async def test_a_check_call_that_calls_another_lesson_a_contradiction_is_not_believed() -> None:
+    result = await learned(
+        keeping(LESSONS[0], FREE), reflections(LESSONS[0], LESSONS[0], FREE, *LESSONS[1:6])
+    )
+    assert FREE in contents(result)
+    assert result.conflicts == ()
+
+
+async def test_where_sources_are_proven_one_that_repeats_itself_outvotes_nobody() -> None:
+    for names, is_carried in (("mmmh", True), ("abch", False)):
+        given = [
+            one.model_copy(update={"source": Source(name=name, proven="secret")})
+            for one, name in zip(reflections(PAID, PAID, PAID, FREE), names, strict=True)
+        ]
+        result = await learned(keeping(PAID, FREE), [*given, *reflections(*LESSONS[:6], first=10)])
+        assert (FREE in contents(result)) is is_carried
 
 
 async def test_a_lesson_that_several_reflections_word_alike_is_asked_about_once() -> None:

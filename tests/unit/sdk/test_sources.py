@@ -23,9 +23,9 @@ async def sent(signer: Signer | None, source: Source | None = None) -> Record:
 
 def verified(record: Record) -> Source | None:
     source = topics.REFLECTIONS.read(record).source
-    verdict = KNOWN.verdict(record.topic, record.value or b"", record.headers, source)
-    assert not verdict.is_forged
-    return verdict.source
+    found = KNOWN.effective(record.topic, record.value or b"", record.headers, source)
+    assert not found.is_forged
+    return found.source
 
 
 async def test_a_client_with_a_secret_proves_its_name() -> None:

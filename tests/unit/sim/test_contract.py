@@ -290,6 +290,13 @@ def covered_lessons_are_quoted() -> None:
     assert covered["quote"] in C.upper()
 
 
+def contradictions_are_quoted() -> None:
+    (against,) = said(checking.prompt([A, C], [B, RIVAL, C.upper()]))["against"]
+    assert (against["lesson"], against["statement"]) == (1, 2)
+    assert against["quote"] in RIVAL
+    assert said(checking.prompt([A], [A, RIVAL]))["against"] == []
+
+
 def losses_are_quoted() -> None:
     (lost,) = said(checking.prompt([], [], [Rewrite(before=A, after=A.upper()), PAIR]))["lost"]
     assert lost["rewrite"] == 2
@@ -380,6 +387,7 @@ CONTRACT: Mapping[str, Callable[[], None]] = {
     "A statement about the same subject": covered_lessons_are_quoted,
     "Leave out the lessons that no statement": covered_lessons_are_quoted,
     '"quote":': covered_lessons_are_quoted,
+    '"against":': contradictions_are_quoted,
     '"lost":': losses_are_quoted,
     "MERGE those that say the same into one": clusters_are_made_shorter,
     "Leave entries apart that complement": clusters_are_made_shorter,

@@ -1,7 +1,7 @@
 """The services of one machine as processes, for ``combee up`` and for commands that start their own services."""
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -106,7 +106,10 @@ def _text(value: object) -> str:
 
 @asynccontextmanager
 async def stack(
-    options: StackOptions, *, supervise: type[Supervisor] = Supervisor
+    options: StackOptions,
+    on_line: Callable[[str, str], None] | None = None,
+    *,
+    supervise: type[Supervisor] = Supervisor,
 ) -> AsyncIterator[Supervisor]:
     """Run the services (and the stand-in model, if simulated) while the context is open.
 
@@ -117,7 +120,7 @@ async def stack(
     """
     configured_method(options.settings.batch)  # refused here rather than by each process
     options.folder.mkdir(parents=True, exist_ok=True)
-    supervisor = supervise(options.folder, SystemClock())
+    supervisor = supervise(options.folder, SystemClock(), on_line)
     try:
         env = child_environment(options)
         if options.simulated:

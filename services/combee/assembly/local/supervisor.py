@@ -59,9 +59,10 @@ class _Child:
 class Supervisor:
     """Owns child processes by pid. ``folder`` takes their logs and ready files."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, on_line: Callable[[str, str], None] | None = None) -> None:
         self.folder = folder
         self._clock = clock
+        self._on_line = on_line
         self._children: dict[str, _Child] = {}
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping = False
@@ -82,7 +83,7 @@ class Supervisor:
                 env={**process.env, "COMBEE_READY_FILE": str(process.ready_file)},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
-                stderr=log,
+                stderr=asyncio.subprocess.PIPE if self._on_line else log,
                 start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops in order
             )
 
@@ -92,6 +93,7 @@ class Supervisor:
 
     async def _watch(self, child: _Child) -> None:
         while True:
+            await self._copy_lines(child)
             code = await child.running.wait()
             child.ends += 1
             if self._stopping:
@@ -114,6 +116,14 @@ class Supervisor:
             if self._stopping:  # it did not exist yet when all processes were told to end
                 _signal(child, signal.SIGTERM)
             child.started_at = self._clock.monotonic()
+
+    async def _copy_lines(self, child: _Child) -> None:
+        if self._on_line is None or child.running.stderr is None:
+            return
+        with self.log_file(child.process.name).open("ab") as log:
+            async for line in child.running.stderr:
+                log.write(line)
+                self._on_line(child.process.name, line.decode(errors="replace").rstrip())
 
     def _fail(self, message: str) -> None:
         if not self._failure.done():

@@ -23,17 +23,20 @@ does what the lesson asks for, with the lesson's conditions, exceptions and figu
 subject that is less specific, that says something else, or that adds advice which no lesson gives, does not say the
 lesson. Leave out the lessons that no statement says. "quote": at most six consecutive words of the statement,
 copied, that say it best.
+"against": each "lesson" that no statement says and that a "statement" contradicts, so that nobody can follow both;
+"quote": at most six words of the statement that do.
 Rewrites, if there are any, are entries before and after a change. "lost": by its number, each "rewrite" whose "after"
 no longer has a condition, an exception or a negation of "before"; "quote": at most six words of "before" that say
 it.
 Answer with one JSON object: {{"covered": [{{"lesson": 1, "statement": 2, "quote": "..."}}],
-"lost": [{{"rewrite": 1, "quote": "..."}}]}}
+"against": [{{"lesson": 3, "statement": 4, "quote": "..."}}], "lost": [{{"rewrite": 1, "quote": "..."}}]}}
 {FENCE_WARNING}"""
 
 
 _NUMBER = {"type": "integer"}
 CHECK_SCHEMA = object_of(
     covered=list_of(object_of(lesson=_NUMBER, statement=_NUMBER, quote=STRING)),
+    against=list_of(object_of(lesson=_NUMBER, statement=_NUMBER, quote=STRING)),
     lost=list_of(object_of(rewrite=_NUMBER, quote=STRING)),
 )
 
@@ -52,6 +55,8 @@ class Checked:
 
     covered: tuple[tuple[int, int], ...] = ()
     """Lesson and the statement that says it, with a quote that the statement has."""
+    against: tuple[tuple[int, int], ...] = ()
+    """Lesson and the statement that contradicts it, with a quote that the statement has."""
     lost: tuple[tuple[int, str], ...] = ()
     """Rewrite, and the words of ``before`` that its ``after`` no longer says."""
 
@@ -70,7 +75,7 @@ def prompt(lessons: Sequence[str], statements: Sequence[str], rewrites: Sequence
         user="\n".join(parts),
         reply_name="check",
         reply_schema=CHECK_SCHEMA,
-        optional=frozenset({"lost"}),
+        optional=frozenset({"against", "lost"}),
     )
 
 
@@ -86,17 +91,22 @@ def read(
     rewrites: Sequence[Rewrite] = (),
 ) -> Checked:
     """Return the answers whose quote is in the quoted text; figures are the caller's to compare."""
-    covered = (
-        (lesson, statement)
-        for lesson, statement, quote in _answers(body.get("covered"), "lesson", "statement")
-        if lesson < len(lessons) and statement < len(statements) and has_quote(statements[statement], quote)
+    covered, against = (
+        dict.fromkeys(
+            (lesson, statement)
+            for lesson, statement, quote in _answers(body.get(name), "lesson", "statement")
+            if lesson < len(lessons)
+            and statement < len(statements)
+            and has_quote(statements[statement], quote)
+        )
+        for name in ("covered", "against")
     )
     lost = (
         (rewrite, quote)
         for rewrite, _, quote in _answers(body.get("lost"), "rewrite", "rewrite")
         if rewrite < len(rewrites) and has_quote(rewrites[rewrite].before, quote)
     )
-    return Checked(covered=tuple(dict.fromkeys(covered)), lost=tuple(dict.fromkeys(lost)))
+    return Checked(covered=tuple(covered), against=tuple(against), lost=tuple(dict.fromkeys(lost)))
 
 
 def has_quote(text: str, quote: str) -> bool:

@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.trust import supporters
-from combee.core.text.flags import has_markup
 from combee.core.text.prompt import tokens_by_entry
 from combee_schemas.playbook import ACE_SECTIONS, MAX_BUDGET_TOKENS, Entry, Playbook
 
@@ -97,8 +96,8 @@ def evictions(
     among its own. What a person stands behind goes last, and only where such entries alone exceed the budget.
 
     Proposed entries have a share of their own in addition to the budget: agents do not read them, and a full playbook
-    would learn nothing new if it had to make room for them at once. Of what is proposed, what looks like an
-    markup goes first: only a person can let agents see it. Then the source that has most of the room makes some.
+    would learn nothing new if it had to make room for them at once. There the source that has most of the room makes
+    some.
     """
     was_shown = [entry for entry in (entries if before is None else before) if entry.is_active]
     was, out = tokens_by_entry(was_shown, sections), dict[str, None]()
@@ -213,14 +212,11 @@ def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_toke
     for source, tokens in chain.from_iterable(map(dict.items, parts.values())):
         room[source] += tokens
     left = sorted(entries, key=_use)
-    welcome = {entry.id for entry in entries if _is_welcome(entry)}
     out: list[str] = []
     while excess > 0:
         largest = max(room, key=lambda source: (room[source], source))
         # In the order of `left` where all of this is equal.
-        ranks = [
-            (entry.id in welcome, largest not in parts[entry.id], len(parts[entry.id])) for entry in left
-        ]
+        ranks = [(largest not in parts[entry.id], len(parts[entry.id])) for entry in left]
         entry = left.pop(ranks.index(min(ranks)))
         for source, tokens in parts[entry.id].items():
             room[source] -= tokens
@@ -229,11 +225,7 @@ def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_toke
     return tuple(out)
 
 
-def _is_welcome(entry: Entry) -> bool:
-    return entry.is_active or not has_markup(entry.content)
-
-
 def _use(entry: Entry) -> tuple[int | str, ...]:
     """Return how useful an entry is."""
     evidence = entry.evidence_count if entry.is_active else len(entry.support)
-    return _is_welcome(entry), entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
+    return entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id

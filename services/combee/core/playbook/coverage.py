@@ -10,22 +10,26 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Literal
 
 from combee.core.methods.checking import Checked, Rewrite
+from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.echo import was_shown, without_echoes
-from combee.core.playbook.guards import Guarded, guarded, rewrites
-from combee.core.playbook.operations import MAX_CONTENT_CHARS, union
+from combee.core.playbook.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
+from combee.core.playbook.operations import MAX_CONTENT_CHARS, MAX_DETAIL_CHARS, union
+from combee.core.playbook.trust import PERSON, supporters
 from combee.core.text.figures import figures, lacking
 from combee.core.text.forms import clean_line, count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
 from combee.core.text.similarity.lessons import same_lesson
-from combee.core.text.similarity.overlap import contradicts, said_words
-from combee.core.text.similarity.saying import Statements
+from combee.core.text.similarity.overlap import common, contradicts, said_words
+from combee.core.text.similarity.saying import ONE_FRAME, Statements
 from combee_schemas.base import is_blank
-from combee_schemas.playbook import ACE_SECTIONS, Playbook
+from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import (
+    Conflict,
     Echo,
     GroupMember,
     Known,
@@ -40,6 +44,7 @@ NEAREST = 4
 """Number of entries per lesson that a check call is shown next to the ones that the model claimed."""
 VAGUE_WORDS = 4
 """Minimum words, grammar aside, of a lesson that is more than a general remark."""
+CONTRADICTS = "more say it than what contradicts it"
 UNCHECKED = "a condition or a negation: no check answered"
 MAX_DROPPED = 1 / 3
 """Maximum share of a batch's lessons that a model may drop as vague."""
@@ -148,10 +153,14 @@ class Coverage:
     """Embeddings by text, if there are any."""
     matches: Mapping[int, Mapping[int, _Match]] = field(default_factory=dict)
     """By lesson: the statements that say it."""
+    against: Mapping[int, int] = field(default_factory=dict)
+    """By lesson: the statement that contradicts it, by the check call's answer."""
     kept: frozenset[Rewrite] = frozenset()
     """Rewrites that lost no condition and no negation, by the check call's answer."""
     lost: Mapping[Rewrite, str] = field(default_factory=dict)
     """Rewrites that lost one, and its words."""
+    outvoted: Mapping[int, int] = field(default_factory=dict)
+    """By lesson: the statement that contradicts it and behind which more stands; so the lesson is not carried."""
 
     # ---- statements
 
@@ -235,13 +244,14 @@ class Coverage:
         would have replaced stays, and counts after the model's operations. What code would add comes last.
         """
         touched = self._touched(range(len(self.operations)))
-        covering = dict(self._by_entries(range(len(self.lessons)), touched))
+        counting = [n for n in range(len(self.lessons)) if n not in self.outvoted]
+        covering = dict(self._by_entries(counting, touched))
         covering |= self._by_operations(covering, carried=False)
         touched = self._touched(self._applied(covering))
         for n, place in list(covering.items()):
             if self.statements[place].entry_id in touched:
                 del covering[n]
-        covering |= dict(self._by_entries((n for n in self.matches if n not in covering), touched))
+        covering |= dict(self._by_entries((n for n in counting if n not in covering), touched))
         return covering | self._by_operations(covering, carried=True)
 
     def _by_entries(self, lessons: Iterable[int], touched: Collection[str]) -> Iterator[tuple[int, int]]:
@@ -261,7 +271,7 @@ class Coverage:
         said = {
             n: [place for place in places if self._is_carried(place) is carried]
             for n, places in self.matches.items()
-            if n not in covered
+            if n not in covered and n not in self.outvoted
         }
         count = Counter(place for places in said.values() for place in places)
 
@@ -347,8 +357,61 @@ class Coverage:
                 for n in saying[text]:
                     matches.setdefault(n, {}).setdefault(place, _Match(by="check", score=1.0))
         lost = {asked.rewrites[place]: quote for place, quote in answer.lost}
+        against = {
+            n: asked.statements[statement]
+            for lesson, statement in answer.against
+            for text in [self.lessons[asked.lessons[lesson]].text]
+            if common(text, self.statements[asked.statements[statement]].text) >= ONE_FRAME
+            for n in saying[text]
+        }
         kept = frozenset(asked.rewrites).difference(lost)
-        return replace(self, matches=matches, kept=self.kept | kept, lost={**self.lost, **lost})
+        return replace(
+            self,
+            matches=matches,
+            kept=self.kept | kept,
+            lost={**self.lost, **lost},
+            against={**self.against, **against},
+        )
+
+    # ---- what contradicts what more say
+
+    def without_outvoted(self) -> "Coverage":
+        """Return the coverage in which what contradicts a statement that more say is a conflict, and is not carried.
+
+        Three reflections of one batch are never outvoted: policies change. Where sources are proven, more of them
+        must say the statement: one that repeats itself silences nobody.
+        """
+        unsaid = set(self.unsaid)
+        groups: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for n, place in self.against.items():
+            if n in unsaid:
+                groups[self.lessons[n].text, place].append(n)
+        saying: dict[int, list[int]] = defaultdict(list)
+        for n, place in self.covering.items():
+            saying[place].append(n)
+        touched = self._touched(self._applied(self.covering))
+        outvoted = {
+            n: place
+            for (_, place), own in islice(groups.items(), MAX_CONFLICTS)
+            if len(own) < PERSON
+            and self.statements[place].entry_id not in touched
+            and self._stands_behind(saying[place], place) > self._stands_behind(own)
+            for n in own
+        }
+        return replace(self, outvoted=outvoted)
+
+    def _stands_behind(self, lessons: Iterable[int], place: int | None = None) -> int:
+        """Return how much says something: proven sources, and where nobody proves who they are, reflections."""
+        seen = [self.lessons[n].reflection for n in lessons]
+        entry = None if place is None else self._entries.get(self.statements[place].entry_id)
+        names = {one.source.name for one in seen if one.source and one.source.proven}
+        if any(one.reflection.source and one.reflection.source.proven for one in self.lessons):
+            return len(names.union(supporters(entry) if entry else ()) - {UNPROVEN})
+        return len(seen) + (entry.evidence_count if entry else 0)
+
+    @cached_property
+    def _entries(self) -> Mapping[str, Entry]:
+        return {entry.id: entry for entry in self.base.entries}
 
     # ---- carrying
 
@@ -392,7 +455,7 @@ class Coverage:
     def to_carry(self) -> tuple[int, ...]:
         """The lessons that are left, without those that the model is believed to have dropped as vague."""
         dropped = set(self.dropped)
-        return tuple(n for n in self.left if n not in dropped)
+        return tuple(n for n in self.left if n not in dropped and n not in self.outvoted)
 
     @cached_property
     def dropped(self) -> tuple[int, ...]:
@@ -442,7 +505,7 @@ class Coverage:
                 if kept.operations
                 else "empty",
                 "operations": kept.operations,
-                "conflicts": kept.conflicts,
+                "conflicts": (*kept.conflicts, *self._contradicting()),
                 "aside": (),
                 "known": tuple(known),
                 "echoes": _united((*echoes, *said_again)),
@@ -466,11 +529,26 @@ class Coverage:
         unsupported = [operation for operation in operations if self.lessons and not operation.evidence]
         return replace(kept, operations=(*kept.operations, *unsupported))
 
+    def _contradicting(self) -> Iterator[Conflict]:
+        """Yield what contradicts a statement that more say, with the reflections that say it."""
+        groups: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for n, place in self.outvoted.items():
+            groups[self.lessons[n].text, place].append(self.lessons[n].reflection.reflection_id)
+        for (text, place), evidence in groups.items():
+            statement = self.statements[place]
+            yield Conflict(
+                entry_id=statement.entry_id,
+                against="" if statement.entry_id else statement.text,
+                content=text[:MAX_DETAIL_CHARS],
+                evidence=tuple(evidence[:EVIDENCE_KEPT]),
+                why=CONTRADICTS,
+            )
+
     def _seen(self) -> Iterator[Seen]:
         """Yield the batch's reflections, with what became of each."""
         places = {lesson.reflection.reflection_id: n for n, lesson in enumerate(self.lessons)}
         own = len(self.result.operations)
-        dropped = set(self.dropped)
+        dropped = {*self.dropped, *self.outvoted}
         claimed = claimed_by(self.result)
         for seen in self.result.seen:
             n = places.get(seen.reflection_id)

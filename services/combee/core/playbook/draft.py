@@ -205,11 +205,11 @@ class Draft:
                 )
 
     def note_refused(self, conflict: Conflict, evidence: Sequence[str], names: Mapping[str, str]) -> None:
-        """Record what a rewrite would have lost, and who says what; the entry is as it was.
+        """Record what a rewrite would have lost, or what contradicts an entry, and who says what; it is as it was.
 
         It is a conflict if a reflection or another entry says what the rewrite does.
         """
-        entry = self.entries.get(conflict.entry_id)
+        entry = self.entries.get(conflict.entry_id) or self.saying(conflict.against)
         if entry is None:
             return
         rival = self.saying(conflict.content, but=entry.id)

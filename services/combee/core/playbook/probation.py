@@ -138,7 +138,7 @@ class Candidate:
         """Return why it goes on waiting; empty: agents may see it. ``about``: the entries that it is linked to."""
         if len(self.support) < policy.reflections:
             return f"{len(self.support)} of {policy.reflections} reflections support it"
-        return screen.waits_for(self.entry, self.sources, len(self.support), about)
+        return screen.waits_for(self.sources, len(self.support), about)
 
     def supersedes(self, rival: Entry, screen: Screen) -> bool:
         """Return whether it takes the place of an entry that it contradicts: nobody has said that one since.

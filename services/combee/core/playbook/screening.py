@@ -139,6 +139,8 @@ class Screen:
             dict[str, tuple[str, ...]](),
         )
         for conflict in conflicts if rules.weighs else ():
+            if not conflict.entry_id:
+                continue
             rivals[conflict.content] = union(rivals.get(conflict.content, ()), [conflict.entry_id])
         return cls(
             is_person=False,
@@ -300,12 +302,8 @@ class Screen:
                 return f"it would change {entry.id}: behind the others stand {support.told(needed)}"
         return ""
 
-    def waits_for(
-        self, entry: Entry, sources: Collection[str], reflections: int, about: Iterable[Entry]
-    ) -> str:
+    def waits_for(self, sources: Collection[str], reflections: int, about: Iterable[Entry]) -> str:
         """Return why a proposed entry goes on waiting; ``about``: the entries that it is linked to."""
-        if doubt := self.rules.doubt_of(entry.content):
-            return doubt
         needed, about = self.rules.to_add, tuple(about)
         for other in about:
             most = self.rules.to_change(other, sources)
@@ -314,12 +312,6 @@ class Screen:
         counted = [self.rules.counted(names, other) for other in about] or [self.rules.counted(names)]
         support = Support(min(map(len, counted)), reflections if all(counted) else 0)
         return "" if support.suffices(needed) else f"{support.told(needed)} support it"
-
-    def doubt_of_section(self, section: str) -> str:
-        """Return why a batch must not begin a section; empty: it may."""
-        if self.rules.quorum:
-            return "would be new, and only a person begins one where only proven sources count"
-        return self.rules.doubt_of(section)
 
     def _name(self, reflection_id: str) -> str:
         return self.names.get(reflection_id, UNPROVEN)
@@ -398,27 +390,25 @@ def admitted(
     screened = screen.screened(base, permitted, relations)
     passed: Sequence[Operation] = screened.passed
     renamed: Sequence[Refused] = ()
-    if screen.rules.weighs:
-        passed, renamed = _under_known_headers(base, passed, screen)
+    if screen.rules.quorum:
+        passed, renamed = _under_known_headers(base, passed)
     return replace(screened, passed=passed, refused=(*rejected, *screened.refused, *renamed))
 
 
 def _under_known_headers(
-    base: Playbook, operations: Iterable[Operation], screen: Screen
+    base: Playbook, operations: Iterable[Operation]
 ) -> tuple[Sequence[Operation], Sequence[Refused]]:
-    """Return operations of which none begins a section that its screen holds back.
+    """Return operations of which none begins a section: reflections do not name any, so a header has no witnesses.
 
-    Where only proven sources count, that is any section: reflections do not name sections, so a header has no
-    witnesses. Elsewhere it is one whose name is more than a name. What an operation says is judged by itself: so
-    nobody bars an honest lesson by the header that he gives it.
+    What an operation says is judged by itself: so nobody bars an honest lesson by the header that he gives it.
     """
     headers = (entry.section for entry in base.entries if entry.is_active)
     known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))
     placed, refused = list[Operation](), list[Refused]()
     for operation in operations:
         is_new = operation.kind == OperationKind.ADD and same_section(operation.section, known) not in known
-        if is_new and (why := screen.doubt_of_section(operation.section)):
-            why = f"its section {why}, so it stands under {ACE_SECTIONS[-1]}"
+        if is_new:
+            why = f"its section would be new, and only a person begins one here: it stands under {ACE_SECTIONS[-1]}"
             refused.append(Refused(operation=operation, why=why))
             operation = operation.model_copy(update={"section": ACE_SECTIONS[-1]})  # noqa: PLW2901
         placed.append(operation)

@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeVar
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.derived import once_per_version
-from combee.core.text.flags import has_markup
 from combee_schemas.base import SourceNames, playbook_of
 from combee_schemas.plan import PlanSettings, Trust
 from combee_schemas.playbook import Entry, Playbook
@@ -108,10 +107,6 @@ class Rules:
         """Return whether the runs that found an entry harmful are as many as its removal needs."""
         by = self.counted(entry.harmed or (UNPROVEN,), entry)
         return Support(len(by), entry.harmful).suffices(self.to_change(entry, by))
-
-    def doubt_of(self, text: str) -> str:
-        """Return why only a person may let agents see a text; empty: it is a text."""
-        return "has markup of chats or tool calls" if self.weighs and has_markup(text) else ""
 
 
 OPEN = Rules()

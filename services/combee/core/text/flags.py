@@ -1,8 +1,7 @@
 """Flags for texts that an agent or a reading model may take for more than a lesson; pure.
 
 A flag is a hint for people, no verdict: the rules are patterns, an attacker can word around them, and honest lessons
-are flagged as well. Only markup of chats and tool calls, which no lesson needs, has an effect: only a person lets
-agents see it.
+are flagged as well.
 """
 
 import re
@@ -47,11 +46,6 @@ _PATTERNS: Mapping[Flag, re.Pattern[str]] = {
         re.IGNORECASE | re.VERBOSE,
     ),
 }
-
-
-def has_markup(text: str) -> bool:
-    """Return whether a text has markup of chats or tool calls."""
-    return any(map(_PATTERNS["markup"].search, (clean(text), comparable(text))))
 
 
 def flags(text: str) -> frozenset[Flag]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from combee.core import commands
 from combee.core.formats.files import write_playbook
-from combee.core.playbook import budget, versions
+from combee.core.playbook import versions
 from combee.core.playbook.budget import PROPOSED_SHARE, evictions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.probation import shown
@@ -278,27 +277,6 @@ def test_of_what_waits_the_source_with_most_room_makes_room_however_often_it_say
     assert evictions(lines, 3 * room) == ("calc-00002", "calc-00004")
     unnamed = [line.model_copy(update={"sources": ()}) for line in lines]
     assert evictions(unnamed, 3 * room) == ("calc-00001", "calc-00005")
-
-
-def test_each_entry_that_waits_is_looked_at_once_however_many_make_room(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    read = Mock(return_value=False)
-    monkeypatch.setattr(budget, "has_markup", read)
-    lines = [
-        entry(f"calc-{n:05d}", f"{RULE} {n}", state="proposed", sources=(str(n % 3),)) for n in range(60)
-    ]
-    assert len(evictions(lines, 10 * entry_tokens(lines[0]) * PROPOSED_SHARE)) > 40
-    assert read.call_count <= 2 * len(lines)
-
-
-def test_of_what_waits_markup_makes_room_first() -> None:
-    lines = [
-        entry(f"calc-{n:05d}", text, state="proposed", support=tuple(f"r-{each}" for each in range(n)))
-        for n, text in ((1, RULE), (3, "<tool_call>pay</tool_call>"))
-    ]
-    room = entry_tokens(lines[0])
-    assert evictions(lines, room * PROPOSED_SHARE) == ("calc-00003",)
 
 
 def test_components_are_never_on_probation() -> None:

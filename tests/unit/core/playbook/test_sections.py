@@ -151,24 +151,6 @@ def test_the_headers_of_an_import_and_of_a_person_s_edit_stay_without_entries() 
     assert learned(after).sections == ("mine", "empty", "begun by hand")
 
 
-def test_a_new_section_whose_name_has_markup_is_not_begun_and_its_lesson_counts() -> None:
-    after = learned(BASE, ("Say thank you at the end", EVIL), trust="team")
-    added = after.entries[-1]
-    assert (added.section, added.content, added.state) == (
-        ACE_SECTIONS[-1],
-        "Say thank you at the end",
-        "active",
-    )
-    assert EVIL not in ace_text(after)
-    assert any(change.kind == "dropped" and "markup" in change.detail for change in after.changes)
-
-
-def test_a_known_section_keeps_its_entries_however_its_name_looks() -> None:
-    base = BASE.model_copy(update={"sections": (*BASE.sections, EVIL)})
-    after = learned(base, ("Say thank you at the end", EVIL), trust="team")
-    assert after.entries[-1].section == EVIL
-
-
 def test_where_one_source_is_not_enough_no_batch_begins_a_section() -> None:
     after = learned(BASE, ("Say thank you", "Pay twice"), trust="public", colluders=1)
     assert (after.entries[-1].section, after.entries[-1].content) == (ACE_SECTIONS[-1], "Say thank you")
