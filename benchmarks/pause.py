@@ -128,7 +128,7 @@ async def _reflect(log: KafkaLog) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _shuffle(log: KafkaLog) -> AsyncIterator[None]:
-    settings = load_settings(model="simulated", batch_size=1, max_inflight_batches=100).batch
+    settings = load_settings(model="simulated", batch_size=1, max_inflight_batches=16).batch
     shuffler = Shuffler(log, SystemClock(), settings)
     partitions = range(await log.partitions(topics.REFLECTIONS.name))
     delivery = wiring.delivery_without_faust(log, shuffler, partitions, look_s=0.5)

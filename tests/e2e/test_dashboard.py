@@ -309,9 +309,9 @@ async def test_an_overview_leads_to_what_changed_and_what_waits_and_a_phone_show
         page = await opened(browser, complaints, key=ADMIN)
         await page.goto(base)
         await until(lambda: context.playbooks.latest(PLAYBOOK).version == len(("one", "two")))
+        await retry_a_dead_letter(page, base, log)
         await see_branches(page, base, log, context.playbooks.latest(PLAYBOOK))
         await see_whether_it_helps(page, base, log)
-        await retry_a_dead_letter(page, base, log)
         await see_one_batch_after_another(page, base, log)
         await read_on_a_phone(await opened(browser, complaints, width=PHONE, key=ADMIN), base)
         assert complaints == []  # before the server goes

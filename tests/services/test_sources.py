@@ -126,7 +126,7 @@ async def test_a_trace_s_proof_goes_on_to_its_reflection_and_its_outcome() -> No
     (batch,) = ledger.batches(deployment.log)
     assert Counter(member.source and member.source.proven for member in batch.members) == {"secret": 1, "": 1}
     verified = [
-        KNOWN.verdict(record.topic, record.value or b"", record.headers, outcome.source).source
+        KNOWN.effective(record.topic, record.value or b"", record.headers, outcome.source).source
         for record in ledger.records(deployment.log, topics.OUTCOMES)
         for outcome in [topics.OUTCOMES.read(record)]
         if isinstance(outcome, Outcome)

@@ -104,10 +104,15 @@ class Kill:
     """From the kill to the next version of the playbook; infinite: there was none in time."""
     readable_s: float
     """From the kill until nothing stood behind an open transaction."""
-    hanging: int
+    hanging: Sequence[str]
     """Topics with a partition that stayed behind an open transaction."""
     load: float
     """Load of the machine in the minute before all was as before the kill."""
+
+    @property
+    def spoilt(self) -> bool:
+        """Whether it left something that does not end by itself."""
+        return bool(self.hanging) or self.playbook_s == math.inf
 
 
 HEAD = (
@@ -231,7 +236,7 @@ def table(kills: Sequence[Kill]) -> str:
             [
                 *(topology, killed, len(row), stale),
                 *(f"{statistics.median(times):.0f} / {max(times):.0f}" for times in seconds),
-                *(sum(one.skipped for one in row), sum(one.hanging for one in row)),
+                *(sum(one.skipped for one in row), sum(len(one.hanging) for one in row)),
                 f"{min(loads):.0f} / {max(loads):.0f}",
             ]
         )
@@ -277,7 +282,7 @@ async def kill(
         gap_s=round(max(b - a for a, b in _gaps(load, began)), 1),
         playbook_s=round(version - began, 1) if version else math.inf,
         readable_s=round(readable_s, 1),
-        hanging=len(hanging),
+        hanging=hanging,
         load=os.getloadavg()[0],
     )
 

@@ -23,4 +23,5 @@ async def write(log: KafkaLog, name: str, counts: dict[str, int]) -> None:
                     )
                 counts[name] += 1
     finally:
-        await transactor.close()
+        with suppress(CombeeError):  # what was cancelled may end as the broker's death ends it
+            await transactor.close()

@@ -401,7 +401,7 @@ export interface paths {
         put?: never;
         /**
          * Pause
-         * @description Pause learning; agents read on, what they send waits. It costs nothing and ends before that expires.
+         * @description Pause learning: agents read on, what they send waits, and no model is called.
          */
         post: operations["pause"];
         delete?: never;
@@ -421,7 +421,7 @@ export interface paths {
         put?: never;
         /**
          * Resume
-         * @description End a pause: everything that waits is learned from, nothing is lost.
+         * @description End a pause: everything that waited is learned from.
          */
         post: operations["resume"];
         delete?: never;

@@ -16,7 +16,7 @@ from combee.adapters.clock import SystemClock
 from combee.adapters.ports import LanguageModel, Log
 from combee.assembly.answerers import answerer, evaluation_caps, evaluation_model, held_out
 from combee.assembly.local.deployment import beside, deployment
-from combee.assembly.local.preflight import model_flag, require_model, stands_in
+from combee.assembly.local.preflight import model_flag, require_model, uses_stand_in
 from combee.cli.playbook.files import read_text
 from combee.cli.playbook.lookup import resolve_version_or_branch
 from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json, remark
@@ -144,7 +144,7 @@ def stand_in(settings: Settings, *, simulated: bool) -> LanguageModel | None:
     if settings.evaluation.answers != "model":
         return None
     model = evaluation_model(settings)
-    if not stands_in(model, simulated=simulated):
+    if not uses_stand_in(model, simulated=simulated):
         require_model(model)
         return None
     from combee_sim.family.knowledge import read_knowledge  # noqa: PLC0415 - only for a simulation

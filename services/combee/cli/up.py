@@ -20,7 +20,7 @@ from combee.assembly.local.admin_key import AdminKey, admin_key, dashboard_link
 from combee.assembly.local.deployment import BATCH_FLAGS, Deployment
 from combee.assembly.local.extras import without
 from combee.assembly.local.keys import with_keys
-from combee.assembly.local.preflight import check, model_flag, require_data_dir, stands_in
+from combee.assembly.local.preflight import check, model_flag, require_data_dir, uses_stand_in
 from combee.assembly.local.stack import StackOptions, model_environment, stack
 from combee.assembly.local.stack_file import sole_stack
 from combee.cli.shared.console import remark
@@ -74,7 +74,7 @@ def up(
     )
     if settings.worker.metrics_port is None:
         settings = replace(settings, worker=settings.worker.model_copy(update={"metrics_port": 0}))
-    simulated = stands_in(settings.model, simulated=simulated)
+    simulated = uses_stand_in(settings.model, simulated=simulated)
     if keys:
         if settings.gateway.gateway_keys is not None:
             raise FatalError("COMBEE_GATEWAY_KEYS holds the keys: unset it, or start without --keys")

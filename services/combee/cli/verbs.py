@@ -49,7 +49,7 @@ PANELS = {
         "forget": Verb("combee.cli.forget", "Erase a person's data, or runs and what only they taught."),
     },
     "Lab": {
-        "demo": Verb("combee.cli.demo.verb", "Run it all once, temporary and simulated."),
+        "demo": Verb("combee.cli.demo.verb", "Watch simulated agents learn, on a temporary Kafka."),
         "sim": Verb("combee.cli.sim", "The stand-in model: a simulation that needs no API key."),
         "experiment": Verb("combee.cli.experiment", "Re-run one of the paper's experiments."),
     },

@@ -355,7 +355,9 @@ async def identified(
                 own_id = claimed_identities(reflection.reflection_id, reflection.source, record.headers)[0]
                 claimed = reflection.source
                 if known.can_prove:
-                    claimed = known.verdict(record.topic, record.value or b"", record.headers, claimed).source
+                    claimed = known.effective(
+                        record.topic, record.value or b"", record.headers, claimed
+                    ).source
                     own_id = identity_of(reflection.reflection_id, owner_of(claimed))
                 if own_id not in batched:
                     yield record, reflection.model_copy(update={"reflection_id": own_id, "source": claimed})

@@ -29,9 +29,9 @@ def proven(record: Record) -> Source | None:
     topic = next(each for each in topics.TOPICS if each.name == record.topic)
     message: Any = topic.read(record)
     known = KnownSources(services=with_secret(SERVICES.encode()))
-    verdict = known.verdict(record.topic, record.value or b"", record.headers, message.source)
-    assert not verdict.is_forged
-    return verdict.source
+    effective = known.effective(record.topic, record.value or b"", record.headers, message.source)
+    assert not effective.is_forged
+    return effective.source
 
 
 async def test_a_key_s_name_is_the_source_and_it_is_proven_to_the_services(tmp_path: Path) -> None:

@@ -176,3 +176,12 @@ def test_the_page_on_models_says_what_the_benchmark_of_a_day_measured() -> None:
         (line,) = [line for line in page if line.startswith(begins)]
         prices = (row[f"{size} model"].partition(".")[0] for size in ("small", "middle", "large"))
         assert [price.partition(".")[0] for price in line.split(" | ")[-3:]] == list(prices)
+
+
+def test_the_page_on_reliability_has_the_table_of_kafkas_kills() -> None:
+    results = shown.ROOT / "docs" / "results"
+    rows = csv.reader((results / "tables" / "kafka-kills.csv").read_text("utf-8").splitlines())
+    page = (results / "reliability.md").read_text("utf-8").splitlines()
+    lines = [f"| {' | '.join(row)} |" for row in rows][1:]
+
+    assert [line for line in page if line.count("|") == 11][2:] == lines

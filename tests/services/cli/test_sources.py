@@ -114,7 +114,7 @@ def test_the_command_line_declares_a_source_and_reads_its_secret_from_the_enviro
         assert f"as {Signer(name=name, secret=SECRET)}" in run("learn", str(lines), *options).stderr
         assert run("publish", str(lines), *options).exit_code == 0
     shop, lab = ledger.records(log, topics.REFLECTIONS)
-    assert KNOWN.verdict(
+    assert KNOWN.effective(
         "reflections", shop.value or b"", shop.headers, Source(name="shop")
     ).source == Source(name="shop", proven="secret")
     assert topics.REFLECTIONS.read(lab).source == Source(name="lab")
@@ -144,5 +144,5 @@ async def test_what_is_learned_from_a_file_is_its_sources_also_what_an_agent_ans
     (answered,) = ledger.records(deployment.log, topics.TRACES)
     said, _ = ledger.records(deployment.log, topics.REFLECTIONS)
     for record in (answered, said):
-        verdict = KNOWN.verdict(record.topic, record.value or b"", record.headers, Source(name="shop"))
-        assert verdict.source == Source(name="shop", proven="secret")
+        effective = KNOWN.effective(record.topic, record.value or b"", record.headers, Source(name="shop"))
+        assert effective.source == Source(name="shop", proven="secret")

@@ -50,8 +50,8 @@ def test_a_secret_proves_its_source_and_services_vouch_with_another(tmp_path: Pa
     proof = secret_proof(
         secret.removeprefix("export COMBEE_SOURCE_SECRET=").encode(), "reflections", "shop", b"x"
     )
-    verdict = known_sources(settings).verdict("reflections", b"x", (proof,), Source(name="shop"))
-    assert (verdict.source, verdict.is_forged) == (Source(name="shop", proven="secret"), False)
+    effective = known_sources(settings).effective("reflections", b"x", (proof,), Source(name="shop"))
+    assert (effective.source, effective.is_forged) == (Source(name="shop", proven="secret"), False)
     assert settings.services_secret()
 
 

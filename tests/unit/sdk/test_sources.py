@@ -23,9 +23,9 @@ async def sent(signer: Signer | None, source: Source | None = None) -> Record:
 
 def verified(record: Record) -> Source | None:
     source = topics.REFLECTIONS.read(record).source
-    verdict = KNOWN.verdict(record.topic, record.value or b"", record.headers, source)
-    assert not verdict.is_forged
-    return verdict.source
+    effective = KNOWN.effective(record.topic, record.value or b"", record.headers, source)
+    assert not effective.is_forged
+    return effective.source
 
 
 async def test_a_client_with_a_secret_proves_its_name() -> None:

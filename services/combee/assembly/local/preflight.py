@@ -32,7 +32,7 @@ def model_flag(*, simulated: bool, model: str | None, base_url: str | None = Non
     return SIMULATED if simulated else model
 
 
-def stands_in(settings: ModelSettings, *, simulated: bool) -> bool:
+def uses_stand_in(settings: ModelSettings, *, simulated: bool) -> bool:
     """Return whether to start a stand-in model: its name without an address means the same as the flag."""
     return simulated or (settings.model == SIMULATED and not settings.base_url)
 

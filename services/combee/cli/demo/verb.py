@@ -72,9 +72,10 @@ def demo(
         str, typer.Option(help="latency of the simulated model: seconds, or lognormal:MEDIAN,SIGMA")
     ] = LATENCY,
 ) -> None:
-    """Watch simulated agents learn the rules of a service desk, on a temporary Kafka.
+    """Watch simulated agents learn, on a temporary Kafka.
 
-    Success by version, what was learned from which run, what it cost, and that nothing was lost.
+    The agents of a service desk learn its house rules: success by version, the runs that taught three lessons, the
+    cost, and that nothing was lost.
     """
     require_extras("embedded", "sim")
     # A retried call is no news in a demo; errors of services are in their log.

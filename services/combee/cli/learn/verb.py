@@ -11,7 +11,7 @@ from rich.console import Console
 
 from combee.adapters.ports import ConfigurationError
 from combee.assembly.local.deployment import beside, deployment
-from combee.assembly.local.preflight import model_flag, stands_in
+from combee.assembly.local.preflight import model_flag, uses_stand_in
 from combee.cli.learn.run import LearnOptions, learn_items
 from combee.cli.learn.trajectories import FORMATS, read_folder
 from combee.cli.playbook.files import playbook_text, read_text, save
@@ -115,13 +115,13 @@ def learn(
             f"the services on {settings.kafka.bootstrap_servers} have a model and batches of their own: leave {flags}"
             " out, or add --start-workers to start services for this run"
         )
-    if sim_option and not (ours and stands_in(settings.model, simulated=simulated)):
+    if sim_option and not (ours and uses_stand_in(settings.model, simulated=simulated)):
         raise ConfigurationError(
             "--sim-option applies to a stand-in that this run starts, and this run starts none"
         )
     options = LearnOptions(
         settings=settings,
-        simulated=ours and running is None and stands_in(settings.model, simulated=simulated),
+        simulated=ours and running is None and uses_stand_in(settings.model, simulated=simulated),
         sim_arguments=tuple(f"--{option}" for option in sim_option or ()),
         ours=ours,
         workers=running.workers if running else {},

@@ -26,7 +26,7 @@ from combee.core.playbook.retention import warnings
 from combee.core.playbook.side_by_side import in_order
 from combee.log.history import History, newest_playbooks
 from combee.log.inspection.outcomes import canaries, outcomes_of
-from combee.log.reports.audit import VersionReport, version_report
+from combee.log.reports.audit import VersionDetails, version_details
 from combee.log.reports.status import ListedReport, listed_report
 from combee.process.settings.loading import Settings
 from combee_schemas.playbook import Playbook
@@ -112,9 +112,9 @@ async def _version(
         return playbook, outcomes_report(name, await outcomes_of(log, name), newest.version, canary)
 
 
-async def _history(settings: Settings, name: str) -> list[VersionReport]:
+async def _history(settings: Settings, name: str) -> list[VersionDetails]:
     async with open_log(settings) as (log, _):
-        rows = [version_report(version) async for version in History(log).between(name, 0)]
+        rows = [version_details(version) async for version in History(log).between(name, 0)]
         if not rows:
             await find_version(log, name)
         return rows

@@ -20,7 +20,7 @@ from combee.core.playbook.retention import percent
 from combee.core.playbook.sections import section_order
 from combee.core.playbook.trust import proven_sources
 from combee.core.text.flags import flags
-from combee.log.reports.audit import VersionReport, audit_texts, changes_text, version_text
+from combee.log.reports.audit import VersionDetails, audit_texts, changes_text, version_text
 from combee.log.reports.branch import branch_text
 from combee.log.reports.status import ListedReport
 from combee_schemas.playbook import Change, Entry, Playbook
@@ -57,7 +57,7 @@ def list_table(rows: list[ListedReport]) -> Table:
     return table
 
 
-def history_table(rows: list[VersionReport]) -> Table:
+def history_table(rows: list[VersionDetails]) -> Table:
     """Return the versions of one playbook, oldest first."""
     made = ("version", "made by", "batch", "reflections", "entries", "changes")
     taught = ["sources"] if any(sources_text(row.sources) for row in rows) else []

@@ -13,7 +13,7 @@ from combee.cli.shared.console import output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import Name, Servers
 from combee.cli.shared.settings import deployed_settings
-from combee.log.reports.audit import version_report
+from combee.log.reports.audit import version_details
 from combee.process.settings.loading import Settings
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
@@ -84,7 +84,7 @@ async def new_versions(log: Log, name: str) -> AsyncGenerator[Playbook, None]:
 def _print(playbook: Playbook, *, as_json: bool) -> None:
     if as_json:
         changes = [change.model_dump(mode="json") for change in playbook.changes]
-        print_json({"name": playbook.name, **dict(version_report(playbook)), "diff": changes})
+        print_json({"name": playbook.name, **dict(version_details(playbook)), "diff": changes})
         return
     console = output()
     console.print(version_title(playbook), markup=False, soft_wrap=True)

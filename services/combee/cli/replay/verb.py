@@ -13,7 +13,7 @@ from combee.adapters.ports import Log
 from combee.assembly.answerers import held_out
 from combee.assembly.backends import connection, create_topics, opened
 from combee.assembly.local.deployment import beside, deployment
-from combee.assembly.local.preflight import check, model_flag, stands_in
+from combee.assembly.local.preflight import check, model_flag, uses_stand_in
 from combee.cli.evaluate import stand_in
 from combee.cli.playbook.files import read_text
 from combee.cli.replay.recorded import Range
@@ -149,7 +149,7 @@ def replay(
             seeds=range(seeds),
             without=[_parsed(Selection.parse, rule) for rule in without or ()],
             base=from_version,
-            simulated=stands_in(settings.model, simulated=simulated),
+            simulated=uses_stand_in(settings.model, simulated=simulated),
             sim_options=sim_option or (),
             questions=held_out(settings, read_text) if questions else (),
             simulated_answers=stand_in(settings, simulated=simulated) if questions else None,
@@ -250,7 +250,7 @@ def _summary(name: str, to: str, replayed: Replayed) -> str:
 async def _replay(
     settings: Settings, name: str, to: str, timeout_s: float, *, ask: bool, simulated: bool
 ) -> Replayed:
-    simulated = ask and stands_in(settings.model, simulated=simulated)
+    simulated = ask and uses_stand_in(settings.model, simulated=simulated)
     if ask:
         await check(settings, simulated=simulated)
     async with open_log(settings) as (log, servers):

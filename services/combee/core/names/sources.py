@@ -52,7 +52,7 @@ def secret_proof(secret: bytes, topic: str, name: str, value: bytes, *, scheme: 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class EffectiveSource:
     """The effective source of a record."""
 
     source: Source | None
@@ -76,20 +76,20 @@ class KnownSources:
         """Whether any source can be proven; otherwise all records are one source's."""
         return bool(self.checks or self.services is not None or self.prefix_owner)
 
-    def verdict(self, topic: str, value: bytes, headers: Headers, source: Source | None) -> Verdict:
+    def effective(self, topic: str, value: bytes, headers: Headers, source: Source | None) -> EffectiveSource:
         """Return the effective source of a record; without a valid proof it keeps the declared name, unproven."""
         sent_proof = header(headers, PROOF_HEADER)
         if sent_proof is None:
-            return Verdict(source=self._unsigned(source))
+            return EffectiveSource(source=self._unsigned(source))
         scheme, signature = _scheme_and_signature(sent_proof)
         if source is not None:
             message = signed_bytes(topic, source.name, value)
             if scheme == SERVICES and self.services is not None and self.services(message, signature):
-                return Verdict(source=source)
+                return EffectiveSource(source=source)
             by, check = self.checks.get(source.name, ("", _never))
             if scheme == _SCHEMES.get(by) and check(message, signature):
-                return Verdict(source=source.model_copy(update={"proven": by}))
-        return Verdict(source=self._unsigned(source), is_forged=True)
+                return EffectiveSource(source=source.model_copy(update={"proven": by}))
+        return EffectiveSource(source=self._unsigned(source), is_forged=True)
 
     def _unsigned(self, source: Source | None) -> Source | None:
         if self.prefix_owner:

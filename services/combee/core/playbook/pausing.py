@@ -14,7 +14,7 @@ LONGEST_MS = 365 * DAY_MS
 WARNED_MS = DAY_MS
 """Time before the end of a pause, set by retention, from which services warn; half of a shorter pause."""
 
-WOULD_EXPIRE = "later what waits would expire"
+WOULD_EXPIRE = "at the latest, because waiting runs would expire"
 
 
 def latest_end(waiting: Iterable[tuple[int | None, int]], now_ms: int) -> int:

@@ -13,7 +13,7 @@ from combee_schemas.plan import Outcomes
 from combee_schemas.playbook import AppliedBatch, Playbook
 
 
-class VersionReport(VersionSummary):
+class VersionDetails(VersionSummary):
     """One version without its entries, with the runs behind its batch and its calls."""
 
     made_by: str
@@ -30,10 +30,10 @@ class VersionReport(VersionSummary):
     tokens: dict[str, int]
 
 
-def version_report(playbook: Playbook) -> VersionReport:
+def version_details(playbook: Playbook) -> VersionDetails:
     """Return the report on a version."""
     plan = playbook.batch.plan if playbook.batch else None
-    return VersionReport.model_validate(
+    return VersionDetails.model_validate(
         {
             **dict(playbook.usage),
             **dict(plan.outcomes if plan else Outcomes()),

@@ -15,7 +15,7 @@ from combee.core.names.identity import (
     owner_of,
     reflection_id,
 )
-from combee.core.names.sources import NOBODY, SERVICES, KnownSources, Verdict, secret_proof
+from combee.core.names.sources import NOBODY, SERVICES, EffectiveSource, KnownSources, secret_proof
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.outcome import Outcome
@@ -84,8 +84,10 @@ class Provenance:
         return message if source is message.source else message.model_copy(update={"source": source})
 
     def _source(self, record: Record, claimed: Source | None, *, is_reread: bool = False) -> Source | None:
-        verdict: Verdict = self._known.verdict(record.topic, record.value or b"", record.headers, claimed)
-        if verdict.is_forged and not is_reread:
+        effective: EffectiveSource = self._known.effective(
+            record.topic, record.value or b"", record.headers, claimed
+        )
+        if effective.is_forged and not is_reread:
             self._on_forged(record.topic)
             logger.warning(
                 "forged_proof",
@@ -95,7 +97,7 @@ class Provenance:
                 key=key_of(record)[:MAX_ID],
                 claimed=claimed.name if claimed else "",
             )
-        return verdict.source
+        return effective.source
 
     def vouched(self, outgoing: Outgoing, source: Source | None) -> Outgoing:
         """Return a record with a proof of its source, if the source is proven and this service may vouch for it."""

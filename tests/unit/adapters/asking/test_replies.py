@@ -99,7 +99,7 @@ def test_an_optional_key_may_be_missing_and_no_other() -> None:
         (SYSTEM, "no JSON object"),
         (SYSTEM[:-1] + " }", "repeated the instructions"),
         ('{"why": NaN, "items": []', "not closed"),
-        ('{"why": 1e999, "items": []}', "no room"),
+        ('{"why": 1e999, "items": []}', "beyond what JSON allows"),
         ('{"a":' * 60_000 + "1" + "}" * 60_000, "not valid JSON"),
         ('{"why": "' + "x" * 100_000, "not closed"),
         ("x" * 100_000, "no JSON object"),

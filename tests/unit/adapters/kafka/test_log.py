@@ -27,6 +27,11 @@ class Reader:
         self.reached = asyncio.Event()
         self._conns: dict[str, Any] = {}
         self.going_on = asyncio.get_running_loop().create_future()
+        self._client = self
+        self._topics: set[str] = set()
+
+    async def set_topics(self, topics: set[str]) -> None:
+        self._topics = topics
 
     async def start(self) -> None:
         return
@@ -56,9 +61,11 @@ class Reader:
         return dict.fromkeys(partitions, 1)
 
     async def position(self, _partition: Any) -> int:
-        return 0
+        return int(self.waits_in != "getmany")
 
     async def getmany(self, *_partitions: Any, **_options: Any) -> Any:
+        if self.waits_in != "getmany":
+            return {}
         self.reached.set()
         await self.going_on
         self.going_on = asyncio.get_running_loop().create_future()  # the next answer never comes
@@ -86,7 +93,7 @@ async def test_a_reading_that_is_cancelled_while_its_reader_stops_ends(
 ) -> None:
     monkeypatch.setattr(lifetime, "STOP_GRACE_S", 0.01)
     reader = Reader(waits_in="stop")
-    reading = asyncio.ensure_future(_log(reader, monkeypatch).read_at(SOURCE, [1]))
+    reading = asyncio.ensure_future(_log(reader, monkeypatch).read_at(SOURCE, [0]))
     async with asyncio.timeout(DEADLINE_S):
         await reader.reached.wait()
 
@@ -102,12 +109,7 @@ class Lookup(Reader):
         super().__init__(waits_in="nothing")
         self.fails = False
         self.is_stopped = False
-        self._client = self
-        self._topics: set[str] = set()
         Lookup.made.append(self)
-
-    async def set_topics(self, topics: set[str]) -> None:
-        self._topics = topics
 
     async def stop(self) -> None:
         self.is_stopped = True

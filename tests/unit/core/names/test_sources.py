@@ -45,9 +45,9 @@ KNOWN = KnownSources(
 
 def proven(*headers: Header, source: Source | None = SHOP, topic: str = TOPIC, value: bytes = VALUE) -> str:
     """Return how a record proves its source, and whether its proof counts as forged."""
-    verdict = KNOWN.verdict(topic, value, headers, source)
-    by = verdict.source.proven if verdict.source else ""
-    return f"{by}{' forged' if verdict.is_forged else ''}"
+    effective = KNOWN.effective(topic, value, headers, source)
+    by = effective.source.proven if effective.source else ""
+    return f"{by}{' forged' if effective.is_forged else ''}"
 
 
 def test_a_secret_a_key_pair_and_the_services_prove_a_name() -> None:
@@ -86,16 +86,16 @@ def test_a_proof_of_a_name_that_nobody_knows_proves_nothing() -> None:
 
 
 def test_a_claim_without_proof_keeps_its_name_and_proves_nothing_whatever_it_says() -> None:
-    verdict = KNOWN.verdict(TOPIC, VALUE, (), SHOP.model_copy(update={"proven": "key"}))
-    assert (verdict.source, verdict.is_forged) == (SHOP, False)
-    assert NOBODY.verdict(TOPIC, VALUE, (), SHOP).source is SHOP
-    assert NOBODY.verdict(TOPIC, VALUE, (), None).source is None
+    effective = KNOWN.effective(TOPIC, VALUE, (), SHOP.model_copy(update={"proven": "key"}))
+    assert (effective.source, effective.is_forged) == (SHOP, False)
+    assert NOBODY.effective(TOPIC, VALUE, (), SHOP).source is SHOP
+    assert NOBODY.effective(TOPIC, VALUE, (), None).source is None
 
 
 def test_where_rights_let_one_source_write_all_is_its() -> None:
     owned = KnownSources(prefix_owner="shop")
     for claimed in (None, Source(name="desk"), Source(name="desk", proven="key")):
-        assert owned.verdict(TOPIC, VALUE, (), claimed).source == Source(name="shop", proven="prefix")
+        assert owned.effective(TOPIC, VALUE, (), claimed).source == Source(name="shop", proven="prefix")
 
 
 def test_only_proven_names_count_where_the_setting_says_so() -> None:
@@ -113,7 +113,7 @@ def test_a_producer_signs_what_it_declares_and_nothing_else() -> None:
     assert isinstance(mine, Reflection)
     assert mine.source == SHOP
     record = signer.signed(topics.REFLECTIONS.record(mine), mine.source)
-    assert KNOWN.verdict(TOPIC, record.value or b"", record.headers, mine.source).source == Source(
+    assert KNOWN.effective(TOPIC, record.value or b"", record.headers, mine.source).source == Source(
         name="shop", proven="secret"
     )
     other = mine.model_copy(update={"source": Source(name="desk")})
@@ -145,5 +145,5 @@ def test_a_proof_without_a_value_is_none_for_all_who_read_it() -> None:
         [(PROOF_HEADER, None)],
         [secret_proof(SECRET, TOPIC, "shop", VALUE), (PROOF_HEADER, None)],
     ):
-        assert KNOWN.verdict(TOPIC, VALUE, headers, SHOP) == KNOWN.verdict(TOPIC, VALUE, (), SHOP)
+        assert KNOWN.effective(TOPIC, VALUE, headers, SHOP) == KNOWN.effective(TOPIC, VALUE, (), SHOP)
         assert claimed_identities("r-1", SHOP, headers) == ("r-1",)

@@ -46,7 +46,7 @@ public_key = "{PUBLIC}"
         "lab": key_proof(PRIVATE, "traces", "lab", b"v"),
     }
     found = {
-        name: known.verdict("traces", b"v", [header], Source(name=name)).source
+        name: known.effective("traces", b"v", [header], Source(name=name)).source
         for name, header in proofs.items()
     }
     assert {name: source and source.proven for name, source in found.items()} == {
