@@ -4,6 +4,7 @@ Services run in this process with a model that answers at once: what is measured
 """
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -58,7 +59,7 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
 
 
 async def _measured(log: KafkaLog, count: int, runs: int) -> list[Row]:
-    other = await _neighbour(log)
+    other, *fresh = await _neighbours(log, runs + 1)
     await _pause(log, until_ms=SystemClock().now_ms() + DAY_MS)
     async with _reflect(log):
         await _send(log, PAUSED, count)
@@ -75,7 +76,7 @@ async def _measured(log: KafkaLog, count: int, runs: int) -> list[Row]:
         rows.append(row(f"the same without the note on the offset, {named}", anew, "s"))
     for start in range(0, count, CHUNK):
         await log.produce(*map(topics.REFLECTIONS.record, lessons(PAUSED, count)[start : start + CHUNK]))
-    batches = [await _cut(log, other, n) for n in range(runs)]
+    batches = [await _cut(log, name) for name in fresh]
     rows.append(
         row(
             f"shuffle: restart to another playbook's batch, {count:,} reflections wait", batches, "s", LIMIT_S
@@ -149,13 +150,17 @@ async def _pause(log: KafkaLog, version: int = 1, until_ms: int | None = None) -
     await log.produce(topics.PLAYBOOKS.record(Playbook(name=PAUSED, version=version, paused=order)))
 
 
-async def _neighbour(log: KafkaLog) -> str:
-    """Return another playbook on the partition of the paused one: there a backlog matters."""
+async def _neighbours(log: KafkaLog, count: int) -> list[str]:
+    """Return other playbooks on the partition of the paused one: there a backlog matters."""
     home = (await partition_of(log, topics.REFLECTIONS, PAUSED)).partition
-    for number in range(1_000):
-        if (await partition_of(log, topics.REFLECTIONS, f"other-{number}")).partition == home:
-            return f"other-{number}"
-    raise AssertionError("no name has this partition")
+    names: list[str] = []
+    for number in itertools.count():
+        name = f"other-{number}"
+        if (await partition_of(log, topics.REFLECTIONS, name)).partition == home:
+            names.append(name)
+        if len(names) == count:
+            break
+    return names
 
 
 async def _send(log: KafkaLog, playbook: str, count: int, first: int = 0) -> None:
@@ -220,11 +225,9 @@ async def _forget_notes(log: KafkaLog) -> None:
         await consumer.close()
 
 
-async def _cut(log: KafkaLog, other: str, number: int) -> float:
-    name = f"cut-{number}-{uuid4().hex[:6]}"
+async def _cut(log: KafkaLog, name: str) -> float:
     began = time.monotonic()
     async with _shuffle(log):
-        (lesson,) = lessons(other, 1)
-        await log.produce(topics.REFLECTIONS.record(lesson.model_copy(update={"reflection_id": name})))
-        await _appeared(log, topics.BATCHES, lambda value: name.encode() in value, 1)
+        await log.produce(*map(topics.REFLECTIONS.record, lessons(name, 1)))
+        await _appeared(log, topics.BATCHES, lambda value: f"{name}/0".encode() in value, 1)
         return time.monotonic() - began
