@@ -729,6 +729,8 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await expect(page.get_by_role("button", name="Roll back")).to_be_hidden(timeout=PATIENCE_MS)
     await edit(page, context)
     await export(page)
+    made = context.playbooks.latest(PLAYBOOK)
+    assert (made.origin, made.issued_by) == ("edit", "key:operators")
     await pause_and_resume(page)
     kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
     assert ADMIN not in await page.evaluate(kept)
@@ -736,8 +738,6 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await page.get_by_role("button", name="Edit").click()
     await expect(dialog.get_by_label("Key")).to_be_visible(timeout=PATIENCE_MS)
     await page.keyboard.press("Escape")
-    made = context.playbooks.latest(PLAYBOOK)
-    assert (made.origin, made.issued_by) == ("edit", "key:operators")
 
 
 async def pause_and_resume(page: Page) -> None:
