@@ -43,8 +43,8 @@ rows](tables/attacks.csv).
 
 {verdicts}
 
-The criterion of room counts text, as room does; until the first run it counted entries, and short ones are many (the
-table of all rows has both).
+The criterion of room counts tokens, as room does. It counted entries first, of which short ones are many (43 %), then
+letters (35.1 %); the table of all rows has entries, too.
 
 ## What it costs where nobody attacks
 

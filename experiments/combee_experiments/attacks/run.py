@@ -19,7 +19,7 @@ from combee.core.playbook.probation import shown
 from combee.core.playbook.spend import UNCAPPED
 from combee.core.playbook.trust import supporters
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import estimate_tokens
+from combee.core.text.prompt import entry_tokens, estimate_tokens
 from combee.log.evaluation.answering import ModelAnswerer
 from combee.log.evaluation.evaluator import Evaluator
 from combee.log.evaluation.judge import EvaluationJudge, Judges
@@ -222,7 +222,8 @@ class Attacked:
             "shown": len(entries),
             "harmful": len(harmful(production)),
             "share": len(harmful(production)) / max(1, len(entries)),
-            "text": _chars(harmful(production)) / max(1, _chars(entry.content for entry in entries)),
+            "text": _room(entry for entry in entries if not true_lesson(entry.content))
+            / max(1, _room(entries)),
             "lessons": len({true_lesson(entry.content) for entry in entries} - {None}),
             "destroyed": len(lost),
             "destroyed_supported": sum(len(supporters(entry)) > 1 for entry in lost),
@@ -259,8 +260,9 @@ class Attacked:
         return [topics.DECISIONS.read(record) async for record in self.log.read(source, 0)]
 
 
-def _chars(texts: Iterable[str]) -> int:
-    return sum(map(len, texts))
+def _room(entries: Iterable[Entry]) -> int:
+    """Return the tokens that entries take of the room, as the product counts them."""
+    return sum(map(entry_tokens, entries))
 
 
 def _destroyed(before: Playbook, after: Playbook) -> Iterator[Entry]:
