@@ -57,7 +57,7 @@ async def test_the_first_page_says_from_real_runs_whether_it_helps_and_what_it_c
     ):
         base = (running.supervisor.folder / "gateway.ready").read_text().strip() + "/dashboard"
         await running.log.produce(Outgoing(topic=REFLECTIONS.name, key=b"", value=b"no message"))
-        await serve_desk(running, PLAYBOOK, 156 if takes_pictures else 96, agents=8)
+        await serve_desk(running, PLAYBOOK, 200 if takes_pictures else 96, agents=5)
         page = await opened(browser, complaints)
         await page.goto(base + "/")
         await see_what_was_learned(page)

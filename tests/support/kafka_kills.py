@@ -25,6 +25,7 @@ from combee.adapters.kafka.connection import Connection
 from combee.adapters.ports import TransientError
 from support.compose import GATEWAY, Deployment
 from support.transactions import EACH, PARTITIONS, TOPIC, WRITERS, write
+from support.waiting import wait_until
 
 KAFKA = "localhost:9092"
 PUBLISH_EVERY_S, ANSWER_S, LOOK_S = 0.25, 2.0, 0.25
@@ -273,6 +274,8 @@ async def kill(
         version = _version_after(load, started)
     hanging = await probing.hanging()
     readable_s = math.inf if hanging else time.monotonic() - began
+    for service in killed:  # with three nodes the others go on without it
+        await asyncio.to_thread(_wait_healthy, project, service)
     after = (await _log(project)).removeprefix(before)
     return Kill(
         topology=topology.name,
@@ -285,6 +288,13 @@ async def kill(
         hanging=hanging,
         load=os.getloadavg()[0],
     )
+
+
+def _wait_healthy(project: Deployment, service: str) -> None:
+    def healthy() -> bool:
+        return [one.health for one in project.containers(service)] == ["healthy"]
+
+    wait_until(healthy, RECOVERED_S, f"{service}, killed and started again")
 
 
 def _gaps(load: Load, began: float) -> list[tuple[float, float]]:

@@ -17,11 +17,11 @@ from support.models import Answer, ModelClient, ScriptedModel
 EMPTY = empty("p")
 
 
-def reflections(*lessons: str, **fields: Any) -> list[Reflection]:
-    """Return reflections r-0, r-1 … with these insights."""
+def reflections(*lessons: str, first: int = 0, **fields: Any) -> list[Reflection]:
+    """Return reflections r-0, r-1 … with these insights, or from ``first`` on."""
     return [
         Reflection(reflection_id=f"r-{n}", playbook="p", key_insight=lesson, **fields)
-        for n, lesson in enumerate(lessons)
+        for n, lesson in enumerate(lessons, first)
     ]
 
 

@@ -269,11 +269,11 @@ async def test_a_check_call_that_calls_another_lesson_a_contradiction_is_not_bel
 
 async def test_where_sources_are_proven_one_that_repeats_itself_outvotes_nobody() -> None:
     for names, is_carried in (("mmmh", True), ("abch", False)):
-        given = [
-            one.model_copy(update={"source": Source(name=name, proven="secret")})
-            for one, name in zip(reflections(PAID, PAID, PAID, FREE), names, strict=True)
-        ]
-        result = await learned(keeping(PAID, FREE), [*given, *reflections(*LESSONS[:6], first=10)])
+        taught, others = (PAID, PAID, PAID, FREE), LESSONS[:6]
+        given = reflections(*taught, *others)
+        for n, name in enumerate(names):
+            given[n] = given[n].model_copy(update={"source": Source(name=name, proven="secret")})
+        result = await learned(keeping(PAID, FREE), given)
         assert (FREE in contents(result)) is is_carried
 
 

@@ -7,9 +7,9 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
-from pydantic import BaseModel
 from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -53,7 +53,8 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, default=_plain))
 
 
-def _plain(report: BaseModel) -> object:
+def _plain(report: Any) -> object:
+    # Any: 'combee --help' must not load pydantic.
     return report.model_dump(mode="json")
 
 
