@@ -24,7 +24,8 @@ from combee_schemas import topics
 from combee_schemas.base import DAY_MS, Usage
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import PauseOrder, Playbook
-from combee_schemas.topics import AnyTopic
+from combee_schemas.records import Record
+from combee_schemas.topics import AnyTopic, key_of
 from combee_schemas.trace import Trace
 
 TIMEOUT_S = 1_800.0
@@ -139,6 +140,7 @@ async def _shuffle(log: KafkaLog) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        await shuffler.close()
 
 
 # ---- what happens to them
@@ -182,18 +184,22 @@ async def _send(log: KafkaLog, playbook: str, count: int, first: int = 0) -> Non
         await log.produce(*sent[start : start + CHUNK])
 
 
-async def _appeared(log: KafkaLog, topic: AnyTopic, wanted: Callable[[bytes], bool], count: int) -> None:
+async def _appeared(log: KafkaLog, topic: AnyTopic, wanted: Callable[[Record], bool], count: int) -> None:
     async with asyncio.timeout(WITHIN_S):
         async for records in log.follow(topic.name):
-            count -= sum(wanted(record.value or b"") for record in records or ())
+            count -= sum(map(wanted, records or ()))
             if count <= 0:
                 return
 
 
 async def _reflected(log: KafkaLog, playbook: str, count: int) -> None:
     """Wait until so many traces of a playbook have their reflection."""
-    mark = f"{playbook}/".encode()
-    await _appeared(log, topics.REFLECTIONS, lambda value: mark in value and b"trace_digest" in value, count)
+
+    def is_on_a_trace(record: Record) -> bool:
+        reflection = topics.REFLECTIONS.read_or_none(record) if key_of(record) == playbook else None
+        return reflection is not None and bool(reflection.trace_id)
+
+    await _appeared(log, topics.REFLECTIONS, is_on_a_trace, count)
 
 
 async def _restarted(log: KafkaLog, other: str, number: int) -> float:
@@ -202,7 +208,7 @@ async def _restarted(log: KafkaLog, other: str, number: int) -> float:
     async with _reflect(log):
         trace = Trace(trace_id=name, playbook=other, task="t", trajectory="x", answer="no", success=False)
         await log.produce(topics.TRACES.record(trace))
-        await _appeared(log, topics.REFLECTIONS, lambda value: name.encode() in value, 1)
+        await _appeared(log, topics.REFLECTIONS, lambda record: name.encode() in (record.value or b""), 1)
         return time.monotonic() - began
 
 
@@ -229,5 +235,5 @@ async def _cut(log: KafkaLog, name: str) -> float:
     began = time.monotonic()
     async with _shuffle(log):
         await log.produce(*map(topics.REFLECTIONS.record, lessons(name, 1)))
-        await _appeared(log, topics.BATCHES, lambda value: f"{name}/0".encode() in value, 1)
+        await _appeared(log, topics.BATCHES, lambda record: f"{name}/0".encode() in (record.value or b""), 1)
         return time.monotonic() - began
