@@ -80,12 +80,13 @@ FATES: Mapping[str, str] = {
     # The record stays open: for the next worker, or until its playbook is paused no longer.
     "DrainingError": "open",
     "HeldBackError": "open",
+    "PassOverError": "open",
 }
 ROOTS: Mapping[str, tuple[str, ...]] = {
     "transient": ("TransientError", "FencedError"),
     "poison": ("PoisonError",),
     "fatal": ("FatalError",),
-    "open": ("DrainingError", "HeldBackError"),
+    "open": ("DrainingError", "HeldBackError", "PassOverError"),
 }
 """Whom the services catch, per fate; the others are of their kind."""
 

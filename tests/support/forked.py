@@ -118,7 +118,12 @@ class ForkingSupervisor(Supervisor):
         arguments = (*process.arguments, "--die-with-parent")
         env = {**process.env, "COMBEE_READY_FILE": str(process.ready_file)}
         log = self.log_file(process.name)
-        return cast("asyncio.subprocess.Process", await logged(*arguments, env=env, log=log))
+        if self._on_line is None:
+            return cast("asyncio.subprocess.Process", await logged(*arguments, env=env, log=log))
+        heard, err = CONTEXT.Pipe(duplex=False)
+        forked = Forked(await _start(arguments, env, (_nothing(), _appended(log), err)))
+        await _fill(forked.stderr, heard)
+        return cast("asyncio.subprocess.Process", forked)
 
 
 def _nothing() -> Connection:
