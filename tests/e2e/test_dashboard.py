@@ -670,7 +670,7 @@ async def search_everything(page: Page, base: str) -> None:
 
 async def ask_for_a_key(page: Page, base: str) -> None:
     await page.goto(f"{base}playbook?name={PLAYBOOK}")
-    await page.get_by_role("button", name="Roll back").click()
+    await page.get_by_role("button", name="Pause").click()
     await expect(page.get_by_role("dialog")).to_be_visible(timeout=PATIENCE_MS)
     await expect(page.locator("[class*=-enter-active]")).to_have_count(0, timeout=PATIENCE_MS)  # it fades in
 
