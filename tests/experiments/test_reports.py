@@ -63,7 +63,7 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(canary, "SETTINGS", few)
     monkeypatch.setattr(canary, "MOST_RUNS", 1_000)
     monkeypatch.setattr(attacks, "ATTACKS", ("none", "slow drip"))
-    monkeypatch.setattr(attacks_run, "ROUNDS", 5)
+    monkeypatch.setattr(attacks_run, "ROUNDS", 2)
 
 
 @pytest.mark.usefixtures("smaller")
