@@ -84,7 +84,7 @@ async def _seconds(*arguments: str, servers: str, prefix: str) -> float:
     )
     async with asyncio.timeout(PROCESS_S):
         _, said = await process.communicate()
-    if process.returncode:
+    if process.returncode and arguments != VERBS["doctor"]:  # which finds that nothing serves this model
         raise FatalError(f"combee {' '.join(arguments)}: {said.decode(errors='replace')}")
     return time.monotonic() - began
 
