@@ -29,7 +29,7 @@ from combee_schemas.topics import AnyTopic, key_of
 from combee_schemas.trace import Trace
 
 TIMEOUT_S = 1_800.0
-COUNTS = (10_000, 100_000)
+COUNTS = (1_000, 10_000)
 PAUSED = "paused"
 TRAJECTORY = "I looked the order up, read its date and answered. " * 20
 WITHIN_S = 600.0
