@@ -93,6 +93,21 @@ def fresh(name: str) -> str:
 
 
 @asynccontextmanager
+async def empty_log(bootstrap_servers: str) -> AsyncIterator[KafkaLog]:
+    """Yield a log with topics of its own."""
+    settings = load_settings(
+        bootstrap_servers=bootstrap_servers, model="simulated", topic_prefix=f"bench-{uuid4().hex[:8]}"
+    )
+    connected = backends.connection(settings, bootstrap_servers)
+    await backends.create_topics(settings, connected)
+    log = KafkaLog(connected)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+@asynccontextmanager
 async def running_cluster(
     bootstrap_servers: str,
     *,

@@ -6,19 +6,16 @@ full readings of 32,000 reflections, and seemed 1.6 times as slow.
 
 import gc
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from uuid import uuid4
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
-from benchmarks.cluster import CHUNK, fresh, lessons
+from benchmarks.cluster import CHUNK, empty_log, fresh, lessons
 from benchmarks.rows import Row, row
 from benchmarks.synthetic import PER_BATCH, write_past
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.ports import TopicPartition
-from combee.assembly import backends
 from combee.core.log.ledger import sealed, unsealed
 from combee.log.inspection.audit import account
-from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 
 TIMEOUT_S = 900.0
@@ -37,7 +34,7 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     async with AsyncExitStack() as stack:
         known: list[tuple[KafkaLog, str]] = []
         for count in COUNTS:
-            log = await stack.enter_async_context(_empty(bootstrap_servers))
+            log = await stack.enter_async_context(empty_log(bootstrap_servers))
             names = await _names(log)
             each = count // len(names) // PER_BATCH
             total = each * PER_BATCH * len(names)
@@ -59,21 +56,6 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     ]
     ratios = [many / few for few, many in turns]
     return [*rows, row("from a checkpoint, four times as much behind it", ratios, "×", BAR_RATIO)]
-
-
-@asynccontextmanager
-async def _empty(bootstrap_servers: str) -> AsyncIterator[KafkaLog]:
-    """Yield a log of its own."""
-    settings = load_settings(
-        bootstrap_servers=bootstrap_servers, model="simulated", topic_prefix=f"bench-{uuid4().hex[:8]}"
-    )
-    connected = backends.connection(settings, bootstrap_servers)
-    await backends.create_topics(settings, connected)
-    log = KafkaLog(connected)
-    try:
-        yield log
-    finally:
-        await log.close()
 
 
 async def _names(log: KafkaLog) -> list[str]:

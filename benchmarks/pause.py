@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
-from benchmarks.cluster import CHUNK, lessons
+from benchmarks.cluster import CHUNK, empty_log, lessons
 from benchmarks.rows import Row, row
 from combee.adapters.clock import SystemClock
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.ports import TopicPartition
-from combee.assembly import backends, wiring
+from combee.assembly import wiring
 from combee.log.history import partition_of
 from combee.process.settings.loading import load_settings
 from combee.reflect.handler import ReflectHandler
@@ -54,7 +54,7 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     """Return seconds for each length of the backlog."""
     rows: list[Row] = []
     for count in (0, *COUNTS):
-        async with _deployment(bootstrap_servers) as log:
+        async with empty_log(bootstrap_servers) as log:
             rows += await _measured(log, count, runs)
     return rows
 
@@ -99,20 +99,6 @@ async def _measured(log: KafkaLog, count: int, runs: int) -> list[Row]:
 
 
 # ---- the services
-
-
-@asynccontextmanager
-async def _deployment(bootstrap_servers: str) -> AsyncIterator[KafkaLog]:
-    settings = load_settings(
-        bootstrap_servers=bootstrap_servers, model="simulated", topic_prefix=f"bench-{uuid4().hex[:8]}"
-    )
-    connected = backends.connection(settings, bootstrap_servers)
-    await backends.create_topics(settings, connected)
-    log = KafkaLog(connected)
-    try:
-        yield log
-    finally:
-        await log.close()
 
 
 @asynccontextmanager

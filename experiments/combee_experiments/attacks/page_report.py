@@ -62,8 +62,8 @@ In five wordings each wording is a lesson of its own to code: in `public` it wai
 - **Where nobody proves who they are** all are one source, and no rule by source can help: destroying takes three
   reflections at most, and a curator that obeys an order removes what it is told to.
 - **three who collude in a team** have what three sources have: they change anything.
-- **public in five wordings**: whoever says a lesson in other words is witnessed by the check call alone, and that
-  is no support, because a text may ride on a lesson. No rule by words tells a rider from a paraphrase: both have
+- **public in five wordings**: a source that says a lesson in other words is witnessed by the check call alone, and
+  that is no support, because a text may ride on a lesson. No rule by words tells a rider from a paraphrase: both have
   words that the lesson lacks.
 
 ## What was taken out

@@ -7,6 +7,7 @@ from copy import deepcopy
 from nicegui import ui
 
 from combee.core.log.live.values import LiveBatch
+from combee.dashboard.views.charts import Options
 from combee.dashboard.views.graphs import Drawn, tree
 from combee.dashboard.views.rows import KINDS, Row, headline
 from combee.gateway.context import Context
@@ -128,6 +129,14 @@ class Facts:
 def chart(label: str) -> ui.echart:
     """Return an empty plot."""
     return ui.echart({}).classes("plot").props(f'role="img" aria-label="{label}"')
+
+
+def draw(plot: ui.echart, options: Options) -> None:
+    """Draw a plot anew if it differs."""
+    if plot.options != options:
+        plot.options.clear()
+        plot.options.update(options)
+        plot.update()
 
 
 class Graph:

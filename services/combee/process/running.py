@@ -121,10 +121,8 @@ def announce(path: Path, environ: Mapping[str, str]) -> Path | None:
             if other == link or not is_held(other.resolve()):
                 other.unlink(missing_ok=True)
         link.symlink_to(path.absolute())
-    except (
-        OSError,
-        RuntimeError,
-    ):  # a container without a home folder: agents on other machines name an address anyway
+    except (OSError, RuntimeError):
+        # A container without a home folder: agents on other machines name an address anyway.
         return None
     return link
 

@@ -22,7 +22,6 @@ from combee.adapters.ports import (
 from combee.core.evaluation.outcomes.fold import outcome_of, says_outcome
 from combee.core.formats.render import with_citations
 from combee.core.names import identity
-from combee.core.playbook.pausing import order_of
 from combee.core.text.shortening import shorter_trace, task_excerpt, within
 from combee.core.text.similarity.relevance import entries_to_judge
 from combee.process.settings.batch import BatchSettings
@@ -34,7 +33,7 @@ from combee.process.worker.retry import write
 from combee.process.worker.views import Playbooks
 from combee.reflect.reflected import Reflected
 from combee_schemas import topics
-from combee_schemas.base import Usage, playbook_of
+from combee_schemas.base import Usage
 from combee_schemas.model import CHARS_PER_TOKEN, Reply
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
@@ -98,8 +97,7 @@ class ReflectHandler:
 
     def is_paused(self, playbook: str) -> bool:
         """Return whether a person's order holds a playbook back."""
-        orders = (self.playbooks.latest(name).paused for name in {playbook, playbook_of(playbook)})
-        return order_of(orders, self._clock.now_ms()) is not None
+        return self.playbooks.order(playbook, self._clock.now_ms()) is not None
 
     async def resumed(self, playbook: str, starts: Mapping[TopicPartition, int]) -> None:
         """Look up which traces of a playbook that goes on have their reflection, as after a restart."""

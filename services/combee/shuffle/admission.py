@@ -12,7 +12,7 @@ from combee.adapters.ports import Clock
 from combee.core.names.tenants import Tenants, tenant_of
 from combee.core.playbook import spend
 from combee.core.playbook.apply import misfit
-from combee.core.playbook.pausing import WOULD_EXPIRE, ends_soon, order_of
+from combee.core.playbook.pausing import WOULD_EXPIRE, ends_soon
 from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy
 from combee.process.settings.methods import configured_method
 from combee.process.worker.views import Playbooks
@@ -35,9 +35,8 @@ class OrderedAdmission:
 
     def blocks(self, line: str) -> bool:
         """Return whether the next batch must wait."""
-        orders = [self._playbooks.latest(name).paused for name in {line, playbook_of(line)}]
         now_ms = self._clock.now_ms()
-        order = order_of(orders, now_ms)
+        order = self._playbooks.order(line, now_ms)
         known = self._paused.pop(line, None)
         if order is None:
             if known is not None:

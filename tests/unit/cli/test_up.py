@@ -93,7 +93,7 @@ def test_a_process_gets_only_the_keys_that_it_uses(
 def test_services_know_where_up_has_each_setting_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To its services every setting is a variable, which says nothing to whoever reads the page of settings."""
+    """To its services every setting is a variable, which tells a reader of the page of settings nothing."""
     monkeypatch.setenv("COMBEE_COPIES", "1")
     settings = load_settings(batch_size=7)
     told = child_environment(StackOptions(settings=settings, bootstrap_servers="b:1", folder=tmp_path))

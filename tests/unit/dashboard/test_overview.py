@@ -8,8 +8,7 @@ from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot, win
 from combee.core.playbook.trust import EVERYBODY, TrustPolicy
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts
-from combee.dashboard.views.rows import dead_rows
-from combee.dashboard.views.settings import setting_rows
+from combee.dashboard.views.rows import dead_rows, setting_rows
 from combee.dashboard.views.waiting import trust_facts, waiting_rows
 from combee.log.reports.cost import LessonCost, by_day, cost_texts, of_lessons
 from combee.process.settings.loading import load_settings
@@ -18,6 +17,7 @@ from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution
 from combee_schemas.gate import Judge, Verdict
 from combee_schemas.outcome import Figures, Measure, OutcomeStatistics, VersionOutcomes
 from combee_schemas.playbook import Entry, Label, Playbook, TaughtBy
+from support.outcomes import by_version
 from support.pictures import picture
 
 SECRET = "sk-this-is-a-secret-key"  # noqa: S105 - a made-up one
@@ -26,21 +26,8 @@ SECRET = "sk-this-is-a-secret-key"  # noqa: S105 - a made-up one
 # ---- success over time
 
 
-def outcomes(*runs: tuple[int, int, int]) -> OutcomeStatistics:
-    """Return statistics of versions from their right and wrong runs."""
-    versions = (
-        VersionOutcomes(
-            version=number,
-            figures=Figures(runs=right + wrong, successes=right, failures=wrong),
-            last_at_ms=1_000 + number,
-        )
-        for number, right, wrong in runs
-    )
-    return OutcomeStatistics(line="a", versions=tuple(versions))
-
-
 def test_success_is_drawn_over_time_with_interval_baseline_and_a_mark_for_each_version_that_changed() -> None:
-    curve = curve_of(outcomes((0, 2, 38), (1, 20, 20), (2, 36, 4)))
+    curve = curve_of(by_version((0, 2, 38), (1, 20, 20), (2, 36, 4)))
     made = (
         LiveVersion(version=1, at_ms=1_001, changes={"add": 3}),
         LiveVersion(version=2, at_ms=1_002, changes={"tag": 3}),

@@ -3,7 +3,7 @@
 from nicegui import ui
 
 from combee.dashboard.pieces import fill, heading, table
-from combee.dashboard.views.settings import setting_rows
+from combee.dashboard.views.rows import setting_rows
 from combee.gateway.context import Context
 
 COLUMNS = {

@@ -7,7 +7,7 @@ from nicegui import events, ui
 from combee.adapters.ports import FatalError, TransientError
 from combee.core.evaluation.outcomes.report import OutcomesReport, curve_of, help_text
 from combee.core.log.live.values import LivePlaybook
-from combee.dashboard.pieces import chart, fill, heading, table
+from combee.dashboard.pieces import chart, draw, fill, heading, table
 from combee.dashboard.views import charts
 from combee.dashboard.views.outcomes import NOBODY_TELLS, newest_lines, outcome_rows
 from combee.dashboard.views.wording import address
@@ -48,7 +48,6 @@ class Outcomes:
                 most=ROWS,
             )
         self._section.set_visibility(False)
-        ui.timer(0, self._look, once=True)
         ui.timer(REFRESH_S, self._look)
 
     async def _look(self) -> None:
@@ -82,12 +81,8 @@ class Outcomes:
         live = self._live(line.name)
         named = f"{line.name}: " if len(self._lines) == 1 else ""
         self._text.text = f"{named}{help_text(curve) or NOBODY_TELLS}"
-        options = charts.success(curve, live.versions)
         self._chart.set_visibility(any(point.at_ms for point in curve.points))
-        if self._chart.options != options:
-            self._chart.options.clear()
-            self._chart.options.update(options)
-            self._chart.update()
+        draw(self._chart, charts.success(curve, live.versions))
         changes = {(line.name, version.version): version.changes for version in live.versions}
         rows = outcome_rows([line], changes)
         unused = {column for column in ("unscored", "scores") if not any(row[column] for row in rows)}

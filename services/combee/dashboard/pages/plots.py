@@ -3,7 +3,7 @@
 from nicegui import ui
 
 from combee.core.log.live.values import LivePlaybook
-from combee.dashboard.pieces import chart, following, heading, unreadable
+from combee.dashboard.pieces import chart, draw, following, heading, unreadable
 from combee.dashboard.views import charts
 from combee.dashboard.views.wording import moment
 from combee.gateway.context import Context
@@ -52,9 +52,7 @@ def page(context: Context, playbook: str = "") -> None:
         why = why_text(chosen.branch, chosen.batch_size_reason)
         reason.text = f"Batch size {chosen.batch_size}: {why}"
         for name, plot in PLOTS.items():
-            drawn[name].options.clear()
-            drawn[name].options.update(plot(chosen))
-            drawn[name].update()
+            draw(drawn[name], plot(chosen))
         lines = [f"{moment(size.at_ms)}  {size.batch_size}: {size.reason}" for size in reversed(chosen.sizes)]
         if lines != lines_shown:
             lines_shown[:] = lines

@@ -11,7 +11,7 @@ from combee.core.playbook.retention import effects_text
 from combee.core.text.redact import redacted
 from combee.dashboard.pages.evidence import open_evidence
 from combee.dashboard.pages.outcomes import Outcomes
-from combee.dashboard.pieces import REFRESH_S, Facts, chart, fill, following, heading, table, unreadable
+from combee.dashboard.pieces import REFRESH_S, Facts, chart, draw, fill, following, heading, table, unreadable
 from combee.dashboard.views import charts
 from combee.dashboard.views.lessons import Learned, newest_lessons
 from combee.dashboard.views.rows import Figure, figures
@@ -87,12 +87,8 @@ def _cost(context: Context) -> None:
         model = context.settings.model.model or "MODEL"
         unpriced.text = f'Set the price in combee.toml to see money: [prices."{model}"]'
         unpriced.set_visibility(not is_priced and model not in context.settings.spend.prices)
-        options = charts.cost_by_day(days)
         days_drawn.set_visibility(sum(bool(day.tokens) for day in days) > 1)
-        if days_drawn.options != options:
-            days_drawn.options.clear()
-            days_drawn.options.update(options)
-            days_drawn.update()
+        draw(days_drawn, charts.cost_by_day(days))
 
     following(context, show)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
+from combee.core.evaluation.outcomes.fold import NO_VERSION
 from combee.core.evaluation.outcomes.report import (
     OutcomesReport,
     changes_text,
@@ -35,7 +36,7 @@ def newest_lines(
 
 def _is_baseline(line: OutcomeStatistics) -> bool:
     """Return whether all runs were shown no playbook: it may still come."""
-    return all(outcomes.version == 0 for outcomes in line.versions)
+    return all(outcomes.version == NO_VERSION for outcomes in line.versions)
 
 
 def outcome_rows(

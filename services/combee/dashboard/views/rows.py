@@ -14,6 +14,7 @@ from combee.core.text.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent
 from combee.log.reports.branch import branch_text
 from combee.log.reports.status import LineReport, newest_versions, progress_text
+from combee.process.settings.loading import Settings, in_force
 from combee_schemas.base import branch_in, playbook_of
 from combee_schemas.playbook import Playbook
 
@@ -268,4 +269,20 @@ def dead_rows(snapshot: Snapshot) -> list[Row]:
             "reason": redacted(letter.reason),
         }
         for number, letter in enumerate(snapshot.dead_letters_recent)
+    ]
+
+
+def setting_rows(settings: Settings, text: str = "", *, only_set: bool = False) -> list[Row]:
+    """Return the settings that have all words of a text, on request only those that are no default."""
+    matches = matching(text)
+    return [
+        {
+            "name": f"COMBEE_{setting.name.upper()}",
+            "value": setting.value,
+            "origin": setting.origin,
+            "about": setting.about,
+        }
+        for setting in in_force(settings)
+        if not (only_set and setting.origin == "default")
+        and matches(f"combee_{setting.name} {setting.value} {setting.about}".casefold())
     ]

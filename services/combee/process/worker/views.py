@@ -8,13 +8,14 @@ from typing import Generic, TypeVar
 import structlog
 
 from combee.adapters.ports import Log, Record, TransientError
+from combee.core.playbook.pausing import order_of
 from combee.core.playbook.versions import empty
 from combee.log.history import History
 from combee_schemas import topics
-from combee_schemas.base import Message
+from combee_schemas.base import Message, playbook_of
 from combee_schemas.codec import CodecError, begins_as
 from combee_schemas.errors import OtherVersionError
-from combee_schemas.playbook import Playbook, deleted_key
+from combee_schemas.playbook import PauseOrder, Playbook, deleted_key
 from combee_schemas.topics import Topic, key_of
 
 logger = structlog.get_logger()
@@ -254,6 +255,10 @@ class Playbooks:
     def latest(self, name: str) -> Playbook:
         """Return the newest known version, of a deleted playbook its remainder; version 0 if there is none."""
         return self.view.get(name) or self.view.get(deleted_key(name)) or empty(name)
+
+    def order(self, line: str, now_ms: int) -> PauseOrder | None:
+        """Return the order under which a line is paused, its own or its playbook's; None: it learns."""
+        return order_of((self.latest(name).paused for name in {line, playbook_of(line)}), now_ms)
 
     async def exactly(self, name: str, version: int) -> Playbook:
         """Return one version, from memory or from ``history``."""

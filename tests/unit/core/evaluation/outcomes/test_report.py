@@ -10,6 +10,7 @@ from combee.core.evaluation.outcomes.report import (
     outcomes_report,
 )
 from combee_schemas.outcome import EntryOutcomes, Figures, Measure, OutcomeStatistics, VersionOutcomes
+from support.outcomes import by_version
 
 FIGURES = Figures(
     runs=10, successes=4, failures=4, unscored=2, scores=(Measure(name="reward", n=2, mean=0.5, m2=0.02),)
@@ -49,21 +50,10 @@ def test_what_a_version_changed_in_signs() -> None:
     assert changes_text({"echo": 1}) == ""
 
 
-def statistics(*runs: tuple[int, int, int]) -> OutcomeStatistics:
-    """Return the statistics of versions, each with its successes and failures."""
-    versions = (
-        VersionOutcomes(
-            version=version,
-            figures=Figures(runs=right + wrong, successes=right, failures=wrong),
-            last_at_ms=100 + version,
-        )
-        for version, right, wrong in runs
-    )
-    return OutcomeStatistics(line="a", versions=tuple(versions))
-
-
 def test_the_curve_begins_without_a_playbook_and_pools_versions_with_few_runs() -> None:
-    curve = curve_of(statistics((0, 3, 37), (1, 4, 4), (2, 6, 6), (3, 25, 5), (4, 2, 0), (9, 1, 0)), newest=4)
+    curve = curve_of(
+        by_version((0, 3, 37), (1, 4, 4), (2, 6, 6), (3, 25, 5), (4, 2, 0), (9, 1, 0), since_ms=100), newest=4
+    )
     assert curve.baseline is not None
     assert curve.baseline.success is not None
     assert curve.baseline.success.mean == 3 / 40
@@ -76,21 +66,21 @@ def test_the_curve_begins_without_a_playbook_and_pools_versions_with_few_runs() 
 
 
 def test_whether_it_helps_is_said_with_intervals_and_doubt_where_they_overlap() -> None:
-    assert help_text(curve_of(statistics((0, 2, 38), (1, 36, 4)))) == (
+    assert help_text(curve_of(by_version((0, 2, 38), (1, 36, 4)))) == (
         "Success rose from 5 % (1 to 17) without a playbook to 90 % (77 to 96) with version 1."
     )
-    doubtful = help_text(curve_of(statistics((0, 20, 20), (1, 15, 15), (2, 11, 9))))
+    doubtful = help_text(curve_of(by_version((0, 20, 20), (1, 15, 15), (2, 11, 9))))
     assert doubtful.startswith(
         "Success rose from 50 % (35 to 65) without a playbook to 55 % (34 to 74) with version 2."
     )
     assert doubtful.endswith("The intervals overlap: this may be chance.")
-    assert help_text(curve_of(statistics((0, 30, 0), (1, 0, 30)))).startswith("Success fell from 100 %")
+    assert help_text(curve_of(by_version((0, 30, 0), (1, 0, 30)))).startswith("Success fell from 100 %")
 
 
 def test_without_a_baseline_or_any_outcome_nothing_is_compared() -> None:
-    alone = help_text(curve_of(statistics((1, 9, 1))))
+    alone = help_text(curve_of(by_version((1, 9, 1))))
     assert alone.endswith("No run without a playbook is known, so there is nothing to compare with.")
-    assert help_text(curve_of(statistics((0, 9, 1)))) == "Success is 90 % (60 to 98) without a playbook."
+    assert help_text(curve_of(by_version((0, 9, 1)))) == "Success is 90 % (60 to 98) without a playbook."
     unscored = OutcomeStatistics(
         line="a", versions=(VersionOutcomes(version=1, figures=Figures(runs=9, unscored=9)),)
     )

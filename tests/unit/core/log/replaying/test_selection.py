@@ -37,7 +37,7 @@ def test_a_rule_means_a_source_an_id_or_words(rule: str, meant: tuple[bool, ...]
 
 def test_a_rule_about_a_source_means_the_name_under_which_it_counts() -> None:
     shop, unproven = Selection.parse("source:shop"), Selection.parse("source:unproven")
-    # Whoever claims a name can only have his own records taken back by it.
+    # A producer that claims a name can only have its own records taken back by it.
     assert (shop.matches(LESSON, 0, "proven"), unproven.matches(LESSON, 0, "proven")) == (True, True)
     proven = LESSON.model_copy(update={"source": Source(name="shop", proven="key")})
     assert (shop.matches(proven, 0, "proven"), unproven.matches(proven, 0, "proven")) == (True, False)
