@@ -39,8 +39,12 @@ DEFAULT_AT_MOST = 1.5
 Written down before the first run. Reflecting is part of the batch's cost.
 """
 SMALL, LARGE = 16_000, 80_000
-AT_MOST = 6.0
-"""Bar of the time at 80,000 by that at 16,000: all of this work reads or writes all of the text, 5 times as long."""
+AT_MOST, GROWS_AT_MOST = 3.0, 6.0
+"""Bars of the time at 80,000 by that at 16,000: of consolidation, and of work that reads or writes all of the text.
+
+The text is 5 times as long.
+"""
+CONSOLIDATION = "consolidation: what is alike"
 BATCH, COPIES, GROUPS = 40, 2, 6
 LEARNED = 25
 """Batches of distinct lessons."""
@@ -233,9 +237,9 @@ def time_rows() -> Rows:
 
 
 def _row(name: str, before: float, after: float) -> tuple[str, ...]:
-    ratio = after / before
-    verdict = "met" if ratio <= AT_MOST else "missed"
-    return (name, f"{before:.1f}", f"{after:.1f}", f"{ratio:.1f}", f"≤ {AT_MOST:g}", verdict)
+    ratio, bar = after / before, AT_MOST if name == CONSOLIDATION else GROWS_AT_MOST
+    verdict = "met" if ratio <= bar else "missed"
+    return (name, f"{before:.1f}", f"{after:.1f}", f"{ratio:.1f}", f"≤ {bar:g}", verdict)
 
 
 def _time(work: Callable[[Playbook], object], playbook: Playbook) -> float:
@@ -258,7 +262,7 @@ WORK: Mapping[str, Callable[[Playbook], object]] = {
     "retrieval: the 2,000 tokens nearest to a question": lambda playbook: best_entries(
         playbook.entries, query=next(_contents(1)), budget_tokens=2_000
     ),
-    "consolidation: what is alike": lambda playbook: clusters(playbook.entries, 32_000),
+    CONSOLIDATION: lambda playbook: clusters(playbook.entries, 32_000),
     "apply: 40 additions to a full playbook, 40 evictions": _applied,
     "a group's prompt": lambda playbook: ace.aggregate_prompt(playbook, _reflections(0)),
     "a snapshot's write": lambda playbook: encode(versions.fitted(playbook)),

@@ -43,8 +43,8 @@ rows](tables/attacks.csv).
 
 {verdicts}
 
-The criterion of room counts tokens, as room does. It counted entries first, of which short ones are many (43 %), then
-letters (35.1 %); the table of all rows has entries, too.
+The criterion of room counts tokens, as room does. It was changed after runs that passed the bar: it counted entries
+first, of which short ones are many, then letters. The table of all rows has entries, too.
 
 ## What it costs where nobody attacks
 
