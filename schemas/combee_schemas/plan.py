@@ -88,7 +88,8 @@ class BatchOptions(BaseModel):
     salt: Word = Field(
         "",
         max_length=80,
-        description="secret text that makes the dealing of batches and ACE's marks unpredictable",
+        description="text that makes the dealing of batches and ACE's marks unpredictable for those who do not read"
+        " the log; better in a file that COMBEE_SALT_FILE names",
     )
     prompts: Prompts = Field(
         "full", description="`small`, for small models: additions only, with a worked example"

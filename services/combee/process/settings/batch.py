@@ -1,6 +1,6 @@
 """Settings of batches."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -28,6 +28,10 @@ InFlight = Annotated[
 
 class BatchSettings(BatchOptions, SettingsGroup):
     """When windows close and how a batch is cut (paper defaults: p = 2, k = ⌊√n⌋)."""
+
+    ALSO_IN_FILES: ClassVar = (
+        "salt",
+    )  # manifests hold it: whoever reads the log may know it, but nobody else
 
     batch_size: StartSize = 40
     reflect_entry_tokens: int = Field(

@@ -36,6 +36,9 @@ class SettingsGroup(BaseSettings):
         env_prefix="COMBEE_", extra="ignore", frozen=True, populate_by_name=True
     )
 
+    ALSO_IN_FILES: ClassVar[tuple[str, ...]] = ()
+    """Settings that are no credentials and may stand in a file as secrets do."""
+
     @field_validator("*", mode="before")
     @classmethod
     def _empty_is_no_path(cls, value: object, info: ValidationInfo) -> object:
@@ -55,7 +58,7 @@ class SettingsGroup(BaseSettings):
         """Return the sources in order of priority: flags, files of secrets, environment, TOML."""
         assert isinstance(env_settings, EnvSettingsSource)  # noqa: S101 - the library always passes this type
         environ = {name.upper(): value for name, value in env_settings.env_vars.items() if value}
-        names = {f"COMBEE_{name.upper()}": name for name in cls.secret_fields()}
+        names = {f"COMBEE_{name.upper()}": name for name in cls.fields_in_files()}
         try:
             secrets = {names[name]: value for name, value in secrets_in_files(environ, names).items()}
         except ConfigurationError as error:
@@ -75,6 +78,11 @@ class SettingsGroup(BaseSettings):
         )
 
     @classmethod
+    def fields_in_files(cls) -> tuple[str, ...]:
+        """Return the names of the settings whose value may stand in a file that the environment names."""
+        return (*cls.secret_fields(), *cls.ALSO_IN_FILES)
+
+    @classmethod
     @cache
     def names(cls) -> frozenset[str]:
         """Return all names under which a setting of the group can be given, in lower case."""
@@ -85,7 +93,7 @@ def names_of(group: type[SettingsGroup], field: str) -> set[str]:
     """Return all names under which a setting can be given, in lower case."""
     alias = group.model_fields[field].validation_alias
     aliases = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
-    file = {f"combee_{field}_file"} if field in group.secret_fields() else set()
+    file = {f"combee_{field}_file"} if field in group.fields_in_files() else set()
     return {field, *file, *(str(name).lower() for name in aliases)}
 
 

@@ -46,6 +46,7 @@ KEYS = {
     "COMBEE_AZURE_AD_TOKEN_FILE": ("azure-token", {"reflect", "scan", "evaluate"}),
     "COMBEE_EMBEDDING_API_KEY_FILE": ("embedding-key", {"scan", "shuffle"}),
     "COMBEE_EVAL_API_KEY_FILE": ("eval-key", {"evaluate"}),
+    "COMBEE_SALT_FILE": ("salt", {"shuffle", "publish"}),
     "COMBEE_GATEWAY_KEYS_FILE": ("gateway-keys", {"gateway"}),
     "COMBEE_SOURCES_FILE": ("sources.toml", {"reflect", "shuffle", "control", "gateway"}),
 }
@@ -55,16 +56,28 @@ OF_ANOTHER_KAFKA = {
 }
 OF_ONE_PROCESS = {"slot", "data_dir", "ready_file", "metrics_host"}
 OF_AGENTS = {"source", "source_secret"}
+OF_REFLECT = ("method", "prompts", "reflect_entry_tokens", "reflect_trace_tokens")
 READ_BY = {
-    "reflect": ("model", "batch", "sizing", "spend", "sources"),
+    "reflect": ("model", "spend", "sources", *OF_REFLECT),
     "scan": ("model", "spend"),
     "shuffle": ("model", "batch", "sizing", "playbook", "tenants", "spend", "sources"),
-    "publish": ("batch", "sizing", "playbook", "gate", "spend"),
-    "control": ("batch", "sizing", "spend", "sources"),
-    "evaluate": ("model", "evaluation", "gate", "spend"),
-    "gateway": ("batch", "sizing", "playbook", "tenants", "spend", "gate", "gateway", "sources"),
+    "publish": ("playbook", "gate", "spend", "trust"),
+    "control": ("sizing", "spend", "sources"),
+    "evaluate": ("model", "evaluation", "gate", "spend", "trust"),
+    "gateway": (
+        "batch",
+        "sizing",
+        "playbook",
+        "tenants",
+        "spend",
+        "gate",
+        "gateway",
+        "sources",
+        "embedding_model",
+    ),
 }
-"""The groups of settings that a service reads (``combee.assembly.compose``), apart from Kafka's and a worker's."""
+"""Groups of settings, or single ones, that a service reads (``combee.assembly.compose``), apart from Kafka's and a
+worker's."""
 MODEL_TIMEOUT_S = float(ModelSettings.model_fields["model_timeout_s"].default)
 
 
@@ -299,22 +312,25 @@ def test_controller_and_broker_agree_on_the_session_that_a_broker_waits_for(serv
 
 def test_every_variable_is_a_setting() -> None:
     known = {f"COMBEE_{name.upper()}" for group in GROUPS.values() for name in group.model_fields}
-    files = {f"COMBEE_{name.upper()}_FILE" for name in secrets()}
+    files = {f"COMBEE_{name.upper()}_FILE" for group in GROUPS.values() for name in group.fields_in_files()}
     for name in (*FILES, "deploy/.env.example", "deploy/Dockerfile"):
         used = set(re.findall(r"COMBEE_[A-Z_]+", (shown.ROOT / name).read_text("utf-8")))
         assert used <= {*known, *files, "COMBEE_IMAGE", "COMBEE_USER"}, name
 
 
-def test_every_setting_reaches_the_services_that_read_it(services: dict[str, Any]) -> None:
+def test_every_setting_reaches_the_services_that_read_it_and_no_others(services: dict[str, Any]) -> None:
     given = {name for role in EVERY for name in services[role]["environment"]}
     settings = {name for group in GROUPS.values() for name in group.model_fields}
-    others = OF_ANOTHER_KAFKA | OF_ONE_PROCESS | OF_AGENTS | set(secrets()) | {"gateway_keys"}
+    others = OF_ANOTHER_KAFKA | OF_ONE_PROCESS | OF_AGENTS | set(secrets()) | {"gateway_keys", "salt"}
 
     assert {f"COMBEE_{name.upper()}" for name in settings - others} <= given
+    every = {name.removeprefix("COMBEE_").lower() for name in services["topics"]["environment"]}
     for role, groups in READ_BY.items():
-        wanted = {f"COMBEE_{name.upper()}" for group in groups for name in GROUPS[group].model_fields}
-        left_out = {f"COMBEE_{name.upper()}" for name in others}
-        assert wanted - left_out <= services[role]["environment"].keys(), role
+        wanted = {
+            name for group in groups for name in (GROUPS[group].model_fields if group in GROUPS else (group,))
+        }
+        given = {name.removeprefix("COMBEE_").lower() for name in services[role]["environment"]}
+        assert wanted - others - every == given & settings - others - every, role
 
 
 def test_the_chart_gives_a_service_what_compose_gives_it(services: dict[str, Any]) -> None:

@@ -27,6 +27,11 @@ def test_every_secret_may_stand_in_a_file(name: str, file: Path, monkeypatch: py
     assert WORD not in repr(settings)
 
 
+def test_the_salt_may_stand_in_a_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMBEE_SALT_FILE", str(file))
+    assert load_settings().batch.salt == WORD
+
+
 def test_a_file_wins_over_another_tool_s_variable(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMBEE_API_KEY_FILE", str(file))
     monkeypatch.setenv("OPENAI_API_KEY", "of-another-tool")
