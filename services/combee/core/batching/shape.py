@@ -58,8 +58,8 @@ class _Wanted:
         copies, is_new = self.copies_in(groups), self.small_batches == "fewer-copies"
         if copies == self.copies or self.count < shuffle.COPIES_FROM or not is_new:
             return ""
-        less = f"fewer than {groups} groups" if groups > 1 else "one group"
-        return f"p = {copies} instead of {self.copies}: {less}"
+        because = f", so that {groups} groups differ" if groups > 1 else ": one group"
+        return f"p = {copies} instead of {self.copies}{because}"
 
     def why(self, groups: int, tight: Limit | None) -> str:
         """Return the reason for this number of ``groups``."""

@@ -296,7 +296,7 @@ def test_a_new_plan_makes_fewer_copies_than_groups_or_says_why_not(
         return
     assert batch.copies < batch.plan.widths[0]
     assert all(len(group) < count for group in deal_batch(batch))
-    less = f"p = {batch.copies} instead of {copies}: fewer than {batch.plan.widths[0]} groups"
+    less = f"p = {batch.copies} instead of {copies}, so that {batch.plan.widths[0]} groups differ"
     assert (less in batch.shape_reason) is (batch.copies < copies)
 
 
@@ -380,7 +380,7 @@ def test_one_reflection_that_is_too_long_alone_does_not_multiply_the_groups() ->
         (
             [1_000] * 12,
             bounded(None, copies=3, small_batches="fewer-copies"),
-            "k = 3 = ⌊√12⌋; p = 2 instead of 3: fewer than 3 groups; two levels",
+            "k = 3 = ⌊√12⌋; p = 2 instead of 3, so that 3 groups differ; two levels",
         ),
         (
             [1_000] * 12,
