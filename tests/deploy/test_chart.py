@@ -187,7 +187,7 @@ def test_a_service_gets_the_settings_and_secrets_that_it_reads_and_what_combee_d
     assert having == {
         "OPENAI_API_KEY": {"reflect", "scan", "evaluate"},
         "AWS_SESSION_TOKEN": {"reflect"},
-        "COMBEE_PLAYBOOK_TOKENS": {"reflect", "shuffle", "publish", "control", "gateway"},
+        "COMBEE_PLAYBOOK_TOKENS": {"shuffle", "publish", "gateway"},
         "HTTPS_PROXY": set(workloads),
         "COMBEE_MODEL": set(workloads),
     }
