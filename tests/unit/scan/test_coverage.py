@@ -14,6 +14,7 @@ from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown, Source, Usage
 from combee_schemas.model import Prompt
+from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial
@@ -643,5 +644,7 @@ async def test_a_node_that_asks_nothing_keeps_what_a_combine_below_it_lost() -> 
     only: dict[str, Any] = {"result": below}
     child = Partial.model_construct(**only)
     for carry, aside in ((True, (lost,)), (False, ())):
-        result = await Aggregator(ModelClient(ScriptedModel()), carry=carry).combine(OTHER, 2, [child])
+        result = await Aggregator(ModelClient(ScriptedModel()), settings=PlanSettings(carry=carry)).combine(
+            OTHER, 2, [child]
+        )
         assert (result.status, result.operations, result.aside) == ("passed", (kept,), aside)

@@ -9,8 +9,10 @@ from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.sections import MAX_SECTION_CHARS
 from combee.core.text.forms import clean, clean_line
 from combee.core.text.similarity.wording import wording
+from combee_schemas.base import is_blank
 from combee_schemas.command import Command
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import Operation, OperationKind, Seen
 
 MAX_CONTENT_CHARS = 8_000
@@ -59,6 +61,19 @@ def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
         dropped=frozenset(_numbers(body.get("dropped"), sources)),
         known=_claims(body.get("known"), sources),
     )
+
+
+def lesson_of(reflection: Reflection) -> str:
+    """Return what stands for a reflection, on one line, as far as an entry holds it; empty if it has no text."""
+    texts = (reflection.key_insight, reflection.correct_approach, *texts_of(reflection))
+    said = next((text for text in texts if not is_blank([text])), "")
+    return clean_line(said, MAX_CONTENT_CHARS)
+
+
+def texts_of(reflection: Reflection) -> tuple[str, ...]:
+    """Return all texts of a reflection; another method's reflections have that method's."""
+    said = tuple(text for name in LESSON_FIELDS if (text := getattr(reflection, name)))
+    return said or tuple(reflection.side_info.values())
 
 
 def in_words(body: Mapping[str, Any], words: Sequence[str]) -> Mapping[str, Any]:

@@ -1,24 +1,23 @@
 """Methods by name: built-in ones, and methods that installed packages offer by entry point."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from combee.adapters.ports import FatalError
 from combee.core.batching.limits import GROUP_BYTES, MAX_LEVELS
 from combee.core.methods import ace, gepa
-from combee.core.methods.method import Method, shaped
+from combee.core.methods.method import PARTS, Method, shaped
 from combee.core.methods.templates import templates_hash
 from combee.core.playbook.probation import OFF
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.group import SettingsError
-from combee_schemas.plan import BatchOptions, PlanSettings, Probation, Trust
+from combee_schemas.plan import BatchOptions, PlanSettings, Probation, Prompts, Trust
 
 GROUP = "combee.methods"
 PROBATION_BATCHES = 20
 """Number of batches without support after which a proposed entry is removed (800 runs at the default size)."""
-PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
 BUILT_IN: Mapping[str, Method] = {"ace": ace, "gepa": gepa}
 
 
@@ -88,6 +87,17 @@ def reflecting_method(settings: BatchSettings) -> Method:
     return shaped(configured_method(settings), PlanSettings(prompts=settings.prompts))
 
 
+@lru_cache(64)
+def _templates_of(name: str, prompts: Prompts, *, proposes: bool) -> str:
+    return templates_hash(method(name), prompts, proposes=proposes)
+
+
+def templates_of(settings: PlanSettings) -> str:
+    """Return the SHA-256 of the prompt templates that this process has for a batch with these settings."""
+    proposes = settings.probation is not None or settings.trust != "lab"
+    return _templates_of(settings.method, settings.prompts, proposes=proposes)
+
+
 def plan_settings(
     settings: BatchSettings, budget_tokens: int = 0, embeddings: str = "", trust: Trust | None = None
 ) -> PlanSettings:
@@ -106,13 +116,8 @@ def plan_settings(
         if settings.probation == 1
         else Probation(reflections=settings.probation, batches=PROBATION_BATCHES)
     )
-    return PlanSettings(
+    planned = PlanSettings(
         **{name: getattr(settings, name) for name in BatchOptions.model_fields},
-        templates=templates_hash(
-            configured,
-            settings.prompts,
-            proposes=probation is not None or trust != "lab",
-        ),
         holds=configured.HOLDS,
         max_levels=MAX_LEVELS,
         group_bytes=GROUP_BYTES,
@@ -122,6 +127,7 @@ def plan_settings(
         playbook_tokens=budget_tokens,
         embeddings=embeddings,
     )
+    return planned.model_copy(update={"templates": templates_of(planned)})
 
 
 def as_configured(plan: PlanSettings) -> dict[str, object]:

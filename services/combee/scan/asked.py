@@ -1,0 +1,125 @@
+"""What may be asked about the nodes of a batch, and the parts of the answer, as values; pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from combee.core.methods import checking, consolidation
+from combee.core.methods.method import Method
+from combee.core.playbook import coverage as covering
+from combee.core.playbook import lines
+from combee.core.playbook.coverage import Coverage
+from combee.core.text.shortening import shorter_reflection
+from combee_schemas.base import Usage
+from combee_schemas.batch import Cluster
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import GroupMember, Operation
+
+Items = TypeVar("Items")
+T = TypeVar("T")
+A = TypeVar("A")
+
+SKIPPED = Usage(skips=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(Generic[Items, A]):
+    """What one call was about, and its answer; None: there is none for good, and ``problem`` says why."""
+
+    items: Items
+    answer: A | None = None
+    problem: str = ""
+    usage: Usage = SKIPPED
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Generic[Items]):
+    """What one call asks about items."""
+
+    items: Items
+    prompt: Prompt
+    halves: Callable[[], Iterable["Question[Items]"]] = tuple
+    """Returns questions about less, to ask where the prompt is too long; none: it cannot be halved."""
+    fewer: Callable[[], Iterable["Question[Items]"]] = tuple
+    """The same for a question whose reply was cut off."""
+    shorter: Callable[[], Iterable[Prompt]] = tuple
+    """Returns ever shorter prompts about the same items, to try before less is asked about."""
+
+
+def as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
+    """Return reflections with the tags and shown entries that count on the line of a version."""
+    own = ((member, lines.as_seen_on(base, member.reflection)) for member in members)
+    return [
+        member if seen is member.reflection else member.model_copy(update={"reflection": seen})
+        for member, seen in own
+    ]
+
+
+def of_group(
+    method: Method, base: Playbook, members: Sequence[GroupMember], *, again: bool = False
+) -> Question[Sequence[GroupMember]]:
+    """Ask for the operations that reflections support; ``again``: for lessons that a first answer lacks."""
+
+    def halves() -> Iterable[Question[Sequence[GroupMember]]]:
+        return [of_group(method, base, half, again=again) for half in _halves(members)]
+
+    return Question(
+        items=members,
+        prompt=_owned(base, method.aggregate_prompt(base, [member.reflection for member in members])),
+        halves=halves,
+        fewer=halves if again else tuple,
+        shorter=lambda: _shorter(method, base, members),
+    )
+
+
+def of_combine(
+    method: Method, base: Playbook, items: Sequence[Operation], names: Mapping[str, str]
+) -> Question[Sequence[Operation]]:
+    """Ask to combine proposals; ``names``: the sources of the reflections behind them."""
+    return Question(
+        items=items,
+        prompt=_owned(base, method.combine_prompt(base, items, names)),
+        halves=lambda: [of_combine(method, base, half, names) for half in _halves(items)],
+    )
+
+
+def of_clusters(base: Playbook, clusters: Sequence[Cluster]) -> Question[Sequence[Cluster]]:
+    """Ask what to do with clusters of entries."""
+    return Question(
+        items=clusters,
+        prompt=_owned(base, consolidation.prompt(base, clusters)),
+        halves=lambda: [of_clusters(base, half) for half in _halves(clusters)],
+    )
+
+
+def of_check(coverage: Coverage, question: covering.Question) -> Question[covering.Question]:
+    """Ask which statements say the lessons of a question."""
+    return Question(
+        items=question,
+        prompt=_owned(coverage.base, checking.prompt(*coverage.asked(question), question.rewrites)),
+        halves=lambda: [of_check(coverage, half) for half in question.halves()],
+        fewer=lambda: [of_check(coverage, half) for half in question.fewer()],
+    )
+
+
+def _owned(base: Playbook, prompt: Prompt) -> Prompt:
+    """Return a prompt on behalf of a playbook: they take turns where the model's limits make calls wait."""
+    return replace(prompt, owner=base.name)
+
+
+def _halves(items: Sequence[T]) -> tuple[Sequence[T], ...]:
+    middle = len(items) // 2
+    return (items[:middle], items[middle:]) if middle else ()
+
+
+def _shorter(method: Method, base: Playbook, members: Sequence[GroupMember]) -> Iterator[Prompt]:
+    """Yield ever shorter prompts about one reflection: it and the playbook are cut."""
+    if len(members) != 1:
+        return
+    # The model must read a text whole to rewrite it.
+    entries = base.entries if method.HOLDS == "entries" else ()
+    for reflection, left in shorter_reflection(members[0].reflection, entries):
+        less = base.model_copy(update={"entries": left}) if entries else base
+        yield _owned(base, method.aggregate_prompt(less, [reflection]))
