@@ -7,7 +7,7 @@ itself does not tell which. So the root checks the result against the batch's ow
 Each step says what to ask (`asked`), asks it (`asking`), and works out what the replies are worth (`worth`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import cast
 
@@ -15,6 +15,7 @@ from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import DEFAULTS, Method
 from combee.core.names.sources import names_of
+from combee.core.playbook import lines
 from combee.core.playbook.coverage import unchecked
 from combee.core.playbook.trust import names_counted
 from combee.core.text.similarity.embeddings import model_and_thresholds
@@ -26,6 +27,14 @@ from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Group, GroupMember, NodeResult, Partial
+
+
+def as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
+    """Return reflections with the tags and shown entries that count on the line of a version."""
+    return [
+        member.model_copy(update={"reflection": lines.as_seen_on(base, member.reflection)})
+        for member in members
+    ]
 
 
 class Aggregator:
@@ -54,7 +63,7 @@ class Aggregator:
         """Return a group's result; if it is the whole batch, the result is checked as the root's."""
         if group.plan.reason == "consolidate":
             return await self.consolidate(base, group.plan, group.clusters)
-        members = asked.as_seen_on(base, group.members)
+        members = as_seen_on(base, group.members)
         result = await self.group(base, members, group.index)
         is_root = len(group.plan.widths) == 1
         return await self.checked(base, group.plan, result, members) if is_root else result

@@ -1,13 +1,12 @@
 """What may be asked about the nodes of a batch, and the parts of the answer, as values; pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from combee.core.methods import checking, consolidation
 from combee.core.methods.method import Method
 from combee.core.playbook import coverage as covering
-from combee.core.playbook import lines
 from combee.core.playbook.coverage import Coverage
 from combee.core.text.shortening import shorter_reflection
 from combee_schemas.base import Usage
@@ -40,21 +39,14 @@ class Question(Generic[Items]):
 
     items: Items
     prompt: Prompt
+    owner: str
+    """The playbook: where the model's limits make calls wait, playbooks take turns."""
     halves: Callable[[], Iterable["Question[Items]"]] = tuple
     """Returns questions about less, to ask where the prompt is too long; none: it cannot be halved."""
     fewer: Callable[[], Iterable["Question[Items]"]] = tuple
     """The same for a question whose reply was cut off."""
     shorter: Callable[[], Iterable[Prompt]] = tuple
     """Returns ever shorter prompts about the same items, to try before less is asked about."""
-
-
-def as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
-    """Return reflections with the tags and shown entries that count on the line of a version."""
-    own = ((member, lines.as_seen_on(base, member.reflection)) for member in members)
-    return [
-        member if seen is member.reflection else member.model_copy(update={"reflection": seen})
-        for member, seen in own
-    ]
 
 
 def of_group(
@@ -67,7 +59,8 @@ def of_group(
 
     return Question(
         items=members,
-        prompt=_owned(base, method.aggregate_prompt(base, [member.reflection for member in members])),
+        prompt=method.aggregate_prompt(base, [member.reflection for member in members]),
+        owner=base.name,
         halves=halves,
         fewer=halves if again else tuple,
         shorter=lambda: _shorter(method, base, members),
@@ -80,7 +73,8 @@ def of_combine(
     """Ask to combine proposals; ``names``: the sources of the reflections behind them."""
     return Question(
         items=items,
-        prompt=_owned(base, method.combine_prompt(base, items, names)),
+        prompt=method.combine_prompt(base, items, names),
+        owner=base.name,
         halves=lambda: [of_combine(method, base, half, names) for half in _halves(items)],
     )
 
@@ -89,7 +83,8 @@ def of_clusters(base: Playbook, clusters: Sequence[Cluster]) -> Question[Sequenc
     """Ask what to do with clusters of entries."""
     return Question(
         items=clusters,
-        prompt=_owned(base, consolidation.prompt(base, clusters)),
+        prompt=consolidation.prompt(base, clusters),
+        owner=base.name,
         halves=lambda: [of_clusters(base, half) for half in _halves(clusters)],
     )
 
@@ -98,15 +93,11 @@ def of_check(coverage: Coverage, question: covering.Question) -> Question[coveri
     """Ask which statements say the lessons of a question."""
     return Question(
         items=question,
-        prompt=_owned(coverage.base, checking.prompt(*coverage.asked(question), question.rewrites)),
+        prompt=checking.prompt(*coverage.asked(question), question.rewrites),
+        owner=coverage.base.name,
         halves=lambda: [of_check(coverage, half) for half in question.halves()],
         fewer=lambda: [of_check(coverage, half) for half in question.fewer()],
     )
-
-
-def _owned(base: Playbook, prompt: Prompt) -> Prompt:
-    """Return a prompt on behalf of a playbook: they take turns where the model's limits make calls wait."""
-    return replace(prompt, owner=base.name)
 
 
 def _halves(items: Sequence[T]) -> tuple[Sequence[T], ...]:
@@ -122,4 +113,4 @@ def _shorter(method: Method, base: Playbook, members: Sequence[GroupMember]) -> 
     entries = base.entries if method.HOLDS == "entries" else ()
     for reflection, left in shorter_reflection(members[0].reflection, entries):
         less = base.model_copy(update={"entries": left}) if entries else base
-        yield _owned(base, method.aggregate_prompt(less, [reflection]))
+        yield method.aggregate_prompt(less, [reflection])

@@ -51,18 +51,18 @@ class Asking:
         if waits and self._head_start:
             await self._head_start.wait(question.prompt)
         try:
-            return await self._call(question.prompt, level)
+            return await self._call(question.prompt, question.owner, level)
         except PromptTooLongError as error:
             refusal = error
         for prompt in question.shorter():
             try:
-                return await self._call(prompt, level)
+                return await self._call(prompt, question.owner, level)
             except PromptTooLongError as error:
                 refusal = error
         raise refusal
 
-    async def _call(self, prompt: Prompt, level: int) -> Reply:
-        reply = await self._model.ask(replace(prompt, begun=self._begun), priority=level)
+    async def _call(self, prompt: Prompt, owner: str, level: int) -> Reply:
+        reply = await self._model.ask(replace(prompt, owner=owner, begun=self._begun), priority=level)
         self._begun = True
         if self._head_start:
             self._head_start.answered(prompt)

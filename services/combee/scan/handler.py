@@ -32,19 +32,18 @@ from combee.adapters.ports import (
 )
 from combee.core.batching import planned, stragglers, tree
 from combee.core.batching.tree import Node
-from combee.core.methods.method import shaped
 from combee.core.names import identity
 from combee.core.playbook.versions import empty
 from combee.log.history import reflections_at
-from combee.process.settings.methods import method, templates_of
+from combee.process.settings.methods import method_of, templates_of
 from combee.process.worker import manifest_cache
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.process.worker.manifest_cache import ManifestCache
 from combee.process.worker.retry import retried, write
 from combee.process.worker.vectors import Vectors
 from combee.process.worker.views import Playbooks
-from combee.scan import asked, worth
-from combee.scan.aggregate import Aggregator
+from combee.scan import worth
+from combee.scan.aggregate import Aggregator, as_seen_on
 from combee.scan.head_start import HeadStart
 from combee.scan.hedged import HedgedModel
 from combee.scan.nodes import Answered, Arrivals, Gathering, GatheringKey, GroupCalls, Wave, key_of
@@ -167,14 +166,14 @@ class ScanHandler:
         if self._over(group, node):
             return
         await self._refuse_unplanned(group)
-        async with self._lock(node.id):
+        async with self._locks.setdefault(node.id, asyncio.Lock()):
             is_left_out = plan.left_out and tree.is_left_out(plan.widths, group.index, plan.left_out)
             if is_left_out or self._over(group, node):
                 return
             self._limiter.check(plan.playbook)
-            base = await self._base(plan)
+            aggregator, base = self._aggregator(plan, 0), await self._base(plan)
             await self._wave.turn()
-            result = await self._groups.result(plan, self._aggregator(plan, 0).leaf(base, group))
+            result = await self._groups.result(plan, aggregator.leaf(base, group))
             if result is None:
                 return
             if result.status == "failed":
@@ -203,7 +202,7 @@ class ScanHandler:
             # The record stays open until its parent is done: the log is the only memory of it.
             await self._waited(gathering.done)
             return
-        async with self._lock(node.id):
+        async with self._locks.setdefault(node.id, asyncio.Lock()):
             if not self._over(child, node):
                 base = await self._base(child.plan)
                 aggregator = self._aggregator(child.plan, level)
@@ -212,7 +211,7 @@ class ScanHandler:
                 result = await aggregator.combine(base, level, children)
                 if node.parent is None:
                     # Not asked again if the log is away: the combine is paid for.
-                    members = asked.as_seen_on(base, await retried(lambda: self._members(child, result)))
+                    members = as_seen_on(base, await retried(lambda: self._members(child, result)))
                     checked = await aggregator.checked(base, child.plan, result, members)
                     result = stragglers.with_left_out(checked, child.plan, results)
                 await self._emit(child, node, result)
@@ -282,7 +281,7 @@ class ScanHandler:
             model = self._watched if stragglers.is_covered(plan, level) else self._hedged
         return Aggregator(
             model,
-            shaped(method(settings.method), settings),
+            method_of(settings),
             settings,
             note=self._note(plan),
             vectors=self._vectors,
@@ -312,9 +311,6 @@ class ScanHandler:
                 remedy="run one version of Combee in all services",
             )
         return f"asked with other templates ({own[:12]}) than it was planned with ({planned_with[:12]})"
-
-    def _lock(self, node_id: str) -> asyncio.Lock:
-        return self._locks.setdefault(node_id, asyncio.Lock())
 
     async def _base(self, plan: Plan) -> Playbook:
         with suppress(TimeoutError):

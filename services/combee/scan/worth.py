@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from combee.adapters.ports import Outgoing, PoisonError
 from combee.core.batching.tree import Node
 from combee.core.methods import checking, consolidation
-from combee.core.methods.method import Answer, Method, Sources
+from combee.core.methods.method import Answer, Method
 from combee.core.playbook import operations as ops
 from combee.core.playbook.clusters import within
 from combee.core.playbook.coverage import Coverage, Lesson, Question
@@ -28,25 +28,15 @@ TAGS_OF_EACH = 20
 """Tags per reflection that are kept until nothing else can be left out."""
 MAX_REASON_CHARS = 500
 
-Items = TypeVar("Items")
-Replies = Sequence[Part[Items, Mapping[str, Any]]]
-"""What calls about items were answered."""
+Item = TypeVar("Item", GroupMember, Operation)
+Reply = Mapping[str, Any]
 
 
 def of_group(
-    method: Method, base: Playbook, replies: Replies[Sequence[GroupMember]], *, note: str = ""
+    method: Method, base: Playbook, replies: Sequence[Part[Sequence[GroupMember], Reply]], *, note: str = ""
 ) -> NodeResult:
     """Return a group's result from its calls; replies that stay unusable are a failed result, not an error."""
-    parts = [
-        _read(
-            method,
-            base,
-            part,
-            [(member.reflection.reflection_id,) for member in part.items],
-            [ops.lesson_of(member.reflection) for member in part.items],
-        )
-        for part in replies
-    ]
+    parts = [_read(method, base, part) for part in replies]
     ids = frozenset(entry.id for entry in base.entries)
     answers = [part.answer for part in parts if part.answer is not None]
     operations = tuple(chain.from_iterable(answer.operations for answer in answers))
@@ -68,21 +58,12 @@ def of_combine(
     method: Method,
     base: Playbook,
     below: NodeResult,
-    replies: Replies[Sequence[Operation]],
+    replies: Sequence[Part[Sequence[Operation], Reply]],
     *,
     note: str = "",
 ) -> NodeResult:
     """Return a combine's result from its calls; items of a call that failed for good are passed on by code."""
-    parts = [
-        _read(
-            method,
-            base,
-            part,
-            [item.evidence for item in part.items],
-            [item.content for item in part.items],
-        )
-        for part in replies
-    ]
+    parts = [_read(method, base, part) for part in replies]
     operations = [part.items if part.answer is None else part.answer.operations for part in parts]
     merged = method.merge(base, tuple(chain.from_iterable(operations)))
     is_whole = len(parts) == 1 and parts[0].answer is not None
@@ -100,17 +81,12 @@ def of_combine(
     )
 
 
-def _read(
-    method: Method,
-    base: Playbook,
-    part: Part[Items, Mapping[str, Any]],
-    sources: Sources,
-    words: Sequence[str],
-) -> Part[Items, Answer]:
+def _read(method: Method, base: Playbook, part: Part[Sequence[Item], Reply]) -> Part[Sequence[Item], Answer]:
     """Return a part with what its reply says; a reply of which no operation is usable says nothing."""
     items, usage = part.items, part.usage
     if part.answer is None:
         return Part(items=items, problem=part.problem, usage=usage)
+    sources, words = [_behind(item) for item in items], [_words(item) for item in items]
     answer = method.read(base, ops.in_words(part.answer, words), sources)
     if answer.unusable and not answer.operations:
         problem = f"none of {answer.unusable} operations was usable"
@@ -119,7 +95,7 @@ def _read(
     return Part(items=items, answer=answer, usage=usage, request=part.request)
 
 
-def of_consolidation(parts: Replies[Sequence[Cluster]]) -> NodeResult:
+def of_consolidation(parts: Sequence[Part[Sequence[Cluster], Reply]]) -> NodeResult:
     """Return a consolidation's result: operations within the clusters of its calls."""
     operations = tuple(
         chain.from_iterable(
@@ -176,7 +152,7 @@ def coverage_of(
     return Coverage(base=base, lessons=lessons, result=result, thresholds=thresholds)
 
 
-def of_check(coverage: Coverage, parts: Replies[Question]) -> Coverage:
+def of_check(coverage: Coverage, parts: Sequence[Part[Question, Reply]]) -> Coverage:
     """Return the coverage with what check calls answered."""
     for part in parts:
         if part.answer is not None:
@@ -229,6 +205,11 @@ def _spent(parts: Sequence[Part[Any, Any]]) -> dict[str, Any]:
 def _behind(item: GroupMember | Operation) -> tuple[str, ...]:
     """Return the reflections behind an item of a prompt."""
     return item.evidence if isinstance(item, Operation) else (item.reflection.reflection_id,)
+
+
+def _words(item: GroupMember | Operation) -> str:
+    """Return what an item says, for an operation "as item 3"."""
+    return item.content if isinstance(item, Operation) else ops.lesson_of(item.reflection)
 
 
 def _known(parts: Sequence[Part[Any, Answer]]) -> Iterator[Known]:

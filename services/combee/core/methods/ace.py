@@ -198,8 +198,8 @@ def aggregate_prompt(
 ) -> Prompt:
     """Ask for operations that one group of reflections supports; items are numbered from 1."""
     entries = {entry.id: entry for entry in base.entries}
-    items = as_items(dict(_fields_of(reflection, entries)) for reflection in reflections)
-    return _curate(base, settings, f"{AGGREGATE}\n{fence('reflections', items)}")
+    items = [dict(_fields_of(reflection, entries)) for reflection in reflections]
+    return _curate(base, settings, f"{AGGREGATE}\n{fence('reflections', as_items(items))}")
 
 
 def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
@@ -229,8 +229,8 @@ def combine_prompt(
 ) -> Prompt:
     """Ask to combine the children's operations; items are numbered from 1."""
     entries = {entry.id: entry for entry in base.entries}
-    items = as_items(dict(_proposed(operation, entries, names)) for operation in proposals)
-    return _curate(base, settings, f"{COMBINE}\n{fence('proposals', items)}")
+    items = [dict(_proposed(operation, entries, names)) for operation in proposals]
+    return _curate(base, settings, f"{COMBINE}\n{fence('proposals', as_items(items))}")
 
 
 def _proposed(
@@ -291,30 +291,33 @@ def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, .
 
 
 def _curate(base: Playbook, settings: PlanSettings, items: str) -> Prompt:
-    _, instructions, schema = WORDING[settings.prompts]
+    _, _, schema = WORDING[settings.prompts]
+    beginning, key = _beginning(base, settings)
     return Prompt(
-        system=_beginning(base, settings),
+        system=beginning,
         user=items,
         reply_name="operations",
         reply_schema=schema,
         optional=frozenset({"reasoning", "dropped", "known"}),
-        cache_key=cache_key(instructions, f"{base.name} {settings.salt}"),
+        cache_key=key,
     )
 
 
-def _beginning(base: Playbook, settings: PlanSettings) -> str:
-    """Return the common beginning of all calls on a version."""
+def _beginning(base: Playbook, settings: PlanSettings) -> tuple[str, str]:
+    """Return the common beginning of all calls on a version, and its cache key."""
     texts, shape = _beginnings(base), (settings.prompts, settings.playbook_tokens, settings.salt)
     if shape not in texts:
         _, instructions, *_ = WORDING[settings.prompts]
-        playbook_text = _playbook_text(base, settings.prompts, f"{base.name} {settings.salt}")
-        texts[shape] = "\n".join([instructions, *playbook_text, _standing(base, settings.playbook_tokens)])
+        owner = f"{base.name} {settings.salt}"
+        playbook_text = _playbook_text(base, settings.prompts, owner)
+        text = "\n".join([instructions, *playbook_text, _standing(base, settings.playbook_tokens)])
+        texts[shape] = text, cache_key(instructions, owner)
     return texts[shape]
 
 
 @once_per_version
-def _beginnings(_base: Playbook) -> dict[tuple[Prompts, int, str], str]:
-    """Return the cached beginnings of a version, by the settings that shape them."""
+def _beginnings(_base: Playbook) -> dict[tuple[Prompts, int, str], tuple[str, str]]:
+    """Return the cached beginnings of a version with their cache keys, by the settings that shape them."""
     return {}
 
 

@@ -13,9 +13,11 @@ from combee.core.methods.templates import templates_hash
 from combee.core.playbook.probation import OFF
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.group import SettingsError
-from combee_schemas.plan import BatchOptions, PlanSettings, Probation, Prompts, Trust
+from combee_schemas.plan import BatchOptions, PlanSettings, Probation, Trust
 
 GROUP = "combee.methods"
+SETTINGS_KEPT = 64
+"""Cache size: different settings of batches."""
 PROBATION_BATCHES = 20
 """Number of batches without support after which a proposed entry is removed (800 runs at the default size)."""
 BUILT_IN: Mapping[str, Method] = {"ace": ace, "gepa": gepa}
@@ -87,15 +89,17 @@ def reflecting_method(settings: BatchSettings) -> Method:
     return shaped(configured_method(settings), PlanSettings(prompts=settings.prompts))
 
 
-@lru_cache(64)
-def _templates_of(name: str, prompts: Prompts, *, proposes: bool) -> str:
-    return templates_hash(method(name), prompts, proposes=proposes)
+@lru_cache(SETTINGS_KEPT)
+def method_of(settings: PlanSettings) -> Method:
+    """Return the method of batches with these settings, bound to them; ``method`` documents the errors."""
+    return shaped(method(settings.method), settings)
 
 
+@lru_cache(SETTINGS_KEPT)
 def templates_of(settings: PlanSettings) -> str:
-    """Return the SHA-256 of the prompt templates that this process has for a batch with these settings."""
+    """Return the SHA-256 of the prompt templates that this process has for batches with these settings."""
     proposes = settings.probation is not None or settings.trust != "lab"
-    return _templates_of(settings.method, settings.prompts, proposes=proposes)
+    return templates_hash(method(settings.method), settings.prompts, proposes=proposes)
 
 
 def plan_settings(
