@@ -71,8 +71,8 @@ class Aggregator:
     async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
         """Return a level-0 node's result."""
         question = asked.of_group(self._method, base, members)
-        replies = await self._calls.ask(question, 0, waits=index > 0)
-        return worth.of_group(self._method, base, replies, note=self._note)
+        parts = worth.read(self._method, base, await self._calls.ask(question, 0, waits=index > 0))
+        return worth.of_group(self._method, base, parts, note=self._note)
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:
         """Return an upper node's result: no call for fewer than two children that propose something."""
@@ -84,8 +84,9 @@ class Aggregator:
             names = names_of(below.seen, names_counted(self._settings))
             proposals = chain.from_iterable(result.operations for result in results)
             items = worth.by_support(proposals, below.seen, names)
-            replies = await self._calls.ask(asked.of_combine(self._method, base, items, names), level)
-            result = worth.of_combine(self._method, base, below, replies, note=self._note)
+            question = asked.of_combine(self._method, base, items, names)
+            parts = worth.read(self._method, base, await self._calls.ask(question, level))
+            result = worth.of_combine(self._method, base, below, parts, note=self._note)
         return worth.with_aside(result, results) if self._checks else result
 
     async def checked(
@@ -108,7 +109,7 @@ class Aggregator:
         size = -(-len(members) * plan.settings.copies // plan.widths[0]) or 1
         groups = (left[at : at + size] for at in range(0, len(left), size))
         questions = [asked.of_group(self._method, base, group, again=True) for group in groups]
-        again = [await self._calls.ask(question, level) for question in questions]
+        again = [worth.read(self._method, base, await self._calls.ask(one, level)) for one in questions]
         more = worth.of_group(self._method, base, list(chain.from_iterable(again))).operations
         late = await self._vectors.of([operation.content for operation in more])
         coverage = coverage.embedded(late.vectors).extended(more, coverage.left).in_own_words()

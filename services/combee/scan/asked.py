@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from combee.core.methods import checking, consolidation
 from combee.core.methods.method import Method
@@ -31,6 +31,11 @@ class Part(Generic[Items, A]):
     problem: str = ""
     usage: Usage = SKIPPED
     request: str = ""
+
+
+def unanswered(items: Items, problem: str, usage: Usage) -> Part[Items, Any]:
+    """Return a part without an answer for good; a call without any reply counts as not made."""
+    return Part(items=items, problem=problem, usage=usage if usage.calls else usage + SKIPPED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from combee.adapters.ports import CutOffError, LanguageModel, PoisonError, PromptTooLongError
-from combee.scan.asked import SKIPPED, Part, Question
+from combee.scan.asked import Part, Question, unanswered
 from combee.scan.head_start import HeadStart
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
@@ -43,8 +43,7 @@ class Asking:
             if parts:
                 return [replace(parts[0], usage=parts[0].usage + error.usage + SPLIT), *parts[1:]]
             problem = f"too long for the model however it is cut: {error}" if is_too_long else str(error)
-            usage = error.usage if error.usage.calls else error.usage + SKIPPED
-            return [Part(items=question.items, problem=problem, usage=usage)]
+            return [unanswered(question.items, problem, error.usage)]
         return [Part(items=question.items, answer=reply.body, usage=reply.usage, request=reply.request)]
 
     async def _reply(self, question: Question[Items], level: int, *, waits: bool) -> Reply:

@@ -141,13 +141,13 @@ class ScanHandler:
         return (record.key or b"").decode(errors="replace"), ""
 
     async def handle(self, record: Record) -> None:
-        planned = topics.SCAN[LEVELS[record.topic]].read(record)
+        message = topics.SCAN[LEVELS[record.topic]].read(record)
         # Each record has a task of its own, so its log lines name its playbook and batch.
-        bind_contextvars(playbook=planned.plan.playbook, batch=planned.plan.batch_id)
-        if isinstance(planned, Group):
-            await self._leaf(planned)
+        bind_contextvars(playbook=message.plan.playbook, batch=message.plan.batch_id)
+        if isinstance(message, Group):
+            await self._leaf(message)
         else:
-            await self._child(planned, record)
+            await self._child(message, record)
 
     def _over(self, record: Planned, node: Node) -> bool:
         """Return whether a node needs no work: its batch is published, or its result or the root's is in the log."""
@@ -198,10 +198,13 @@ class ScanHandler:
         gathering = self._gatherings.setdefault(key, Gathering(record.source))
         gathering.add(child, record)
         wanted = tree.child_indices(child.plan.widths, level, node.index)
-        if len(gathering.children) < len(wanted) and not await self._may_go_on(gathering, child, level):
-            # The record stays open until its parent is done: the log is the only memory of it.
-            await self._waited(gathering.done)
-            return
+        if len(gathering.children) < len(wanted):
+            took_s = tuple(gathering.took_s.values())
+            grace_s = stragglers.grace_s(child.plan, level, gathering.results, took_s)
+            await self._wait(gathering.done, grace_s)
+            if grace_s is None:
+                # The record stayed open until its parent was done: the log is the only memory of it.
+                return
         async with self._locks.setdefault(node.id, asyncio.Lock()):
             if not self._over(child, node):
                 base = await self._base(child.plan)
@@ -228,18 +231,10 @@ class ScanHandler:
         read = await reflections_at(self._log, name, own_ids)
         return [GroupMember(offset=at, reflection=reflection) for at, reflection in read.items()]
 
-    async def _may_go_on(self, gathering: Gathering, child: Partial, level: int) -> bool:
-        """Wait for a parent's other children as long as they may take; return whether it may go on without them."""
-        grace_s = gathering.grace_s(child, level)
-        if grace_s is None:
-            return False
-        await self._waited(gathering.done, grace_s)
-        return True
-
-    async def _waited(self, event: asyncio.Event, timeout_s: float | None = None) -> bool:
-        """Return whether ``event`` came in time; draining ends every wait."""
+    async def _wait(self, event: asyncio.Event, timeout_s: float | None) -> None:
+        """Wait for ``event``; None: as long as it takes. Draining ends every wait."""
         if event.is_set():
-            return True
+            return
         waits = [asyncio.create_task(ending.wait()) for ending in (event, self._draining)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=timeout_s)
@@ -248,13 +243,12 @@ class ScanHandler:
                 wait.cancel()
         if self._draining.is_set() and not event.is_set():
             raise DrainingError("waiting")
-        return event.is_set()
 
     async def _refuse_unplanned(self, record: Planned) -> None:
         """Raise PoisonError for a record that no manifest planned: its siblings would never come."""
         place = await self.manifests.place_of(record)
         if not self.manifests.has_come(place):
-            await self._waited(self.manifests.arrival(place), manifest_cache.ARRIVES_S)
+            await self._wait(self.manifests.arrival(place), manifest_cache.ARRIVES_S)
         if forgery := planned.forgery(record, await self.manifests.find(place)):
             raise PoisonError(forgery)
 

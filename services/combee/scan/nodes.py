@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from combee.adapters.ports import Log, Record, TopicPartition
-from combee.core.batching import stragglers
 from combee.process.worker.lookup import oldest_timestamp, read_since
 from combee.process.worker.manifest_cache import ManifestCache
 from combee_schemas import topics
@@ -82,10 +81,6 @@ class Gathering:
             self.children[child.index] = child
             self.took_s[child.index] = max(0, record.timestamp_ms - child.plan.closed_at_ms) / 1000
 
-    def grace_s(self, child: Partial, level: int) -> float | None:
-        """Return the seconds after which the parent may go on without further children; None: it waits for all."""
-        return stragglers.grace_s(child.plan, level, self.results, tuple(self.took_s.values()))
-
     @property
     def results(self) -> dict[int, NodeResult]:
         """The results of those that have arrived."""
@@ -94,8 +89,7 @@ class Gathering:
 
 def key_of(child: Partial) -> GatheringKey:
     """Return which gathering a child belongs to."""
-    plan = child.plan
-    return child.parent_id, plan.playbook, plan.sequence, child.manifest_offset, plan.widths
+    return child.parent_id, *_batch(child), child.plan.widths
 
 
 class Arrivals:

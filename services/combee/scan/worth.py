@@ -13,7 +13,7 @@ from combee.core.playbook import operations as ops
 from combee.core.playbook.clusters import within
 from combee.core.playbook.coverage import Coverage, Lesson, Question
 from combee.core.text.similarity.embeddings import Thresholds
-from combee.scan.asked import SKIPPED, Part
+from combee.scan.asked import SKIPPED, Part, unanswered
 from combee_schemas import topics
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.batch import Cluster
@@ -32,11 +32,30 @@ Item = TypeVar("Item", GroupMember, Operation)
 Reply = Mapping[str, Any]
 
 
+def read(
+    method: Method, base: Playbook, replies: Iterable[Part[Sequence[Item], Reply]]
+) -> list[Part[Sequence[Item], Answer]]:
+    """Return what replies say; one of which no operation is usable says nothing."""
+    return [_read(method, base, part) for part in replies]
+
+
+def _read(method: Method, base: Playbook, part: Part[Sequence[Item], Reply]) -> Part[Sequence[Item], Answer]:
+    items, usage = part.items, part.usage
+    if part.answer is None:
+        return Part(items=items, problem=part.problem, usage=usage)
+    sources, words = [_behind(item) for item in items], [_words(item) for item in items]
+    answer = method.read(base, ops.in_words(part.answer, words), sources)
+    if answer.unusable and not answer.operations:
+        problem = f"none of {answer.unusable} operations was usable"
+        return unanswered(items, problem, usage)
+    answer = replace(answer, operations=ops.clean_operations(answer.operations))
+    return Part(items=items, answer=answer, usage=usage, request=part.request)
+
+
 def of_group(
-    method: Method, base: Playbook, replies: Sequence[Part[Sequence[GroupMember], Reply]], *, note: str = ""
+    method: Method, base: Playbook, parts: Sequence[Part[Sequence[GroupMember], Answer]], *, note: str = ""
 ) -> NodeResult:
     """Return a group's result from its calls; replies that stay unusable are a failed result, not an error."""
-    parts = [_read(method, base, part) for part in replies]
     ids = frozenset(entry.id for entry in base.entries)
     answers = [part.answer for part in parts if part.answer is not None]
     operations = tuple(chain.from_iterable(answer.operations for answer in answers))
@@ -58,12 +77,11 @@ def of_combine(
     method: Method,
     base: Playbook,
     below: NodeResult,
-    replies: Sequence[Part[Sequence[Operation], Reply]],
+    parts: Sequence[Part[Sequence[Operation], Answer]],
     *,
     note: str = "",
 ) -> NodeResult:
     """Return a combine's result from its calls; items of a call that failed for good are passed on by code."""
-    parts = [_read(method, base, part) for part in replies]
     operations = [part.items if part.answer is None else part.answer.operations for part in parts]
     merged = method.merge(base, tuple(chain.from_iterable(operations)))
     is_whole = len(parts) == 1 and parts[0].answer is not None
@@ -79,20 +97,6 @@ def of_combine(
             "usage": below.usage + own["usage"],
         }
     )
-
-
-def _read(method: Method, base: Playbook, part: Part[Sequence[Item], Reply]) -> Part[Sequence[Item], Answer]:
-    """Return a part with what its reply says; a reply of which no operation is usable says nothing."""
-    items, usage = part.items, part.usage
-    if part.answer is None:
-        return Part(items=items, problem=part.problem, usage=usage)
-    sources, words = [_behind(item) for item in items], [_words(item) for item in items]
-    answer = method.read(base, ops.in_words(part.answer, words), sources)
-    if answer.unusable and not answer.operations:
-        problem = f"none of {answer.unusable} operations was usable"
-        return Part(items=items, problem=problem, usage=usage if usage.calls else usage + SKIPPED)
-    answer = replace(answer, operations=ops.clean_operations(answer.operations))
-    return Part(items=items, answer=answer, usage=usage, request=part.request)
 
 
 def of_consolidation(parts: Sequence[Part[Sequence[Cluster], Reply]]) -> NodeResult:

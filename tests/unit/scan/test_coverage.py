@@ -396,6 +396,22 @@ async def test_a_check_call_whose_reply_is_always_cut_off_counts_as_no() -> None
     assert (result.usage.calls, result.usage.splits) == (1 + 3 * 2 + 1, 1), "every reply is paid for"
 
 
+async def test_an_answer_about_what_is_left_that_is_unusable_is_paid_for_and_told_and_the_lesson_is_carried() -> (
+    None
+):
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        unusable = [{"type": "ADD", "content": ""}] if prompt.begun else []
+        return {"operations": unusable, "dropped": [], "known": []}
+
+    model = ScriptedModel(answer)
+    result = await learned(model, reflections(LESSONS[0]), groups=1)
+    assert (contents(result), covered(result)) == ([LESSONS[0]], {"r-0": "carried"})
+    assert result.reason == "none of 1 operations was usable"
+    assert (result.usage.calls, len(result.requests), model.calls) == (2, 1, 2), (
+        "no result rests on that reply"
+    )
+
+
 async def test_what_is_left_is_asked_about_again_in_parts_of_a_group_s_size_and_halved_if_cut_off() -> None:
     again: list[int] = []
 

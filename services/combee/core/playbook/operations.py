@@ -22,7 +22,9 @@ MAX_ID_CHARS = 200
 MAX_OPERATIONS = 2_000
 """Maximum operations in one reply: as many as the largest batch has reflections."""
 MAX_REPLY_CHARS = 250_000
-"""Maximum characters of contents in one reply: a verbose node must not crowd out the others."""
+"""Maximum characters of contents in one reply: a verbose node must not crowd out the others.
+
+Words of items that code puts in count: a node's record holds them, however often a reply names one item."""
 TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 1, OperationKind.MERGE: 2}
 """Minimum number of entries that an operation must name."""
 AS_ITEM = re.compile(r"as items? #?(?P<n>\d{1,6})(?P<more>.{0,40})", re.IGNORECASE | re.DOTALL)
