@@ -50,7 +50,7 @@ class Aggregator:
         vectors: Vectors | None = None,
         head_start: HeadStart | None = None,
     ) -> None:
-        self._calls = Asking(model, head_start)
+        self._asking = Asking(model, head_start)
         self._method = method
         self._settings = settings
         self._checks = settings.carry and method.HOLDS == "entries"
@@ -70,8 +70,8 @@ class Aggregator:
 
     async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
         """Return a level-0 node's result."""
-        question = asked.of_group(self._method, base, members)
-        parts = worth.read(self._method, base, await self._calls.ask(question, 0, waits=index > 0))
+        call = asked.of_group(self._method, base, members)
+        parts = worth.read(self._method, base, await self._asking.ask(call, 0, waits=index > 0))
         return worth.of_group(self._method, base, parts, note=self._note)
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:
@@ -84,8 +84,8 @@ class Aggregator:
             names = names_of(below.seen, names_counted(self._settings))
             proposals = chain.from_iterable(result.operations for result in results)
             items = worth.by_support(proposals, below.seen, names)
-            question = asked.of_combine(self._method, base, items, names)
-            parts = worth.read(self._method, base, await self._calls.ask(question, level))
+            call = asked.of_combine(self._method, base, items, names)
+            parts = worth.read(self._method, base, await self._asking.ask(call, level))
             result = worth.of_combine(self._method, base, below, parts, note=self._note)
         return worth.with_aside(result, results) if self._checks else result
 
@@ -103,13 +103,13 @@ class Aggregator:
         embedded = await self._vectors.of(coverage.texts())
         coverage = coverage.embedded(embedded.vectors).witnessed().with_proposals()
         question = coverage.question()
-        checks = await self._calls.ask(asked.of_check(coverage, question), level) if question else []
+        checks = await self._asking.ask(asked.of_check(coverage, question), level) if question else []
         coverage = worth.of_check(coverage, checks).without_outvoted().carried()
         left = coverage.to_ask_again
         size = -(-len(members) * plan.settings.copies // plan.widths[0]) or 1
         groups = (left[at : at + size] for at in range(0, len(left), size))
-        questions = [asked.of_group(self._method, base, group, again=True) for group in groups]
-        again = [worth.read(self._method, base, await self._calls.ask(one, level)) for one in questions]
+        calls = [asked.of_group(self._method, base, group, again=True) for group in groups]
+        again = [worth.read(self._method, base, await self._asking.ask(call, level)) for call in calls]
         more = worth.of_group(self._method, base, list(chain.from_iterable(again))).operations
         late = await self._vectors.of([operation.content for operation in more])
         coverage = coverage.embedded(late.vectors).extended(more, coverage.left).in_own_words()
@@ -117,5 +117,5 @@ class Aggregator:
 
     async def consolidate(self, base: Playbook, plan: Plan, clusters: Sequence[Cluster]) -> NodeResult:
         """Return the result for clusters of entries; operations on other entries are ignored."""
-        replies = await self._calls.ask(asked.of_clusters(base, clusters), 0) if clusters else []
+        replies = await self._asking.ask(asked.of_clusters(base, clusters), 0) if clusters else []
         return await self.checked(base, plan, worth.of_consolidation(replies), ())

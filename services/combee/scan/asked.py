@@ -6,8 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from combee.core.methods import checking, consolidation
 from combee.core.methods.method import Method
-from combee.core.playbook import coverage as covering
-from combee.core.playbook.coverage import Coverage
+from combee.core.playbook.coverage import Coverage, Question
 from combee.core.text.shortening import shorter_reflection
 from combee_schemas.base import Usage
 from combee_schemas.batch import Cluster
@@ -29,7 +28,7 @@ class Part(Generic[Items, A]):
     items: Items
     answer: A | None = None
     problem: str = ""
-    usage: Usage = SKIPPED
+    usage: Usage
     request: str = ""
 
 
@@ -39,30 +38,30 @@ def unanswered(items: Items, problem: str, usage: Usage) -> Part[Items, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question(Generic[Items]):
-    """What one call asks about items."""
+class Call(Generic[Items]):
+    """A call to make: what it is about, and its prompt."""
 
     items: Items
     prompt: Prompt
     owner: str
     """The playbook: where the model's limits make calls wait, playbooks take turns."""
-    halves: Callable[[], Iterable["Question[Items]"]] = tuple
-    """Returns questions about less, to ask where the prompt is too long; none: it cannot be halved."""
-    fewer: Callable[[], Iterable["Question[Items]"]] = tuple
-    """The same for a question whose reply was cut off."""
+    halves: Callable[[], Iterable["Call[Items]"]] = tuple
+    """Returns the calls to make instead where the prompt is too long; none: it cannot be halved."""
+    fewer: Callable[[], Iterable["Call[Items]"]] = tuple
+    """Returns those to make instead where the reply was cut off."""
     shorter: Callable[[], Iterable[Prompt]] = tuple
-    """Returns ever shorter prompts about the same items, to try before less is asked about."""
+    """Returns ever shorter prompts about the same items, for a call that cannot be halved."""
 
 
 def of_group(
     method: Method, base: Playbook, members: Sequence[GroupMember], *, again: bool = False
-) -> Question[Sequence[GroupMember]]:
+) -> Call[Sequence[GroupMember]]:
     """Ask for the operations that reflections support; ``again``: for lessons that a first answer lacks."""
 
-    def halves() -> Iterable[Question[Sequence[GroupMember]]]:
+    def halves() -> Iterable[Call[Sequence[GroupMember]]]:
         return [of_group(method, base, half, again=again) for half in _halves(members)]
 
-    return Question(
+    return Call(
         items=members,
         prompt=method.aggregate_prompt(base, [member.reflection for member in members]),
         owner=base.name,
@@ -74,9 +73,9 @@ def of_group(
 
 def of_combine(
     method: Method, base: Playbook, items: Sequence[Operation], names: Mapping[str, str]
-) -> Question[Sequence[Operation]]:
+) -> Call[Sequence[Operation]]:
     """Ask to combine proposals; ``names``: the sources of the reflections behind them."""
-    return Question(
+    return Call(
         items=items,
         prompt=method.combine_prompt(base, items, names),
         owner=base.name,
@@ -84,9 +83,9 @@ def of_combine(
     )
 
 
-def of_clusters(base: Playbook, clusters: Sequence[Cluster]) -> Question[Sequence[Cluster]]:
+def of_clusters(base: Playbook, clusters: Sequence[Cluster]) -> Call[Sequence[Cluster]]:
     """Ask what to do with clusters of entries."""
-    return Question(
+    return Call(
         items=clusters,
         prompt=consolidation.prompt(base, clusters),
         owner=base.name,
@@ -94,9 +93,9 @@ def of_clusters(base: Playbook, clusters: Sequence[Cluster]) -> Question[Sequenc
     )
 
 
-def of_check(coverage: Coverage, question: covering.Question) -> Question[covering.Question]:
+def of_check(coverage: Coverage, question: Question) -> Call[Question]:
     """Ask which statements say the lessons of a question."""
-    return Question(
+    return Call(
         items=question,
         prompt=checking.prompt(*coverage.asked(question), question.rewrites),
         owner=coverage.base.name,

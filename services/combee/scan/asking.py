@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from combee.adapters.ports import CutOffError, LanguageModel, PoisonError, PromptTooLongError
-from combee.scan.asked import Part, Question, unanswered
+from combee.scan.asked import Call, Part, unanswered
 from combee.scan.head_start import HeadStart
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
@@ -25,37 +25,31 @@ class Asking:
         """Whether a call was answered, which another worker would have to pay again."""
 
     async def ask(
-        self, question: Question[Items], level: int, *, waits: bool = False
+        self, call: Call[Items], level: int, *, waits: bool = False
     ) -> list[Part[Items, Mapping[str, Any]]]:
-        """Return the replies about all items of a question; ``waits``: another group has a head start."""
+        """Return the replies about all items of a call; ``waits``: another group has a head start."""
         try:
-            reply = await self._reply(question, level, waits=waits)
+            reply = await self._reply(call, level, waits=waits)
         except PoisonError as error:
             is_too_long = isinstance(error, PromptTooLongError)
-            less = (
-                question.halves()
-                if is_too_long
-                else question.fewer()
-                if isinstance(error, CutOffError)
-                else ()
-            )
+            less = call.halves() if is_too_long else call.fewer() if isinstance(error, CutOffError) else ()
             parts = [part for half in less for part in await self.ask(half, level, waits=waits)]
             if parts:
                 return [replace(parts[0], usage=parts[0].usage + error.usage + SPLIT), *parts[1:]]
             problem = f"too long for the model however it is cut: {error}" if is_too_long else str(error)
-            return [unanswered(question.items, problem, error.usage)]
-        return [Part(items=question.items, answer=reply.body, usage=reply.usage, request=reply.request)]
+            return [unanswered(call.items, problem, error.usage)]
+        return [Part(items=call.items, answer=reply.body, usage=reply.usage, request=reply.request)]
 
-    async def _reply(self, question: Question[Items], level: int, *, waits: bool) -> Reply:
+    async def _reply(self, call: Call[Items], level: int, *, waits: bool) -> Reply:
         if waits and self._head_start:
-            await self._head_start.wait(question.prompt)
+            await self._head_start.wait(call.prompt)
         try:
-            return await self._call(question.prompt, question.owner, level)
+            return await self._call(call.prompt, call.owner, level)
         except PromptTooLongError as error:
             refusal = error
-        for prompt in question.shorter():
+        for prompt in call.shorter():
             try:
-                return await self._call(prompt, question.owner, level)
+                return await self._call(prompt, call.owner, level)
             except PromptTooLongError as error:
                 refusal = error
         raise refusal
