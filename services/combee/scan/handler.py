@@ -315,7 +315,7 @@ class ScanHandler:
 
     async def _emit(self, record: Planned, node: Node, result: NodeResult) -> None:
         """Write a node's result, so that the tree completes."""
-        message, outgoing = worth.recorded(record.plan, record.manifest_offset, node, result)
+        message, outgoing = worth.fitted(record.plan, record.manifest_offset, node, result)
         if isinstance(message, Partial):
             above = topics.PARTIALS[node.level]
             partition = above.place(message, await self._log.partitions(above.name))

@@ -33,7 +33,7 @@ class InMemoryScan:
         members = {member.offset: member for group in self._groups for member in group}
         result = await self._result(root)
         result = await self._aggregator.checked(self._base, self._plan, result, list(members.values()))
-        update, _ = worth.recorded(self._plan, NO_MANIFEST, root, result)
+        update, _ = worth.fitted(self._plan, NO_MANIFEST, root, result)
         return cast("Update", update)
 
     async def _result(self, node: Node) -> NodeResult:
@@ -45,7 +45,7 @@ class InMemoryScan:
 
     async def _child(self, level: int, index: int) -> Partial:
         node = tree.node_at(self._plan.batch_id, self._plan.widths, level, index)
-        partial, _ = worth.recorded(self._plan, NO_MANIFEST, node, await self._result(node))
+        partial, _ = worth.fitted(self._plan, NO_MANIFEST, node, await self._result(node))
         return cast("Partial", partial)
 
 

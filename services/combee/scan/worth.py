@@ -250,7 +250,7 @@ def _one_seen(member: GroupMember, ids: Collection[str] | None) -> Seen:
 # ---- the record of a result
 
 
-def recorded(
+def fitted(
     plan: Plan, manifest_offset: int, node: Node, result: NodeResult
 ) -> tuple[Partial | Update, Outgoing]:
     """Return a node's result as a message and its record, shortened where a record cannot hold it.
