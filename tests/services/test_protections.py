@@ -15,7 +15,7 @@ from combee.log.inspection import audit
 from combee.publish.basis import Basis, PublishDecision
 from combee.publish.decide import record as decide_record
 from combee.publish.decide.record import next_version
-from combee.scan.answered import Answered
+from combee.scan.nodes import Answered
 from combee.shuffle.attempts import Attempts
 from combee.shuffle.manifests import Manifests
 from combee.shuffle.partition import COMMANDS, REFLECTIONS, ShuffleState

@@ -9,7 +9,7 @@ from combee.core.formats.intake import read_line
 from combee.core.methods import ace
 from combee.core.methods.templates import templates_hash
 from combee.process.settings.methods import as_configured, plan_settings
-from combee.scan import templates
+from combee.scan import handler
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.batch import Batch, Member
@@ -148,7 +148,7 @@ async def test_prompts_are_worded_as_the_manifest_says_and_name_the_budget_it_na
 async def test_a_worker_with_other_templates_says_so_in_the_log_and_in_the_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(templates, "templates_hash", lambda *_, **__: "f" * 64)
+    monkeypatch.setattr(handler, "templates_of", lambda _: "f" * 64)
     found = await learned(*(outgoing(reflection(n)) for n in range(9)))
     (update,) = ledger.messages(found.log, topics.UPDATES, Update)
     assert update.result.reason.startswith(

@@ -50,7 +50,7 @@ async def learned(
         [GroupMember(offset=member.offset, reflection=given[member.offset]) for member in members]
         for members in deal_batch(batch)
     ]
-    aggregator = Aggregator(ModelClient(model), carry=carry)
+    aggregator = Aggregator(ModelClient(model), settings=PlanSettings(carry=carry))
     return (await InMemoryScan(aggregator, base, batch.plan, dealt).update()).result
 
 

@@ -7,7 +7,6 @@ from typing import Any, cast
 from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import Answer, Method, Sources, shaped
-from combee.core.playbook.trust import names_counted
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan.aggregate import Aggregator
@@ -75,14 +74,14 @@ class Scan:
         comparing: Comparing = BY_WORDS,
         head_start: HeadStart | None = None,
     ) -> None:
-        self._method = _Noting(shaped(cast("Method", ace), batch.plan.settings))
+        compared = {"carry": arm.carry, "embeddings": f"stand-in@{comparing.thresholds.meaning}"}
+        settings = batch.plan.settings.model_copy(update=compared)
+        self._method = _Noting(shaped(cast("Method", ace), settings))
         self._aggregator = _Unchecked(
             model,
             cast("Method", self._method),
-            carry=arm.carry,
-            sources=names_counted(batch.plan.settings),
+            settings,
             vectors=comparing.vectors,
-            thresholds=comparing.thresholds,
             head_start=head_start,
         )
         first = batch.members[0].offset

@@ -230,7 +230,8 @@ class CombeeCurator:
         )
         method = shaped(cast("Method", ace), batch.plan.settings)
         groups = [group.members for group in make_groups(batch, -1, bodies)]
-        scan = InMemoryScan(Aggregator(self._model(), method), base, batch.plan, groups)
+        aggregator = Aggregator(self._model(), method, batch.plan.settings)
+        scan = InMemoryScan(aggregator, base, batch.plan, groups)
         return _in_known_sections(await scan.update(), base.sections)
 
     def _model(self) -> LanguageModel:

@@ -1,31 +1,62 @@
-"""What answers are worth: from the parts of a node's calls to its result, shortened to fit a record; pure."""
+"""What replies are worth: from the parts of a node's calls to its result, and to a record that holds it; pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
-from combee.adapters.ports import PoisonError
+from combee.adapters.ports import Outgoing, PoisonError
+from combee.core.batching.tree import Node
+from combee.core.methods import checking, consolidation
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import operations as ops
 from combee.core.playbook.clusters import within
-from combee.core.playbook.derived import once_per_version
-from combee.scan.asking import SKIPPED, Part
+from combee.core.playbook.coverage import Coverage, Lesson, Question
+from combee.core.text.similarity.embeddings import Thresholds
+from combee.scan.asked import SKIPPED, Part, unanswered
+from combee_schemas import topics
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.batch import Cluster
+from combee_schemas.codec import CodecError
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import EVIDENCE_KEPT, Playbook
-from combee_schemas.scan import GroupMember, Known, NodeResult, Operation, Seen
+from combee_schemas.scan import GroupMember, Known, NodeResult, Operation, Partial, Seen, Update
 
 TAGS_KEPT = 200
 """Maximum number of tags counted per reflection: the first ones about entries of the playbook."""
 TAGS_OF_EACH = 20
 """Tags per reflection that are kept until nothing else can be left out."""
+MAX_REASON_CHARS = 500
 
-Parts = Sequence[Part[Sequence[GroupMember], Answer]]
+Item = TypeVar("Item", GroupMember, Operation)
+Reply = Mapping[str, Any]
 
 
-def of_group(method: Method, base: Playbook, parts: Parts, *, note: str = "") -> NodeResult:
-    """Return a group's result from its calls."""
-    ids = _ids(base)
+def read(
+    method: Method, base: Playbook, replies: Iterable[Part[Sequence[Item], Reply]]
+) -> list[Part[Sequence[Item], Answer]]:
+    """Return what replies say; one of which no operation is usable says nothing."""
+    return [_read(method, base, part) for part in replies]
+
+
+def _read(method: Method, base: Playbook, part: Part[Sequence[Item], Reply]) -> Part[Sequence[Item], Answer]:
+    items, usage = part.items, part.usage
+    if part.answer is None:
+        return Part(items=items, problem=part.problem, usage=usage)
+    sources, words = [_behind(item) for item in items], [_words(item) for item in items]
+    answer = method.read(base, ops.in_words(part.answer, words), sources)
+    if answer.unusable and not answer.operations:
+        problem = f"none of {answer.unusable} operations was usable"
+        return unanswered(items, problem, usage)
+    answer = replace(answer, operations=ops.clean_operations(answer.operations))
+    return Part(items=items, answer=answer, usage=usage, request=part.request)
+
+
+def of_group(
+    method: Method, base: Playbook, parts: Sequence[Part[Sequence[GroupMember], Answer]], *, note: str = ""
+) -> NodeResult:
+    """Return a group's result from its calls; replies that stay unusable are a failed result, not an error."""
+    ids = frozenset(entry.id for entry in base.entries)
     answers = [part.answer for part in parts if part.answer is not None]
     operations = tuple(chain.from_iterable(answer.operations for answer in answers))
     through = ((member, part.answer is not None) for part in parts for member in part.items)
@@ -68,12 +99,12 @@ def of_combine(
     )
 
 
-def of_consolidation(
-    parts: Sequence[Part[Sequence[Cluster], tuple[Operation, ...]]],
-) -> NodeResult:
+def of_consolidation(parts: Sequence[Part[Sequence[Cluster], Reply]]) -> NodeResult:
     """Return a consolidation's result: operations within the clusters of its calls."""
     operations = tuple(
-        chain.from_iterable(within(part.answer, part.items) for part in parts if part.answer is not None)
+        chain.from_iterable(
+            within(consolidation.read(part.answer), part.items) for part in parts if part.answer is not None
+        )
     )
     failed = parts and all(part.answer is None for part in parts)
     return NodeResult(
@@ -108,6 +139,30 @@ def with_aside(result: NodeResult, children: Iterable[NodeResult]) -> NodeResult
     proposed = chain.from_iterable((*child.aside, *child.operations) for child in children)
     aside = (operation for operation in proposed if operation.entry_ids or operation.content not in own)
     return result.model_copy(update={"aside": ops.merge(aside)})
+
+
+def coverage_of(
+    base: Playbook, result: NodeResult, members: Iterable[GroupMember], thresholds: Thresholds
+) -> Coverage:
+    """Return what to check of a root's result: the lessons of the reflections that got through, by their age."""
+    through = {seen.offset for seen in result.seen if seen.ok}
+    there = sorted((one for one in members if one.offset in through), key=lambda member: member.offset)
+    if gone := through.difference(member.offset for member in there):
+        note = f"{len(gone)} reflections are no longer in the log: their lessons were not checked"
+        result = result.model_copy(update={"reason": reasons((note, result.reason))})
+    lessons = [
+        Lesson(member=member, text=text) for member in there if (text := ops.lesson_of(member.reflection))
+    ]
+    return Coverage(base=base, lessons=lessons, result=result, thresholds=thresholds)
+
+
+def of_check(coverage: Coverage, parts: Sequence[Part[Question, Reply]]) -> Coverage:
+    """Return the coverage with what check calls answered."""
+    for part in parts:
+        if part.answer is not None:
+            answer = checking.read(part.answer, *coverage.asked(part.items), part.items.rewrites)
+            coverage = coverage.checked(part.items, answer)
+    return coverage
 
 
 def with_calls(
@@ -156,6 +211,11 @@ def _behind(item: GroupMember | Operation) -> tuple[str, ...]:
     return item.evidence if isinstance(item, Operation) else (item.reflection.reflection_id,)
 
 
+def _words(item: GroupMember | Operation) -> str:
+    """Return what an item says, for an operation "as item 3"."""
+    return item.content if isinstance(item, Operation) else ops.lesson_of(item.reflection)
+
+
 def _known(parts: Sequence[Part[Any, Answer]]) -> Iterator[Known]:
     """Yield the entries that models claim to say items already."""
     for part in parts:
@@ -187,12 +247,38 @@ def _one_seen(member: GroupMember, ids: Collection[str] | None) -> Seen:
     )
 
 
-@once_per_version
-def _ids(base: Playbook) -> frozenset[str]:
-    return frozenset(entry.id for entry in base.entries)
+# ---- the record of a result
 
 
-# ---- a result that is too large for a record
+def fitted(
+    plan: Plan, manifest_offset: int, node: Node, result: NodeResult
+) -> tuple[Partial | Update, Outgoing]:
+    """Return a node's result as a message and its record, shortened where a record cannot hold it.
+
+    Raises
+    ------
+    PoisonError
+        When nothing is left to leave out.
+    """
+    for candidate in chain([result], shorter(result)):
+        own = candidate.model_copy(update={"reason": candidate.reason[:MAX_REASON_CHARS]})
+        try:
+            if node.parent is None:
+                update = Update(plan=plan, manifest_offset=manifest_offset, node_id=node.id, result=own)
+                return update, topics.UPDATES.record(update)
+            partial = Partial(
+                plan=plan,
+                manifest_offset=manifest_offset,
+                node_id=node.id,
+                parent_id=node.parent.id,
+                level=node.level,
+                index=node.index,
+                result=own,
+            )
+            return partial, topics.PARTIALS[node.level].record(partial)
+        except CodecError:
+            continue
+    raise AssertionError("a result that cannot be shortened is poison")
 
 
 def shorter(result: NodeResult) -> Iterator[NodeResult]:

@@ -11,7 +11,7 @@ from combee.log.inspection.audit import audit
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown
 from combee_schemas.model import Prompt
-from combee_schemas.plan import Plan
+from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import ACE_SECTIONS, Audit, Entry
 from combee_schemas.scan import Echo, Known, NodeResult, Operation, OperationKind, Partial, Seen
 from support import ledger
@@ -121,7 +121,7 @@ async def test_what_a_combine_drops_by_name_is_told_from_what_it_forgets() -> No
         for n, text in enumerate(("Be nice.", OTHER))
     ]
     model = ModelClient(saying({}, dropped=["Be nice."]))
-    found = await Aggregator(model, carry=False).combine(BASE, 1, children)
+    found = await Aggregator(model, settings=PlanSettings(carry=False)).combine(BASE, 1, children)
     assert [one.dropped for one in found.seen] == [True, False]
 
 

@@ -348,7 +348,7 @@ async def test_a_node_waits_for_its_version_to_reach_the_view_and_looks_nothing_
     handler = ScanHandler(log, ModelClient(ScriptedModel()), clock)
     child = partial()
     child = child.model_copy(update={"plan": child.plan.model_copy(update={"base_version": 2})})
-    base = asyncio.create_task(handler._base(child))
+    base = asyncio.create_task(handler._base(child.plan))
     view = asyncio.create_task(handler.playbooks.view.run())
     for number in (1, 2):
         await asyncio.sleep(0)

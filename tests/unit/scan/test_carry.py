@@ -12,7 +12,7 @@ from combee.scan.worth import shorter
 from combee_schemas.base import Shown, Source, SourceNames
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt
-from combee_schemas.plan import Plan
+from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import EVIDENCE_KEPT
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import (
@@ -56,7 +56,8 @@ class Combine:
         self, answer: Answer = echo, *, carry: bool = True, names: SourceNames = "declared"
     ) -> NodeResult:
         self.model.answer = answer
-        aggregator = Aggregator(ModelClient(self.model), carry=carry, sources=names)
+        settings = PlanSettings(carry=carry, trust="lab" if names == "declared" else "team")
+        aggregator = Aggregator(ModelClient(self.model), settings=settings)
         return await aggregator.combine(empty(NAME), 1, self.children)
 
 

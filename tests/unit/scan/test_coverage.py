@@ -14,6 +14,7 @@ from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown, Source, Usage
 from combee_schemas.model import Prompt
+from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial
@@ -395,6 +396,22 @@ async def test_a_check_call_whose_reply_is_always_cut_off_counts_as_no() -> None
     assert (result.usage.calls, result.usage.splits) == (1 + 3 * 2 + 1, 1), "every reply is paid for"
 
 
+async def test_an_answer_about_what_is_left_that_is_unusable_is_paid_for_and_told_and_the_lesson_is_carried() -> (
+    None
+):
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        unusable = [{"type": "ADD", "content": ""}] if prompt.begun else []
+        return {"operations": unusable, "dropped": [], "known": []}
+
+    model = ScriptedModel(answer)
+    result = await learned(model, reflections(LESSONS[0]), groups=1)
+    assert (contents(result), covered(result)) == ([LESSONS[0]], {"r-0": "carried"})
+    assert result.reason == "none of 1 operations was usable"
+    assert (result.usage.calls, len(result.requests), model.calls) == (2, 1, 2), (
+        "no result rests on that reply"
+    )
+
+
 async def test_what_is_left_is_asked_about_again_in_parts_of_a_group_s_size_and_halved_if_cut_off() -> None:
     again: list[int] = []
 
@@ -643,5 +660,7 @@ async def test_a_node_that_asks_nothing_keeps_what_a_combine_below_it_lost() -> 
     only: dict[str, Any] = {"result": below}
     child = Partial.model_construct(**only)
     for carry, aside in ((True, (lost,)), (False, ())):
-        result = await Aggregator(ModelClient(ScriptedModel()), carry=carry).combine(OTHER, 2, [child])
+        result = await Aggregator(ModelClient(ScriptedModel()), settings=PlanSettings(carry=carry)).combine(
+            OTHER, 2, [child]
+        )
         assert (result.status, result.operations, result.aside) == ("passed", (kept,), aside)

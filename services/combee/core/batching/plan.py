@@ -121,7 +121,7 @@ def _is_covered(batch: Batch, left_out: Collection[int]) -> bool:
     kept = (
         group
         for index, group in enumerate(deal_batch(batch))
-        if tree.ancestor_index(widths, 0, index, len(widths) - 2) not in left_out
+        if not tree.is_left_out(widths, index, left_out)
     )
     return len({member.offset for group in kept for member in group}) == len(batch.members)
 

@@ -49,14 +49,6 @@ def is_covered(plan: Plan, level: int) -> bool:
     return level == 0 and copies > 1
 
 
-def is_left_out(plan: Plan, level: int, index: int) -> bool:
-    """Return whether a replay's record says that a node was left out."""
-    below_root = len(plan.widths) - 2
-    return bool(plan.left_out) and tree.ancestor_index(plan.widths, level, index, below_root) in (
-        plan.left_out or ()
-    )
-
-
 def with_left_out(result: NodeResult, plan: Plan, children: Mapping[int, NodeResult]) -> NodeResult:
     """Return the root's result with the children it did not wait for, and with their calls counted."""
     level = len(plan.widths) - 1

@@ -1,12 +1,35 @@
 """The scan tree: number of nodes per level, parents and children."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
+
+from combee.core.names import identity
 
 MAX_WIDTH = 20_000
 """Maximum number of leaves, more than any batch has."""
 PROPOSED = 4
 """Input tokens per output token of a node, estimated: copies meet, and a lesson is shorter than its story."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node of a batch's tree, with its way up."""
+
+    id: str
+    level: int
+    index: int
+    parent: "Node | None"
+    """None: it is the root."""
+
+
+def node_at(batch_id: str, widths: tuple[int, ...], level: int, index: int) -> Node:
+    """Return a node of a batch's tree."""
+    above = None
+    if not is_root(widths, level):
+        above = node_at(batch_id, widths, level + 1, parent_index(widths, level, index))
+    return Node(id=identity.node_id(batch_id, level, index), level=level, index=index, parent=above)
 
 
 def plan_widths(
@@ -72,6 +95,11 @@ def ancestor_index(widths: tuple[int, ...], level: int, index: int, above: int) 
     for step in range(level, above):
         index = parent_index(widths, step, index)
     return index
+
+
+def is_left_out(widths: tuple[int, ...], leaf: int, left_out: Collection[int]) -> bool:
+    """Return whether a leaf is below one of these children of the root."""
+    return ancestor_index(widths, 0, leaf, len(widths) - 2) in left_out
 
 
 def child_indices(widths: tuple[int, ...], level: int, index: int) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from combee.core.text.prompt import (
     fence,
     list_of,
     object_of,
+    tokens_by_entry,
 )
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
@@ -198,8 +199,8 @@ def aggregate_prompt(
 ) -> Prompt:
     """Ask for operations that one group of reflections supports; items are numbered from 1."""
     entries = {entry.id: entry for entry in base.entries}
-    items = as_items(dict(_fields_of(reflection, entries)) for reflection in reflections)
-    return _curate(base, settings, f"{AGGREGATE}\n{fence('reflections', items)}")
+    items = [dict(_fields_of(reflection, entries)) for reflection in reflections]
+    return _curate(base, settings, f"{AGGREGATE}\n{fence('reflections', as_items(items))}")
 
 
 def _fields_of(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
@@ -229,8 +230,8 @@ def combine_prompt(
 ) -> Prompt:
     """Ask to combine the children's operations; items are numbered from 1."""
     entries = {entry.id: entry for entry in base.entries}
-    items = as_items(dict(_proposed(operation, entries, names)) for operation in proposals)
-    return _curate(base, settings, f"{COMBINE}\n{fence('proposals', items)}")
+    items = [dict(_proposed(operation, entries, names)) for operation in proposals]
+    return _curate(base, settings, f"{COMBINE}\n{fence('proposals', as_items(items))}")
 
 
 def _proposed(
@@ -291,39 +292,39 @@ def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, .
 
 
 def _curate(base: Playbook, settings: PlanSettings, items: str) -> Prompt:
-    _, instructions, schema = WORDING[settings.prompts]
+    _, _, schema = WORDING[settings.prompts]
+    beginning, key = _beginning(base, settings)
     return Prompt(
-        system=_beginning(base, settings),
+        system=beginning,
         user=items,
         reply_name="operations",
         reply_schema=schema,
         optional=frozenset({"reasoning", "dropped", "known"}),
-        cache_key=cache_key(instructions, f"{base.name} {settings.salt}"),
+        cache_key=key,
     )
 
 
-def _beginning(base: Playbook, settings: PlanSettings) -> str:
-    """Return the common beginning of all calls on a version."""
+def _beginning(base: Playbook, settings: PlanSettings) -> tuple[str, str]:
+    """Return the common beginning of all calls on a version, and its cache key."""
     texts, shape = _beginnings(base), (settings.prompts, settings.playbook_tokens, settings.salt)
     if shape not in texts:
         _, instructions, *_ = WORDING[settings.prompts]
-        playbook_text = _playbook_text(base, settings.prompts, f"{base.name} {settings.salt}")
-        texts[shape] = "\n".join([instructions, *playbook_text, _standing(base, settings.playbook_tokens)])
+        owner, active = f"{base.name} {settings.salt}", probation.shown(base)
+        parts = [
+            instructions,
+            fence("playbook", ace_lines_by_age(active), owner=owner),
+            *_unsupported(base, owner),
+            *_harmful(active, settings.prompts),
+            _standing(active, settings.playbook_tokens),
+        ]
+        texts[shape] = "\n".join(parts), cache_key(instructions, owner)
     return texts[shape]
 
 
 @once_per_version
-def _beginnings(_base: Playbook) -> dict[tuple[Prompts, int, str], str]:
-    """Return the cached beginnings of a version, by the settings that shape them."""
+def _beginnings(_base: Playbook) -> dict[tuple[Prompts, int, str], tuple[str, str]]:
+    """Return the cached beginnings of a version with their cache keys, by the settings that shape them."""
     return {}
-
-
-def _playbook_text(part: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
-    """Yield a playbook, or a part of it, in a curator's format."""
-    active = probation.shown(part)
-    yield fence("playbook", ace_lines_by_age(active), owner=owner)
-    yield from _unsupported(part, owner)
-    yield from _harmful(active, prompts)
 
 
 PROPOSED = """Agents are not shown these entries until more items support them: name each item that says what one of
@@ -346,17 +347,10 @@ def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
         yield f"Runs found these entries mostly harmful: {listed}. REMOVE or UPDATE each, unless an item needs it."
 
 
-@once_per_version
-def _size(playbook: Playbook) -> tuple[int, int]:
-    """Return the number of entries shown to agents, and their approximate tokens."""
-    tokens = probation.shown_tokens(playbook)
-    return len(tokens), sum(tokens.values())
-
-
-def _standing(base: Playbook, budget_tokens: int) -> str:
-    """Return a playbook's size and remaining budget in words for the model."""
-    count, tokens = _size(base)
-    size = f"The playbook has {count} entries of about {tokens} tokens together"
+def _standing(active: Playbook, budget_tokens: int) -> str:
+    """Return the size of what agents are shown and the remaining budget in words for the model."""
+    tokens = sum(tokens_by_entry(active.entries, active.sections).values())
+    size = f"The playbook has {len(active.entries)} entries of about {tokens} tokens together"
     if not budget_tokens:
         return f"{size}."
     return f"{size}; its budget is {budget_tokens}, so {max(0, budget_tokens - tokens)} are left."

@@ -6,7 +6,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Protocol, cast
 
 from combee_schemas.base import Holds
@@ -84,24 +84,15 @@ class Method(Protocol):
 
 
 DEFAULTS = PlanSettings()
+PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
 SHAPED = frozenset({"reflect_prompt", "read_reflection", "aggregate_prompt", "combine_prompt", "read"})
 """Functions that take ``settings`` in a method with ``TAKES_SETTINGS``."""
-
-
-class _Shaped:
-    """A method whose prompts and replies depend on a batch's settings."""
-
-    def __init__(self, method: Method, settings: PlanSettings) -> None:
-        self._method = method
-        self._settings = settings
-
-    def __getattr__(self, name: str) -> Any:
-        part = getattr(self._method, name)
-        return partial(part, settings=self._settings) if name in SHAPED else part
 
 
 def shaped(method: Method, settings: PlanSettings) -> Method:
     """Return a method bound to a batch's settings; a method without settings stays unchanged."""
     if not getattr(method, "TAKES_SETTINGS", False):
         return method
-    return cast("Method", _Shaped(method, settings))
+    parts = {name: getattr(method, name) for name in PARTS}
+    bound = {name: partial(parts[name], settings=settings) for name in SHAPED}
+    return cast("Method", SimpleNamespace(**{**parts, **bound}))

@@ -17,17 +17,16 @@ from combee.core.methods.checking import Checked, Rewrite
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.echo import was_shown, without_echoes
 from combee.core.playbook.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
-from combee.core.playbook.operations import MAX_CONTENT_CHARS, MAX_DETAIL_CHARS, union
+from combee.core.playbook.operations import MAX_DETAIL_CHARS, texts_of, union
 from combee.core.playbook.trust import PERSON, supporters
 from combee.core.text.figures import figures, lacking
-from combee.core.text.forms import clean_line, count_words
+from combee.core.text.forms import count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
 from combee.core.text.similarity.lessons import same_lesson
 from combee.core.text.similarity.overlap import common, contradicts, said_words
 from combee.core.text.similarity.saying import ONE_FRAME, Statements
-from combee_schemas.base import is_blank
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
-from combee_schemas.reflection import LESSON_FIELDS, Reflection
+from combee_schemas.reflection import Reflection
 from combee_schemas.scan import (
     Conflict,
     Echo,
@@ -105,19 +104,6 @@ class _Statement:
 class _Match:
     by: By
     score: float
-
-
-def lesson_of(reflection: Reflection) -> str:
-    """Return what stands for a reflection, on one line, as far as an entry holds it; empty if it has no text."""
-    texts = (reflection.key_insight, reflection.correct_approach, *texts_of(reflection))
-    said = next((text for text in texts if not is_blank([text])), "")
-    return clean_line(said, MAX_CONTENT_CHARS)
-
-
-def texts_of(reflection: Reflection) -> tuple[str, ...]:
-    """Return all texts of a reflection; another method's reflections have that method's."""
-    said = tuple(text for name in LESSON_FIELDS if (text := getattr(reflection, name)))
-    return said or tuple(reflection.side_info.values())
 
 
 def word_for_word(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
@@ -336,6 +322,11 @@ class Coverage:
             left, asked = (), ()
         return Question(lessons=left, statements=asked, rewrites=doubtful) if left or doubtful else None
 
+    def asked(self, question: Question) -> tuple[list[str], list[str]]:
+        """Return the texts that a question is about: lessons and statements."""
+        lessons = [self.lessons[n].text for n in question.lessons]
+        return lessons, [self.statements[place].text for place in question.statements]
+
     def _to_ask(self, lessons: Iterable[int]) -> tuple[int, ...]:
         """Return the lessons, each wording once."""
         first: dict[str, int] = {}
@@ -343,10 +334,8 @@ class Coverage:
             first.setdefault(self.lessons[n].text, n)
         return tuple(first.values())
 
-    def checked(self, asked: Question, answer: Checked | None) -> "Coverage":
-        """Return the coverage with a check call's answer; None, or an answer against the figures, counts as no."""
-        if answer is None:
-            return self
+    def checked(self, asked: Question, answer: Checked) -> "Coverage":
+        """Return the coverage with a check call's answer; an answer against the figures counts as no."""
         matches = {n: dict(found) for n, found in self.matches.items()}
         saying: dict[str, list[int]] = defaultdict(list)
         for n, one in enumerate(self.lessons):

@@ -28,10 +28,13 @@ def once_per_version(
     known: OrderedDict[int, tuple[Playbook, T]] = OrderedDict()
 
     def worked_out(playbook: Playbook) -> T:
-        lines = (pair for pair in reversed(known.values()) if pair[0].name == playbook.name)
-        earlier = next(lines, None) if after is not None else None
-        result = after(*earlier, playbook) if after is not None and earlier is not None else None
-        return work(playbook) if result is None else result
+        if after is not None:
+            lines = (pair for pair in reversed(known.values()) if pair[0].name == playbook.name)
+            earlier = next(lines, None)
+            result = after(*earlier, playbook) if earlier is not None else None
+            if result is not None:
+                return result
+        return work(playbook)
 
     @wraps(work)
     def remembered(playbook: Playbook) -> T:

@@ -9,8 +9,10 @@ from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.sections import MAX_SECTION_CHARS
 from combee.core.text.forms import clean, clean_line
 from combee.core.text.similarity.wording import wording
+from combee_schemas.base import is_blank
 from combee_schemas.command import Command
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import Operation, OperationKind, Seen
 
 MAX_CONTENT_CHARS = 8_000
@@ -20,7 +22,9 @@ MAX_ID_CHARS = 200
 MAX_OPERATIONS = 2_000
 """Maximum operations in one reply: as many as the largest batch has reflections."""
 MAX_REPLY_CHARS = 250_000
-"""Maximum characters of contents in one reply: a verbose node must not crowd out the others."""
+"""Maximum characters of contents in one reply: a verbose node must not crowd out the others.
+
+Words of items that code puts in count: a node's record holds them, however often a reply names one item."""
 TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 1, OperationKind.MERGE: 2}
 """Minimum number of entries that an operation must name."""
 AS_ITEM = re.compile(r"as items? #?(?P<n>\d{1,6})(?P<more>.{0,40})", re.IGNORECASE | re.DOTALL)
@@ -59,6 +63,19 @@ def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
         dropped=frozenset(_numbers(body.get("dropped"), sources)),
         known=_claims(body.get("known"), sources),
     )
+
+
+def lesson_of(reflection: Reflection) -> str:
+    """Return what stands for a reflection, on one line, as far as an entry holds it; empty if it has no text."""
+    texts = (reflection.key_insight, reflection.correct_approach, *texts_of(reflection))
+    said = next((text for text in texts if not is_blank([text])), "")
+    return clean_line(said, MAX_CONTENT_CHARS)
+
+
+def texts_of(reflection: Reflection) -> tuple[str, ...]:
+    """Return all texts of a reflection; another method's reflections have that method's."""
+    said = tuple(text for name in LESSON_FIELDS if (text := getattr(reflection, name)))
+    return said or tuple(reflection.side_info.values())
 
 
 def in_words(body: Mapping[str, Any], words: Sequence[str]) -> Mapping[str, Any]:

@@ -1,14 +1,14 @@
 """Methods by name: built-in ones, and methods that installed packages offer by entry point."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from combee.adapters.ports import FatalError
 from combee.core.batching.limits import GROUP_BYTES, MAX_LEVELS
 from combee.core.methods import ace, gepa
-from combee.core.methods.method import Method, shaped
+from combee.core.methods.method import PARTS, Method, shaped
 from combee.core.methods.templates import templates_hash
 from combee.core.playbook.probation import OFF
 from combee.process.settings.batch import BatchSettings
@@ -16,9 +16,10 @@ from combee.process.settings.group import SettingsError
 from combee_schemas.plan import BatchOptions, PlanSettings, Probation, Trust
 
 GROUP = "combee.methods"
+SETTINGS_KEPT = 64
+"""Cache size: different settings of batches."""
 PROBATION_BATCHES = 20
 """Number of batches without support after which a proposed entry is removed (800 runs at the default size)."""
-PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
 BUILT_IN: Mapping[str, Method] = {"ace": ace, "gepa": gepa}
 
 
@@ -88,6 +89,19 @@ def reflecting_method(settings: BatchSettings) -> Method:
     return shaped(configured_method(settings), PlanSettings(prompts=settings.prompts))
 
 
+@lru_cache(SETTINGS_KEPT)
+def method_of(settings: PlanSettings) -> Method:
+    """Return the method of batches with these settings, bound to them; ``method`` documents the errors."""
+    return shaped(method(settings.method), settings)
+
+
+@lru_cache(SETTINGS_KEPT)
+def templates_of(settings: PlanSettings) -> str:
+    """Return the SHA-256 of the prompt templates that this process has for batches with these settings."""
+    proposes = settings.probation is not None or settings.trust != "lab"
+    return templates_hash(method(settings.method), settings.prompts, proposes=proposes)
+
+
 def plan_settings(
     settings: BatchSettings, budget_tokens: int = 0, embeddings: str = "", trust: Trust | None = None
 ) -> PlanSettings:
@@ -106,13 +120,8 @@ def plan_settings(
         if settings.probation == 1
         else Probation(reflections=settings.probation, batches=PROBATION_BATCHES)
     )
-    return PlanSettings(
+    planned = PlanSettings(
         **{name: getattr(settings, name) for name in BatchOptions.model_fields},
-        templates=templates_hash(
-            configured,
-            settings.prompts,
-            proposes=probation is not None or trust != "lab",
-        ),
         holds=configured.HOLDS,
         max_levels=MAX_LEVELS,
         group_bytes=GROUP_BYTES,
@@ -122,6 +131,7 @@ def plan_settings(
         playbook_tokens=budget_tokens,
         embeddings=embeddings,
     )
+    return planned.model_copy(update={"templates": templates_of(planned)})
 
 
 def as_configured(plan: PlanSettings) -> dict[str, object]:

@@ -10,7 +10,6 @@ import structlog
 
 from combee.adapters.ports import Log, Record, TopicPartition, TransientError
 from combee.core.batching.planned import Manifest, forgery, kept_of
-from combee.log.history import partition_of
 from combee.process.worker.views import RETRY_S
 from combee_schemas import topics
 from combee_schemas.scan import Planned
@@ -67,8 +66,8 @@ class ManifestCache:
 
     async def place_of(self, record: Planned) -> Place:
         """Return the place of the manifest that a record names."""
-        source = await partition_of(self._log, topics.BATCHES, record.plan.playbook)
-        return source.partition, record.manifest_offset
+        partition = await self._log.partition_for(topics.BATCHES.name, record.plan.playbook.encode())
+        return partition, record.manifest_offset
 
     def has_come(self, place: Place) -> bool:
         """Return whether a manifest is visible by now, or never will be."""

@@ -115,6 +115,18 @@ def test_children_partition_the_level_below_in_order_and_know_their_parents(widt
         assert max(sizes) - min(sizes) <= 1
 
 
+@given(trees())
+def test_every_leaf_knows_its_way_up_to_the_one_root(widths: tuple[int, ...]) -> None:
+    for index in range(widths[0]):
+        node: tree.Node | None = tree.node_at("b", widths, 0, index)
+        for level in range(len(widths)):
+            assert node is not None
+            assert (node.id, node.level) == (identity.node_id("b", level, node.index), level)
+            assert level == 0 or index in tree.child_indices(widths, level, node.index)
+            index, node = node.index, node.parent  # noqa: PLW2901 - it goes up
+        assert (index, node) == (0, None)
+
+
 @given(st.integers(2, 300), st.integers(2, 40), st.integers(2, 4))
 def test_no_node_has_more_children_than_the_fan_in_unless_the_tree_would_grow_too_high(
     groups: int, fan_in: int, levels: int

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from combee.core.batching import tree
 from combee.core.batching.hedging import LEARNED_FROM, MAX_SAVED, SHARE, Hedging
 from combee.core.batching.plan import Base, deal_batch, plan_batch, plan_hash
 from combee.core.batching.stragglers import (
     LATE,
     grace_s,
     is_covered,
-    is_left_out,
     lateness_in_s,
     with_left_out,
 )
@@ -145,7 +145,7 @@ def test_a_replay_waits_for_exactly_what_was_there() -> None:
     assert batch.plan.left_out == (1,)
     assert grace(batch, {0}) is None
     assert grace(batch, {0, 2}) == 0.0
-    assert [is_left_out(batch.plan, 0, index) for index in range(3)] == [False, True, False]
+    assert [tree.is_left_out(batch.plan.widths, leaf, (1,)) for leaf in range(3)] == [False, True, False]
     whole = with_left_out(NodeResult(status="ok"), batch.plan, results(batch, {0, 2}))
     assert (whole.left_out, whole.usage) == ((1,), Usage(skips=1))
 

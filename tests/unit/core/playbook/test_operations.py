@@ -232,6 +232,14 @@ def test_no_reply_can_make_more_than_a_record_holds(body: dict[str, Any]) -> Non
     assert unusable >= 0
 
 
+def test_one_item_named_again_and_again_makes_no_more_than_a_record_holds() -> None:
+    named = [
+        {"type": "UPDATE", "entry_ids": [f"e-{n}"], "content": "as item 1"} for n in range(MAX_OPERATIONS)
+    ]
+    found = read_operations(in_words({"operations": named}, ["x" * MAX_CONTENT_CHARS]), [("r-1",)]).operations
+    assert len(found) == MAX_REPLY_CHARS // MAX_CONTENT_CHARS
+
+
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),

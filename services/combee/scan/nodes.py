@@ -1,14 +1,63 @@
-"""Waiting in the scan: nodes wait for children and for a version; calls that nobody waits for are cancelled."""
+"""The nodes that a worker knows of: answered ones, those that wait for children or a version, those under way."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from combee.adapters.ports import Record, TopicPartition
-from combee.core.batching import stragglers
+from combee.adapters.ports import Log, Record, TopicPartition
+from combee.process.worker.lookup import oldest_timestamp, read_since
+from combee.process.worker.manifest_cache import ManifestCache
+from combee_schemas import topics
 from combee_schemas.plan import Plan
-from combee_schemas.scan import NodeResult, Partial
+from combee_schemas.scan import NodeResult, Partial, Planned, Update
+from combee_schemas.topics import Topic
+
+OUTPUTS: Mapping[str, Topic[Partial] | Topic[Update]] = {
+    **{topic.name: topic for topic in topics.PARTIALS},
+    topics.UPDATES.name: topics.UPDATES,
+}
+
+
+class Answered:
+    """Node ids with a recorded result, per batch; a published batch is forgotten.
+
+    A result that no manifest planned does not count.
+    """
+
+    def __init__(self, manifests: ManifestCache) -> None:
+        self._manifests = manifests
+        self._nodes: dict[tuple[str, int, int], set[str]] = {}
+
+    def add(self, result: Partial | Update) -> None:
+        """Remember a node's result."""
+        self._nodes.setdefault(_batch(result), set()).add(result.node_id)
+
+    def has(self, record: Planned, *node_ids: str) -> bool:
+        """Return whether the result of one of these nodes, of the record's batch, is known to be in the log."""
+        return not self._nodes.get(_batch(record), set()).isdisjoint(node_ids)
+
+    def forget(self, playbook: str, sequence: int) -> None:
+        """Drop batches up to ``sequence``: a version contains them."""
+        for key in [k for k in self._nodes if k[0] == playbook and k[1] <= sequence]:
+            del self._nodes[key]
+
+    async def restore(self, log: Log, starts: Mapping[TopicPartition, int]) -> None:
+        """Read the output topics from the time of the oldest unfinished record in ``starts``."""
+        since = await oldest_timestamp(log, starts)
+        if since is None:
+            return
+        await asyncio.gather(*(read_since(log, name, since, self._take) for name in OUTPUTS))
+
+    async def _take(self, record: Record) -> None:
+        result = OUTPUTS[record.topic].read_or_none(record)  # its reader dead-letters what cannot be read
+        if result is not None and not await self._manifests.forgery(result):
+            self.add(result)
+
+
+def _batch(record: Planned) -> tuple[str, int, int]:
+    return record.plan.playbook, record.plan.sequence, record.manifest_offset
+
 
 LOOPS_TO_SEND = 2
 """Rounds of the event loop from a turn until the HTTP library has written the request."""
@@ -32,10 +81,6 @@ class Gathering:
             self.children[child.index] = child
             self.took_s[child.index] = max(0, record.timestamp_ms - child.plan.closed_at_ms) / 1000
 
-    def grace_s(self, child: Partial, level: int) -> float | None:
-        """Return the seconds after which the parent may go on without further children; None: it waits for all."""
-        return stragglers.grace_s(child.plan, level, self.results, tuple(self.took_s.values()))
-
     @property
     def results(self) -> dict[int, NodeResult]:
         """The results of those that have arrived."""
@@ -44,8 +89,7 @@ class Gathering:
 
 def key_of(child: Partial) -> GatheringKey:
     """Return which gathering a child belongs to."""
-    plan = child.plan
-    return child.parent_id, plan.playbook, plan.sequence, child.manifest_offset, plan.widths
+    return child.parent_id, *_batch(child), child.plan.widths
 
 
 class Arrivals:
@@ -59,16 +103,9 @@ class Arrivals:
         if event := self._expected.pop(playbook, None):
             event.set()
 
-    async def wait(self, playbook: str, is_there: Callable[[], bool], timeout_s: float) -> None:
-        """Return once ``is_there``, or after ``timeout_s``."""
-        if is_there():
-            return
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not is_there():
-                    await self._expected.setdefault(playbook, asyncio.Event()).wait()
-        except TimeoutError:
-            return
+    async def next(self, playbook: str) -> None:
+        """Return once the view has another version."""
+        await self._expected.setdefault(playbook, asyncio.Event()).wait()
 
 
 class Wave:

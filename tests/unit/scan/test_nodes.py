@@ -2,7 +2,16 @@
 
 import asyncio
 
-from combee.scan.gathering import LOOPS_TO_SEND, Arrivals, Wave
+import pytest
+
+from combee.adapters.memory import MemoryLog
+from combee.adapters.ports import TransientError
+from combee.scan import handler
+from combee.scan.handler import ScanHandler
+from combee.scan.nodes import LOOPS_TO_SEND, Wave
+from combee_schemas.plan import Plan
+from support.clock import ManualClock
+from support.models import ModelClient, ScriptedModel
 
 
 async def test_a_request_is_sent_before_the_next_one_is_prepared() -> None:
@@ -33,8 +42,13 @@ async def test_a_group_that_is_cancelled_while_it_waits_holds_up_nobody() -> Non
         await wave.turn()
 
 
-async def test_a_version_that_does_not_arrive_is_waited_for_no_longer() -> None:
-    arrivals = Arrivals()
-    arrivals.arrived("another")
+async def test_a_version_that_does_not_arrive_is_waited_for_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handler, "ARRIVAL_S", 0.001)
+    clock = ManualClock()
+    scan = ScanHandler(MemoryLog(clock), ModelClient(ScriptedModel()), clock)
+    plan = Plan(batch_id="b", playbook="a", sequence=1, widths=(1,), base_version=1, reflections=1)
     async with asyncio.timeout(5):
-        await arrivals.wait("a", lambda: False, 0.001)
+        with pytest.raises(TransientError, match="no version 1 of a yet"):
+            await scan._base(plan)
