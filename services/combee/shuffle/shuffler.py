@@ -6,13 +6,18 @@ nor repeats a reflection.
 
 The path of a record to its batch:
 
-1. ``deliver`` notes it; ``turn`` takes what was delivered, or read, in the order of the log (``_work_in``).
-2. ``_take`` reads it. A reflection waits in the window of each line that learns from it (``ShuffleState.wait``); a
-   command is remembered there until it is carried out.
-3. ``Closer`` closes each window that is due (``BatchRules``) and that nothing holds back (``Admission``); ``Orders``
-   has the batches that no window makes.
-4. ``Cutter`` plans the batch (``core/batching/plan.py``) and writes manifest, groups and offsets in one transaction.
-   ``Overdue`` writes the groups again if no version comes of them.
+1. It arrives: `Shuffler.deliver` keeps it; `Shuffler.turn` takes records in the order of the log (`_work_in`).
+2. `_take_reflection` reads it: its source (`Provenance.reflection`), its partition, its attempt (`Attempts.proven`).
+3. The state folds it in: `ShuffleState.wait` puts it into the window of each line that learns from it, or counts it
+   as a repeat.
+4. `_close` asks what may close (`BatchRules.close`, by `due`) and what must wait (`BatchRules.is_held_back`), and has
+   the batch's reflections taken from the window (`ShuffleState.take`).
+5. `Cutter.cut` plans the batch (`plan_batch`, `plan_shape`) and writes manifest, groups (`make_groups`) and offsets
+   in one transaction; `Manifests.add` remembers it.
+
+Read on in `partition.py`, `core/batching/window.py`, `rules.py`, `cutting.py`, `core/batching/plan.py`;
+off the path: `orders.py` (batches that no window makes), `overdue.py` (batches without a version), `restoring.py`
+(the start), `attempts.py` (reflections sent again), `neighbours.py` (embeddings), `app.py` (Faust).
 """
 
 import asyncio
@@ -20,14 +25,13 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import structlog
 
 from combee.adapters.ports import (
     NO_TRACING,
     Clock,
-    FatalError,
     FencedError,
     Log,
     Outgoing,
@@ -42,26 +46,25 @@ from combee.core.batching.window import Waiting
 from combee.core.names.sources import counted_name
 from combee.core.names.tenants import Tenants
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.log.history import partition_of
 from combee.process.settings.batch import BatchSettings
 from combee.process.worker.dead_letters import dead_letter, log_dead_letter
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.retry import RETRIABLE
 from combee.process.worker.views import Playbooks, View
-from combee.shuffle.admission import Admission
 from combee.shuffle.attempts import Attempts
-from combee.shuffle.cutting import Closer, Cutter
-from combee.shuffle.manifests import read_manifests
+from combee.shuffle.cutting import Cutter
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.orders import Orders
 from combee.shuffle.overdue import Overdue
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, ShuffleState
+from combee.shuffle.restoring import restored
 from combee.shuffle.rules import BatchRules
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import CodecError
 from combee_schemas.control import BatchSize
+from combee_schemas.dead_letter import claimed_attempt
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import key_of
 
@@ -70,8 +73,6 @@ logger = structlog.get_logger()
 CURRENT_TIMEOUT_S = 60.0
 LOOK_FURTHER_S = 60.0
 """How often the ends are looked up: markers and aborted records are not delivered, and are passed all the same."""
-HOLDS_BACK = ("source", "tenant", "spend", "pause")
-"""A source's share of a batch, a tenant's limits, a cap on spending, a person's order."""
 DELIVERED_BYTES = 512 << 10
 """Of delivered records kept for the next turn, per partition; the rest is read from the log."""
 TAKEN_AT_ONCE = 100
@@ -147,46 +148,36 @@ class Shuffler:
         self.neighbours.on_compared = self.wake.set
         self._provenance = provenance or Provenance()
         self._tracing = tracing
-        self._rules = rules = BatchRules(
+        self._rules = BatchRules(
             clock,
             settings,
+            spending,
+            self._tenants,
             budget_tokens=budget_tokens,
             embeddings=self.neighbours.model,
             playbooks=self.playbooks,
             sizes=self.sizes,
         )
-        self._admission = admission = Admission(spending, self._tenants, rules, self.playbooks, clock)
-        self._cutter = cutter = Cutter(
+        self._cutter = Cutter(
             log=log,
             clock=clock,
-            rules=rules,
-            admission=admission,
+            rules=self._rules,
             playbooks=self.playbooks,
             provenance=self._provenance,
             tracing=tracing,
         )
-        self._orders = Orders(
-            log=log,
-            clock=clock,
-            rules=rules,
-            admission=admission,
-            cutter=cutter,
-            playbooks=self.playbooks,
-            neighbours=self.neighbours,
-            provenance=self._provenance,
-        )
-        self._overdue = Overdue(clock, settings, cutter, limits.retries)
-        self._closer = Closer(rules, admission, cutter)
+        self._orders = Orders(self._rules, self._cutter, self.neighbours)
+        self._overdue = Overdue(self._cutter, limits.retries)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
             return
         self._appeared.add(name)
-        self._admission.spend.add_line(name)
+        self._rules.published(name)
         self._tenants.spent(playbook)
         for state in self._states.values():
             state.manifests.published(name, playbook.batch_sequence)
-            state.changed |= {name, playbook_of(name)}
+            state.agenda.changed |= {name, playbook_of(name)}
             if playbook.origin == "delete":
                 state.ended.add(name)
             self._look_at(state, playbook)
@@ -196,7 +187,7 @@ class Shuffler:
 
     def _resized(self, line: str, _size: BatchSize | None) -> None:
         for state in self._states.values():
-            state.changed.add(line)
+            state.agenda.changed.add(line)
         self.wake.set()
 
     def _look_at(self, state: ShuffleState, playbook: Playbook) -> None:
@@ -213,17 +204,7 @@ class Shuffler:
 
     def held(self) -> Mapping[str, int]:
         """Return how many reflections of these partitions are held back, by what does that."""
-        counts = dict.fromkeys(HOLDS_BACK, 0)
-        for state in self._states.values():
-            for line, window in state.windows.items():
-                counts["source"] += window.over_share_count
-                if self._admission.tenant.is_held(line):
-                    counts["tenant"] += len(window) - window.over_share_count
-                elif self._admission.ordered.is_paused(line):
-                    counts["pause"] += len(window) - window.over_share_count
-                elif self._admission.spend.is_paused(line):
-                    counts["spend"] += len(window) - window.over_share_count
-        return counts
+        return self._rules.held(self._states)
 
     @property
     def owned(self) -> frozenset[int]:
@@ -235,14 +216,14 @@ class Shuffler:
         self._news = {number: _News() for number in partitions}
         states, self._states = self._states, {}
         for state in states.values():
-            await self._close(state)
+            await self._give_up(state)
         self.wake.set()
 
     async def close(self) -> None:
         """Give all partitions up."""
         await self.assign(())
 
-    async def _close(self, state: ShuffleState) -> None:
+    async def _give_up(self, state: ShuffleState) -> None:
         async with state.lock:
             try:
                 await state.transactor.close()
@@ -290,7 +271,7 @@ class Shuffler:
     async def _drop(self, number: int) -> None:
         state = self._states.pop(number, None)
         if state is not None:
-            await self._close(state)
+            await self._give_up(state)
 
     async def _turn(self, number: int, news: _News) -> None:
         # Else a partition that went to another process meanwhile would be taken from it.
@@ -316,7 +297,7 @@ class Shuffler:
         appeared = self._appeared = set[str]()
         loaded = await self._load(number)
         if self._news.get(number) is not news:
-            await self._close(loaded)
+            await self._give_up(loaded)
             return
         self._states[number] = loaded
         # Versions that appeared meanwhile have been announced to nobody.
@@ -332,11 +313,30 @@ class Shuffler:
                 await self._overdue.look_after(state, passed)
             state.settle_flushes()
             state.end_branches()
-            await self._orders.cut(state)
-            lines = await self._closer.close_due(state)
+            if state.has_orders:
+                await self._orders.cut(state)
+            lines = self._rules.lines_to_look_at(state)
+            for line in lines:
+                await self._close(state, line)
             state.settle_flushes()
-            await self._cutter.commit(state)
+            if not state.is_committed:
+                await self._cutter.commit(state)
             is_refilled = await self._refill(state, lines)
+
+    async def _close(self, state: ShuffleState, line: str) -> None:
+        """Cut batches from a window until it is not due any more or must wait."""
+        while (window := state.windows.get(line)) is not None:
+            close = self._rules.close(state, line, window)
+            if close is None:
+                state.agenda.remind(line, window)
+                return
+            if self._rules.is_busy(state, line):
+                return  # the line's next version makes it change
+            # Asked last: each batch that is held back is logged.
+            if self._rules.is_held_back(state, line):
+                state.agenda.blocked.add(line)
+                return
+            await self._cutter.cut(state, line, state.take(line, close))
 
     async def _work_in_all(self, state: ShuffleState, news: _News) -> None:
         """Work in what was delivered, as far as each record follows the one before; the log has the others."""
@@ -360,49 +360,44 @@ class Shuffler:
         if state.is_outbox_full:
             await self._cutter.commit(state)
         if record.topic == REFLECTIONS and self._states.get(state.number) is state:
+            # All other reasons to close are looked at once a turn.
             for line in state.lines(key_of(record)):
-                await self._closer.close_full(state, line)
+                window = state.windows.get(line)
+                if window is not None and len(window.waiting) >= self._rules.batch_size(state, line):
+                    await self._close(state, line)
 
     async def _load(self, number: int) -> ShuffleState:
         """Fence the former owner, then read back what it wrote, then everything not committed."""
         await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
         await self.sizes.wait_current(CURRENT_TIMEOUT_S)
         transactor = await self._log.transactor(f"{GROUP}-{number}")
-        mine = await self._snapshots_on(number)
-        manifests = await read_manifests(
-            self._log, number, self._limits.duplicate_horizon, mine, self._clock.monotonic()
-        )
-        committed = {topic: await self._committed(topic, number) for topic in (REFLECTIONS, COMMANDS)}
-        state = ShuffleState(
-            number=number,
-            transactor=transactor,
-            manifests=manifests,
-            seen={topic: offset - 1 for topic, offset in committed.items()},
-            committed=committed,
-            memory_bytes=self._limits.window_memory_bytes,
-            rechecked_at=self._clock.monotonic(),
-            branches={p.name: p.branch for p in mine if p.branch is not None} | manifests.forks(),
-        )
-        for snapshot in mine:
-            self._admission.spend.add_line(snapshot.name)
+        snapshots = await self._snapshots_on(number)
+        now = self._clock.monotonic()
+        state = await restored(self._log, number, transactor, snapshots, self._limits, now)
+        for snapshot in snapshots:
+            self._rules.published(snapshot.name)
             self._look_at(state, snapshot)
-        for topic in committed:
+        for topic in (REFLECTIONS, COMMANDS):
             await self._catch_up(state, topic)
         logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
         return state
 
     async def _refill(self, state: ShuffleState, lines: Iterable[str]) -> bool:
         """Read again what full windows had no room for; return whether anything was."""
-        offsets_by_line = self._closer.to_read_again(state, lines)
+        is_refilled = False
         source = TopicPartition(topic=REFLECTIONS, partition=state.number)
-        for name, offsets in offsets_by_line.items():
+        for line in lines:
+            offsets = state.to_read_again(line, self._rules.batch_size(state, line))
+            if not offsets:
+                continue
             records = await self._log.read_at(source, offsets)
             if len(records) < len(offsets):
-                raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {name} that waited")
+                raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {line} that waited")
             for record in records.values():
-                await self._take_reflection(state, record, line_with_room=name)
-            state.note(name)
-        return bool(offsets_by_line)
+                await self._take_reflection(state, record, line_with_room=line)
+            state.agenda.note(line, state.window(line))
+            is_refilled = True
+        return is_refilled
 
     async def _snapshots_on(self, number: int) -> list[Playbook]:
         """Return a partition's snapshots without what they say; those of others are not even decoded."""
@@ -415,18 +410,7 @@ class Shuffler:
         return snapshots
 
     async def _partition(self, playbook: str) -> int:
-        return (await partition_of(self._log, topics.REFLECTIONS, playbook)).partition
-
-    async def _committed(self, topic: str, number: int) -> int:
-        first = (await self._log.beginnings(topic))[number]
-        committed = (await self._log.committed(GROUP, topic)).get(number, first)
-        if committed < first:
-            raise FatalError(
-                f"{topic}[{number}] begins at {first}, after the committed offset {committed}: records expired"
-                " unread. Raise the topic's retention, look at 'combee ledger' for what is missing, then reset"
-                " the group's offset by hand"
-            )
-        return committed
+        return await self._log.partition_for(REFLECTIONS, playbook.encode())
 
     async def _catch_up(self, state: ShuffleState, topic: str) -> None:
         """Read on to the end; that passes what is no record, too: markers, and what was aborted.
@@ -466,7 +450,7 @@ class Shuffler:
                 await self._take_reflection(state, record)
         except (CodecError, PoisonError) as error:
             log_dead_letter(record, service=GROUP, reason=str(error))
-            state.bury(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
+            state.outbox.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
         state.seen[record.topic] = record.offset
 
     async def _take_reflection(
@@ -491,27 +475,23 @@ class Shuffler:
             return
         if reflection.usage.calls:
             self._overdue.model_heartbeat()
-        attempt, failed_on = await self._attempts.attempt_of(record, reflection)
-        member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
+        attempt, failed_on = 0, None
+        if (claim := claimed_attempt(record.headers)) is not None:
+            attempt, failed_on = await self._attempts.proven(claim, record, reflection)
         if lack := reflection.lack:
             raise PoisonError(lack)
         item = Waiting(
-            member=member,
+            member=Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt),
             size=len(record.value or b""),
             seen_at=self._clock.monotonic(),
             body=reflection,
+            source=counted_name(reflection.source, "proven"),
             context=self._tracing.context_of(record),
         )
-        lines = state.lines(reflection.playbook)
-        for line in lines if line_with_room is None else [line_with_room]:
-            if failed_on in {None, line}:
-                share = self._rules.share(state, line)
-                if share:
-                    item = replace(item, source=counted_name(reflection.source, "proven"))
-                state.wait(
-                    line,
-                    item,
-                    batch_size=self._rules.batch_size(state, line),
-                    share=share,
-                    is_reread=line_with_room is not None,
-                )
+        for line in state.lines(reflection.playbook) if line_with_room is None else [line_with_room]:
+            if failed_on not in {None, line}:
+                continue
+            size = self._rules.batch_size(state, line)
+            is_crowded = state.wait(line, item, batch_size=size, is_reread=line_with_room is not None)
+            if is_crowded and (share := self._rules.share(state, line)) is not None:
+                state.hold_over(line, share)

@@ -14,8 +14,9 @@ from combee.core.names import identity
 from combee_schemas.base import MAX_SCORES, NOTHING_SPENT, Message, Usage
 from combee_schemas.batch import Batch, Cluster, Member
 from combee_schemas.plan import Branch, CloseReason, Outcomes, Plan, PlanSettings
+from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Group, GroupMember
+from combee_schemas.scan import Group, GroupMember, NodeResult, NodeStatus, Seen, Update
 
 RUNS_BYTES = 256 << 10
 """Maximum bytes of members' scores and sources in a manifest, so that it fits a record; more are left out."""
@@ -38,6 +39,11 @@ class Base:
     version: int
     sequence: int
     """Sequence of the last batch it contains."""
+
+
+def base_of(playbook: Playbook) -> Base:
+    """Return a manifest's description of the version that its batch is planned on."""
+    return Base(version=playbook.version, sequence=playbook.batch_sequence)
 
 
 def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
@@ -199,6 +205,21 @@ def plan_fork(
         shape_reason=f"begins with version {branch.version} of {branch.of}",
     )
     return _hashed(batch)
+
+
+def without_result(batch: Batch, manifest_offset: int, status: NodeStatus, reason: str) -> Update:
+    """Return an update that closes a batch without a result: its reflections, if any, go to the dead letters."""
+    result = NodeResult(
+        status=status,
+        reason=reason,
+        seen=tuple(
+            Seen(reflection_id=member.reflection_id, offset=member.offset, ok=False, source=member.source)
+            for member in batch.members
+        ),
+        usage=Usage(skips=sum(batch.plan.widths)),
+    )
+    node_id = f"{'degraded' if status == 'failed' else status}-{batch.plan.batch_id}"
+    return Update(plan=batch.plan, manifest_offset=manifest_offset, node_id=node_id, result=result)
 
 
 def go_together(sizes: Sequence[int]) -> int:

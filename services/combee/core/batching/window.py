@@ -158,6 +158,21 @@ class Close:
     reason: CloseReason
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a line's next batch is cut of, and what stays behind in its window."""
+
+    reason: CloseReason
+    items: Sequence[Waiting]
+    dropped: Sequence[Member]
+    """Repeats that were noted since the last batch."""
+    left_out: tuple[int, ...] | None
+    waiting: int
+    """Number of reflections that stay behind."""
+    through_offset: int
+    """Offset up to which every reflection of the playbook is in this batch or an earlier one."""
+
+
 def due(
     window: Window, batch_size: int, *, max_wait_s: float, now: float, newest_offset: int
 ) -> Close | None:
