@@ -9,6 +9,7 @@ import structlog
 from combee.adapters.ports import Clock, Log, Notes, Origin, Outgoing, TopicPartition, Tracing, Transaction
 from combee.core.batching import plan
 from combee.core.batching.window import Taken, Waiting
+from combee.core.names.tenants import tenant_of
 from combee.core.playbook.lines import needless_bytes, without_needless
 from combee.core.playbook.spend import bounded, total
 from combee.process.worker.provenance import Provenance
@@ -46,26 +47,27 @@ class Cutter:
         await self.write(state, self._planned(state, line, taken, bodies), bodies, taken.items)
 
     def _planned(self, state: ShuffleState, line: str, taken: Taken, bodies: Bodies) -> Batch:
-        settings = self.rules.settings_of(line, state.branches.get(line))
+        members = [(item, bodies[item.member.offset]) for item in taken.items]
         # Reflections of a branch were paid for on the playbook's account, and reflections that are asked about again
         # with its first batch.
         is_paid = line in state.branches or taken.reason == "revoke"
+        reflect_usage = NOTHING_SPENT if is_paid else self._spent([body for _, body in members])
+        settings = self.rules.settings_of(line, state.branches.get(line))
+        sequence, through_offset = state.manifests.next_sequence(line), state.through(line)
         return plan.plan_batch(
             line,
-            state.manifests.next_sequence(line),
-            [plan.with_run(item.member, bodies[item.member.offset]) for item in taken.items],
-            [item.size - needless_bytes(bodies[item.member.offset], line) for item in taken.items],
+            sequence,
+            [plan.with_run(item.member, body) for item, body in members],
+            [item.size - needless_bytes(body, line) for item, body in members],
             settings=settings,
             base=plan.base_of(self.playbooks.latest(line)),
             reason=taken.reason,
             batch_size=self.rules.batch_size(state, line),
-            through_offset=taken.through_offset,
+            through_offset=through_offset,
             dropped=taken.dropped,
             waiting=taken.waiting,
             left_out=taken.left_out,
-            reflect_usage=NOTHING_SPENT
-            if is_paid
-            else self._spent([bodies[item.member.offset] for item in taken.items]),
+            reflect_usage=reflect_usage,
             closed_at_ms=self.clock.now_ms(),
         )
 
@@ -107,7 +109,8 @@ class Cutter:
                 await self._commit(state, transaction)
         state.written()
         state.manifests.add(batch, offset, self.clock.monotonic())
-        self.rules.admitted(batch.plan.playbook, len(batch.members))
+        tenant = tenant_of(batch.plan.playbook)
+        self.rules.tenants.admit(tenant, len(batch.members), self.clock.monotonic())
         logger.info(
             "batch",
             playbook=batch.plan.playbook,

@@ -6,7 +6,7 @@ from itertools import count
 
 from combee.adapters.ports import TopicPartition
 from combee.core.batching import plan
-from combee.core.batching.window import Waiting
+from combee.core.batching.window import Taken, Waiting
 from combee.core.commands import consolidation
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters, has_grown
@@ -79,7 +79,7 @@ class Orders:
     ) -> Batch | None:
         """Return a consolidation's batch; None: it waits."""
         line = command.playbook
-        if not self.rules.may_cut(state, line):
+        if self.rules.waits_for(state, line):
             return None
         entries = probation.shown(base).entries
         neighbours = NOTHING if command.clusters is not None else self.neighbours.of(line, entries)
@@ -145,11 +145,12 @@ class Orders:
         wanted = self.cutter.playbooks.latest(line).again
         if not wanted or _has_in_flight(state, line, "revoke"):
             state.to_ask_again.discard(line)
-        elif self.rules.may_cut(state, line):
+        elif not self.rules.waits_for(state, line):
             items = await self._read_again(state, line, wanted)
             state.to_ask_again.discard(line)
             if items:
-                await self.cutter.cut(state, line, state.taken(line, items, "revoke"))
+                waiting = len(state.windows.get(line, ()))
+                await self.cutter.cut(state, line, Taken(reason="revoke", items=items, waiting=waiting))
 
     async def _read_again(self, state: ShuffleState, line: str, wanted: Sequence[Asked]) -> list[Waiting]:
         """Return the reflections of the next batch, each as its next attempt; expired ones are left out."""

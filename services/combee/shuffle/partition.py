@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from combee.adapters.ports import Outgoing, PoisonError, Record, Transactor
-from combee.core.batching.agenda import Agenda
-from combee.core.batching.window import Close, Share, Taken, Waiting, Window
+from combee.core.batching.limits import SPAN
+from combee.core.batching.window import Agenda, Close, Share, Taken, Waiting, Window
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
-from combee_schemas.batch import Batch, Member
+from combee_schemas.batch import Batch
 from combee_schemas.command import Command
-from combee_schemas.plan import Branch, CloseReason
+from combee_schemas.plan import Branch
 
 GROUP = "shuffle"
 REFLECTIONS = topics.REFLECTIONS.name
@@ -263,35 +263,21 @@ class ShuffleState:
         self.agenda.look_again()
         return passed
 
-    def take_changed(self, *, seen_by: float, before: int) -> list[str]:
+    def take_changed(self, seen_by: float) -> list[str]:
         """Return the lines whose windows to look at, the oldest first; see ``Agenda.take``."""
-        lines = self.agenda.take(seen_by=seen_by, before=before) & self.windows.keys()
+        lines = self.agenda.take(seen_by=seen_by, before=self.seen[REFLECTIONS] - SPAN) & self.windows.keys()
         return sorted(lines, key=lambda line: (self.windows[line].oldest or 0, line))
 
     # ---- a batch takes reflections
 
     def take(self, line: str, close: Close) -> Taken:
-        """Remove from a window what its next batch is cut of."""
-        window = self.window(line)
-        items, dropped = window.take(close.count)
-        taken = self.taken(line, items, close.reason, dropped)
-        # Before the batch is written: offsets in its transaction must not count these as waiting.
-        self._release(line, items)
-        return taken
+        """Remove from a window what its next batch is cut of.
 
-    def taken(
-        self, line: str, items: Sequence[Waiting], reason: CloseReason, dropped: Sequence[Member] = ()
-    ) -> Taken:
-        """Return what a batch of these reflections is cut of, next to what stays behind in the window."""
-        window = self.windows.get(line, EMPTY)
-        return Taken(
-            reason=reason,
-            items=items,
-            dropped=dropped,
-            left_out=window.left_out if reason == "flush" else None,
-            waiting=len(window),
-            through_offset=self.through(line),
-        )
+        It is done before the batch is written: offsets in its transaction must not count these as waiting.
+        """
+        taken = self.window(line).take(close)
+        self._release(line, taken.items)
+        return taken
 
     def _release(self, line: str, taken: Sequence[Waiting]) -> None:
         """Forget reflections that left their window."""

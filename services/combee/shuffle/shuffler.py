@@ -4,20 +4,21 @@ A delivery by the stream processor says only that records exist. The log decides
 not follow the last one, the shuffler reads the gap itself. So a lost, repeated or reordered delivery neither loses
 nor repeats a reflection.
 
-The path of a record to its batch:
+The path of a record to its batch; read the modules in this order:
 
-1. It arrives: `Shuffler.deliver` keeps it; `Shuffler.turn` takes records in the order of the log (`_work_in`).
-2. `_take_reflection` reads it: its source (`Provenance.reflection`), its partition, its attempt (`Attempts.proven`).
-3. The state folds it in: `ShuffleState.wait` puts it into the window of each line that learns from it, or counts it
-   as a repeat.
-4. `_close` asks what may close (`BatchRules.close`, by `due`) and what must wait (`BatchRules.is_held_back`), and has
-   the batch's reflections taken from the window (`ShuffleState.take`).
-5. `Cutter.cut` plans the batch (`plan_batch`, `plan_shape`) and writes manifest, groups (`make_groups`) and offsets
-   in one transaction; `Manifests.add` remembers it.
+1. It arrives: ``Shuffler.deliver`` keeps it, and ``turn`` takes one record after the other (``_work_in``).
+   ``_take_reflection`` gathers what is known of it: source and id, its partition, its attempt.
+2. The state of the partition folds it in (``partition.py``): ``ShuffleState.wait`` puts it into the window of each
+   line that learns from it, or counts it as a repeat.
+3. ``_close`` asks whether the window may close: ``due`` (``core/batching/window.py``).
+4. It asks what the batch must wait for: ``BatchRules.waits_for`` (``rules.py``).
+5. ``ShuffleState.take`` removes the batch's reflections from the window, and ``Cutter.cut`` (``cutting.py``) writes
+   manifest, groups and offsets in one transaction. They follow from ``plan_batch``, ``plan_shape`` and
+   ``make_groups`` (``core/batching/plan.py``, ``core/batching/shuffle.py``); ``Manifests.add`` remembers the batch.
 
-Read on in `partition.py`, `core/batching/window.py`, `rules.py`, `cutting.py`, `core/batching/plan.py`;
-off the path: `orders.py` (batches that no window makes), `overdue.py` (batches without a version), `restoring.py`
-(the start), `attempts.py` (reflections sent again), `neighbours.py` (embeddings), `app.py` (Faust).
+Off the path are ``orders.py`` (batches that no window makes), ``overdue.py`` (batches without a version),
+``restoring.py`` (the start), ``attempts.py`` (reflections sent again), ``neighbours.py`` (embeddings), ``app.py``
+(Faust).
 """
 
 import asyncio
@@ -42,7 +43,7 @@ from combee.adapters.ports import (
     TransientError,
 )
 from combee.core.batching.limits import SHUFFLE_LIMITS, ShuffleLimits
-from combee.core.batching.window import Waiting
+from combee.core.batching.window import Waiting, due
 from combee.core.names.sources import counted_name
 from combee.core.names.tenants import Tenants
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
@@ -57,7 +58,7 @@ from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.orders import Orders
 from combee.shuffle.overdue import Overdue
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, ShuffleState
-from combee.shuffle.restoring import restored
+from combee.shuffle.restoring import Restorer
 from combee.shuffle.rules import BatchRules
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
@@ -70,7 +71,6 @@ from combee_schemas.topics import key_of
 
 logger = structlog.get_logger()
 
-CURRENT_TIMEOUT_S = 60.0
 LOOK_FURTHER_S = 60.0
 """How often the ends are looked up: markers and aborted records are not delivered, and are passed all the same."""
 DELIVERED_BYTES = 512 << 10
@@ -128,19 +128,16 @@ class Shuffler:
         self._log = log
         self._clock = clock
         self._settings = settings
-        self._limits = limits
         self._states: dict[int, ShuffleState] = {}
         self._news: dict[int, _News] = {}
         self._attempts = Attempts(log)
-        self._homes: dict[str, int] = {}
-        """The partitions of the playbooks that there were at an assignment."""
         self._appeared: set[str] = set()
         """Playbooks with a version since the last partition began to be loaded."""
         self._looked_at = clock.monotonic()
         self.wake = asyncio.Event()
-        self._tenants = tenants or Tenants({})
+        tenants = tenants or Tenants({})
         # A tenant's playbooks are on all partitions; else those of others need not even be decoded at the start.
-        self.playbooks = Playbooks(log, self._published, announces_start=self._tenants.are_limited)
+        self.playbooks = Playbooks(log, self._published, announces_start=tenants.are_limited)
         self.sizes: View[BatchSize] = View(
             log, topics.BATCH_SIZES, on_change=self._resized, announces_start=False
         )
@@ -152,7 +149,7 @@ class Shuffler:
             clock,
             settings,
             spending,
-            self._tenants,
+            tenants,
             budget_tokens=budget_tokens,
             embeddings=self.neighbours.model,
             playbooks=self.playbooks,
@@ -168,67 +165,9 @@ class Shuffler:
         )
         self._orders = Orders(self._rules, self._cutter, self.neighbours)
         self._overdue = Overdue(self._cutter, limits.retries)
+        self._restorer = Restorer(log, clock, self.playbooks, self.sizes, limits)
 
-    def _published(self, name: str, playbook: Playbook | None) -> None:
-        if playbook is None:
-            return
-        self._appeared.add(name)
-        self._rules.published(name)
-        self._tenants.spent(playbook)
-        for state in self._states.values():
-            state.manifests.published(name, playbook.batch_sequence)
-            state.agenda.changed |= {name, playbook_of(name)}
-            if playbook.origin == "delete":
-                state.ended.add(name)
-            self._look_at(state, playbook)
-        if playbook.usage.calls:
-            self._overdue.model_heartbeat()
-        self.wake.set()
-
-    def _resized(self, line: str, _size: BatchSize | None) -> None:
-        for state in self._states.values():
-            state.agenda.changed.add(line)
-        self.wake.set()
-
-    def _look_at(self, state: ShuffleState, playbook: Playbook) -> None:
-        """Remember what a new version may want a batch for."""
-        if self._settings.consolidate_above:
-            state.grown.add(playbook.name)
-        if playbook.again:
-            state.to_ask_again.add(playbook.name)
-
-    def in_flight(self) -> list[Batch]:
-        """Return the batches of these partitions that have no version yet."""
-        states = self._states.values()
-        return [in_flight.batch for state in states for in_flight in state.manifests.all_in_flight()]
-
-    def held(self) -> Mapping[str, int]:
-        """Return how many reflections of these partitions are held back, by what does that."""
-        return self._rules.held(self._states)
-
-    @property
-    def owned(self) -> frozenset[int]:
-        """The partitions this process works on."""
-        return frozenset(self._news)
-
-    async def assign(self, partitions: Iterable[int]) -> None:
-        """Start afresh with these partitions: every window is rebuilt from the committed offset."""
-        self._news = {number: _News() for number in partitions}
-        states, self._states = self._states, {}
-        for state in states.values():
-            await self._give_up(state)
-        self.wake.set()
-
-    async def close(self) -> None:
-        """Give all partitions up."""
-        await self.assign(())
-
-    async def _give_up(self, state: ShuffleState) -> None:
-        async with state.lock:
-            try:
-                await state.transactor.close()
-            except (TransientError, FencedError) as error:
-                logger.warning("transactor_close", partition=state.number, error=str(error))
+    # ---- the path of a record
 
     def deliver(self, records: Sequence[Record]) -> None:
         """Take note of delivered records of one partition, in offset order; the next turn works them in."""
@@ -236,10 +175,6 @@ class Shuffler:
         if news is not None:
             news.add(records)
             self.wake.set()
-
-    def due_in(self) -> float:
-        """Return in how many seconds a turn is due though nothing is delivered or published."""
-        return min(map(self._rules.due_in, self._states.values()), default=math.inf)
 
     async def turn(self) -> None:
         """Restore what is not loaded, read what was missed, close what is due; for every partition.
@@ -257,22 +192,6 @@ class Shuffler:
                 await self._drop(number)
                 raise
 
-    async def _look_further(self) -> None:
-        """Have offsets passed that bring no record; else they would expire uncommitted, like unread records."""
-        now = self._clock.monotonic()
-        if now - self._looked_at < LOOK_FURTHER_S:
-            return
-        self._looked_at = now
-        for topic in (REFLECTIONS, COMMANDS):
-            for number, end in (await self._log.ends(topic)).items():
-                if number in self._news:
-                    self._news[number].note(topic, end - 1)
-
-    async def _drop(self, number: int) -> None:
-        state = self._states.pop(number, None)
-        if state is not None:
-            await self._give_up(state)
-
     async def _turn(self, number: int, news: _News) -> None:
         # Else a partition that went to another process meanwhile would be taken from it.
         if number not in self._states and self._news.get(number) is news:
@@ -283,7 +202,11 @@ class Shuffler:
         async with state.lock:
             # Every process sees every playbook.
             for names in (state.grown, state.to_ask_again):
-                names &= {name for name in names if await self._partition(name) == number}
+                names &= {
+                    name
+                    for name in names
+                    if await self._log.partition_for(REFLECTIONS, name.encode()) == number
+                }
             # First: a command waits for the end of a batch, and the next one must not take its turn.
             await self._cut_due(state)
             await self._work_in_all(state, news)
@@ -292,51 +215,6 @@ class Shuffler:
                 if news.newest.get(topic, -1) > state.seen[topic]:
                     await self._catch_up(state, topic)
             await self._cut_due(state)
-
-    async def _restore(self, number: int, news: _News) -> None:
-        appeared = self._appeared = set[str]()
-        loaded = await self._load(number)
-        if self._news.get(number) is not news:
-            await self._give_up(loaded)
-            return
-        self._states[number] = loaded
-        # Versions that appeared meanwhile have been announced to nobody.
-        for playbook in map(self.playbooks.latest, sorted(appeared)):
-            loaded.manifests.published(playbook.name, playbook.batch_sequence)
-            self._look_at(loaded, playbook)
-
-    async def _cut_due(self, state: ShuffleState) -> None:
-        """Cut every batch that is due; emit again what is overdue; commit what only needs committing."""
-        is_refilled = True
-        while is_refilled:
-            if passed := state.recheck(self._clock.monotonic()):
-                await self._overdue.look_after(state, passed)
-            state.settle_flushes()
-            state.end_branches()
-            if state.has_orders:
-                await self._orders.cut(state)
-            lines = self._rules.lines_to_look_at(state)
-            for line in lines:
-                await self._close(state, line)
-            state.settle_flushes()
-            if not state.is_committed:
-                await self._cutter.commit(state)
-            is_refilled = await self._refill(state, lines)
-
-    async def _close(self, state: ShuffleState, line: str) -> None:
-        """Cut batches from a window until it is not due any more or must wait."""
-        while (window := state.windows.get(line)) is not None:
-            close = self._rules.close(state, line, window)
-            if close is None:
-                state.agenda.remind(line, window)
-                return
-            if self._rules.is_busy(state, line):
-                return  # the line's next version makes it change
-            # Asked last: each batch that is held back is logged.
-            if self._rules.is_held_back(state, line):
-                state.agenda.blocked.add(line)
-                return
-            await self._cutter.cut(state, line, state.take(line, close))
 
     async def _work_in_all(self, state: ShuffleState, news: _News) -> None:
         """Work in what was delivered, as far as each record follows the one before; the log has the others."""
@@ -366,74 +244,6 @@ class Shuffler:
                 if window is not None and len(window.waiting) >= self._rules.batch_size(state, line):
                     await self._close(state, line)
 
-    async def _load(self, number: int) -> ShuffleState:
-        """Fence the former owner, then read back what it wrote, then everything not committed."""
-        await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
-        await self.sizes.wait_current(CURRENT_TIMEOUT_S)
-        transactor = await self._log.transactor(f"{GROUP}-{number}")
-        snapshots = await self._snapshots_on(number)
-        now = self._clock.monotonic()
-        state = await restored(self._log, number, transactor, snapshots, self._limits, now)
-        for snapshot in snapshots:
-            self._rules.published(snapshot.name)
-            self._look_at(state, snapshot)
-        for topic in (REFLECTIONS, COMMANDS):
-            await self._catch_up(state, topic)
-        logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
-        return state
-
-    async def _refill(self, state: ShuffleState, lines: Iterable[str]) -> bool:
-        """Read again what full windows had no room for; return whether anything was."""
-        is_refilled = False
-        source = TopicPartition(topic=REFLECTIONS, partition=state.number)
-        for line in lines:
-            offsets = state.to_read_again(line, self._rules.batch_size(state, line))
-            if not offsets:
-                continue
-            records = await self._log.read_at(source, offsets)
-            if len(records) < len(offsets):
-                raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {line} that waited")
-            for record in records.values():
-                await self._take_reflection(state, record, line_with_room=line)
-            state.agenda.note(line, state.window(line))
-            is_refilled = True
-        return is_refilled
-
-    async def _snapshots_on(self, number: int) -> list[Playbook]:
-        """Return a partition's snapshots without what they say; those of others are not even decoded."""
-        view, snapshots = self.playbooks.view, []
-        for key in sorted(view.keys()):
-            if key not in self._homes:
-                self._homes[key] = await self._partition(key)
-            if self._homes[key] == number and (snapshot := view.peek(key)) is not None:
-                snapshots.append(snapshot.model_copy(update={"entries": (), "sections": ()}))
-        return snapshots
-
-    async def _partition(self, playbook: str) -> int:
-        return await self._log.partition_for(REFLECTIONS, playbook.encode())
-
-    async def _catch_up(self, state: ShuffleState, topic: str) -> None:
-        """Read on to the end; that passes what is no record, too: markers, and what was aborted.
-
-        The next turn goes on with a long backlog.
-        """
-        source = TopicPartition(topic=topic, partition=state.number)
-        end, count = (await self._log.ends(topic))[state.number], 0
-        async with aclosing(self._log.read(source, state.seen[topic] + 1, end)) as records:
-            async for record in records:
-                await self._work_in(state, record)
-                count += 1
-                if count == READ_AT_ONCE:
-                    self._read_on(state, topic, end - 1)
-                    return
-        state.seen[topic] = max(state.seen[topic], end - 1)
-
-    def _read_on(self, state: ShuffleState, topic: str, last: int) -> None:
-        """Have a partition's topic read up to an offset, in this turn or the next."""
-        if news := self._news.get(state.number):
-            news.note(topic, last)
-            self.wake.set()
-
     async def _take(self, state: ShuffleState, record: Record) -> None:
         """Work in one record, in offset order; a bad one is dead-lettered and its neighbours go on."""
         try:
@@ -461,7 +271,7 @@ class Shuffler:
         ``line_with_room``: the only such line where a full window's reflection is read again.
         """
         reflection = self._provenance.reflection(record, is_reread=line_with_room is not None)
-        home = await self._partition(reflection.playbook)
+        home = await self._log.partition_for(REFLECTIONS, reflection.playbook.encode())
         if home != record.partition:
             # Another client's partitioner; the id stays, so a crash here can only make a repeat.
             moved = Outgoing(
@@ -495,3 +305,188 @@ class Shuffler:
             is_crowded = state.wait(line, item, batch_size=size, is_reread=line_with_room is not None)
             if is_crowded and (share := self._rules.share(state, line)) is not None:
                 state.hold_over(line, share)
+
+    async def _cut_due(self, state: ShuffleState) -> None:
+        """Cut every batch that is due; emit again what is overdue; commit what only needs committing."""
+        is_refilled = True
+        while is_refilled:
+            if passed := state.recheck(self._clock.monotonic()):
+                await self._overdue.look_after(state, passed)
+            state.settle_flushes()
+            state.end_branches()
+            if state.has_orders:
+                await self._orders.cut(state)
+            lines = state.take_changed(self._clock.monotonic() - self._settings.max_wait_s)
+            for line in lines:
+                await self._close(state, line)
+            state.settle_flushes()
+            if not state.is_committed:
+                await self._cutter.commit(state)
+            is_refilled = await self._refill(state, lines)
+
+    async def _close(self, state: ShuffleState, line: str) -> None:
+        """Cut batches from a window until it is not due any more or must wait."""
+        while (window := state.windows.get(line)) is not None:
+            close = due(
+                window,
+                self._rules.batch_size(state, line),
+                max_wait_s=self._settings.max_wait_s,
+                now=self._clock.monotonic(),
+                newest_offset=state.seen[REFLECTIONS],
+            )
+            if close is None:
+                state.agenda.remind(line, window)
+                return
+            if waits_for := self._rules.waits_for(state, line):
+                if waits_for == "check":
+                    state.agenda.blocked.add(line)
+                return
+            await self._cutter.cut(state, line, state.take(line, close))
+
+    async def _refill(self, state: ShuffleState, lines: Iterable[str]) -> bool:
+        """Read again what full windows had no room for; return whether anything was."""
+        is_refilled = False
+        source = TopicPartition(topic=REFLECTIONS, partition=state.number)
+        for line in lines:
+            offsets = state.to_read_again(line, self._rules.batch_size(state, line))
+            if not offsets:
+                continue
+            records = await self._log.read_at(source, offsets)
+            if len(records) < len(offsets):
+                raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {line} that waited")
+            for record in records.values():
+                await self._take_reflection(state, record, line_with_room=line)
+            state.agenda.note(line, state.window(line))
+            is_refilled = True
+        return is_refilled
+
+    # ---- what was not delivered is read from the log
+
+    async def _look_further(self) -> None:
+        """Have offsets passed that bring no record; else they would expire uncommitted, like unread records."""
+        now = self._clock.monotonic()
+        if now - self._looked_at < LOOK_FURTHER_S:
+            return
+        self._looked_at = now
+        for topic in (REFLECTIONS, COMMANDS):
+            for number, end in (await self._log.ends(topic)).items():
+                if number in self._news:
+                    self._news[number].note(topic, end - 1)
+
+    async def _catch_up(self, state: ShuffleState, topic: str) -> None:
+        """Read on to the end; that passes what is no record, too: markers, and what was aborted.
+
+        The next turn goes on with a long backlog.
+        """
+        source = TopicPartition(topic=topic, partition=state.number)
+        end, count = (await self._log.ends(topic))[state.number], 0
+        async with aclosing(self._log.read(source, state.seen[topic] + 1, end)) as records:
+            async for record in records:
+                await self._work_in(state, record)
+                count += 1
+                if count == READ_AT_ONCE:
+                    self._read_on(state, topic, end - 1)
+                    return
+        state.seen[topic] = max(state.seen[topic], end - 1)
+
+    def _read_on(self, state: ShuffleState, topic: str, last: int) -> None:
+        """Have a partition's topic read up to an offset, in this turn or the next."""
+        if news := self._news.get(state.number):
+            news.note(topic, last)
+            self.wake.set()
+
+    # ---- partitions come and go
+
+    async def assign(self, partitions: Iterable[int]) -> None:
+        """Start afresh with these partitions: every window is rebuilt from the committed offset."""
+        self._news = {number: _News() for number in partitions}
+        states, self._states = self._states, {}
+        for state in states.values():
+            await self._give_up(state)
+        self.wake.set()
+
+    async def close(self) -> None:
+        """Give all partitions up."""
+        await self.assign(())
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The partitions this process works on."""
+        return frozenset(self._news)
+
+    async def _restore(self, number: int, news: _News) -> None:
+        """Fence the former owner, then read back what it wrote, then everything not committed."""
+        appeared = self._appeared = set[str]()
+        state, snapshots = await self._restorer.restore(number)
+        for snapshot in snapshots:
+            self._rules.published(snapshot)
+            self._look_at(state, snapshot)
+        for topic in (REFLECTIONS, COMMANDS):
+            await self._catch_up(state, topic)
+        logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
+        if self._news.get(number) is not news:
+            await self._give_up(state)
+            return
+        self._states[number] = state
+        # Versions that appeared meanwhile have been announced to nobody.
+        for playbook in map(self.playbooks.latest, sorted(appeared)):
+            state.manifests.published(playbook.name, playbook.batch_sequence)
+            self._look_at(state, playbook)
+
+    async def _drop(self, number: int) -> None:
+        state = self._states.pop(number, None)
+        if state is not None:
+            await self._give_up(state)
+
+    async def _give_up(self, state: ShuffleState) -> None:
+        async with state.lock:
+            try:
+                await state.transactor.close()
+            except (TransientError, FencedError) as error:
+                logger.warning("transactor_close", partition=state.number, error=str(error))
+
+    # ---- what other services wrote
+
+    def _published(self, name: str, playbook: Playbook | None) -> None:
+        if playbook is None:
+            return
+        self._appeared.add(name)
+        self._rules.published(playbook)
+        for state in self._states.values():
+            state.manifests.published(name, playbook.batch_sequence)
+            state.agenda.changed |= {name, playbook_of(name)}
+            if playbook.origin == "delete":
+                state.ended.add(name)
+            self._look_at(state, playbook)
+        if playbook.usage.calls:
+            self._overdue.model_heartbeat()
+        self.wake.set()
+
+    def _resized(self, line: str, _size: BatchSize | None) -> None:
+        for state in self._states.values():
+            state.agenda.changed.add(line)
+        self.wake.set()
+
+    def _look_at(self, state: ShuffleState, playbook: Playbook) -> None:
+        """Remember what a new version may want a batch for."""
+        if self._settings.consolidate_above:
+            state.grown.add(playbook.name)
+        if playbook.again:
+            state.to_ask_again.add(playbook.name)
+
+    # ---- what is told of it
+
+    def due_in(self) -> float:
+        """Return in how many seconds a turn is due though nothing is delivered or published."""
+        since = [state.agenda.waiting_since for state in self._states.values()]
+        oldest = min((at for at in since if at is not None), default=math.inf)
+        return max(0.0, oldest + self._settings.max_wait_s - self._clock.monotonic())
+
+    def in_flight(self) -> list[Batch]:
+        """Return the batches of these partitions that have no version yet."""
+        states = self._states.values()
+        return [in_flight.batch for state in states for in_flight in state.manifests.all_in_flight()]
+
+    def held(self) -> Mapping[str, int]:
+        """Return how many reflections of these partitions are held back, by what does that."""
+        return self._rules.held(self._states)

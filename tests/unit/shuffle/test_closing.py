@@ -1,11 +1,11 @@
-"""Closing a window: the rules say what may close and what must wait, and the cutter cuts."""
+"""Closing a window: it closes when it is due, unless it must wait."""
 
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
 from combee.adapters.memory import MemoryLog
-from combee.core.batching.window import Close, Taken, Waiting, Window
+from combee.core.batching.window import Taken, Waiting, Window
 from combee.process.settings.loading import load_settings
 from combee.shuffle.partition import Manifests, ShuffleState
 from combee.shuffle.shuffler import Shuffler
@@ -23,14 +23,11 @@ async def closed(*, busy: bool = False, held_back: bool = False) -> tuple[list[i
         number=0,
         transactor=AsyncMock(),
         manifests=Manifests(horizon=1),
-        seen={},
+        seen={"reflections": 2},
         committed={},
         memory_bytes=0,
         windows={LINE: Window(waiting=waiting)},
     )
-
-    def close(_state: object, _line: str, window: Window) -> Close | None:
-        return Close(count=2, reason="size") if len(window.waiting) > 1 else None
 
     cut = list[int]()
 
@@ -39,7 +36,8 @@ async def closed(*, busy: bool = False, held_back: bool = False) -> tuple[list[i
 
     clock = ManualClock()
     shuffler: Any = Shuffler(MemoryLog(clock), clock, load_settings().batch)
-    shuffler._rules = SimpleNamespace(close=close, is_busy=lambda *_: busy, is_held_back=lambda *_: held_back)
+    waits_for = "version" if busy else "check" if held_back else None
+    shuffler._rules = SimpleNamespace(batch_size=lambda *_: 2, waits_for=lambda *_: waits_for)
     shuffler._cutter = SimpleNamespace(cut=write)
     await shuffler._close(state, LINE)
     return cut, state.agenda.blocked

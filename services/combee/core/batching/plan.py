@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import Any
 
 from combee.core.batching import shuffle, tree
-from combee.core.batching.shape import Shape, plan_shape
 from combee.core.names import identity
 from combee_schemas.base import MAX_SCORES, NOTHING_SPENT, Message, Usage
 from combee_schemas.batch import Batch, Cluster, Member
@@ -46,21 +45,6 @@ def base_of(playbook: Playbook) -> Base:
     return Base(version=playbook.version, sequence=playbook.batch_sequence)
 
 
-def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
-    """Return the shape of a batch under a manifest's settings; ``sizes`` are its reflections' bytes."""
-    return plan_shape(
-        sizes,
-        seed,
-        copies=settings.copies,
-        groups=settings.groups,
-        fan_in=settings.fan_in,
-        max_levels=settings.max_levels,
-        group_bytes=settings.group_bytes,
-        aggregate_tokens=settings.aggregate_tokens,
-        small_batches=settings.small_batches,
-    )
-
-
 def _header(playbook: str, sequence: int, settings: PlanSettings, base: Base) -> dict[str, Any]:
     """Return the part of the plan that all kinds of batches share: batch, settings and base version."""
     return {
@@ -91,10 +75,11 @@ def plan_batch(
     closed_at_ms: int = 0,
 ) -> Batch:
     """Return the manifest of a batch of ``members``; ``sizes`` are their bytes."""
+    header = _header(playbook, sequence, settings, base)
     seed = identity.batch_seed(playbook, sequence, tuple(m.reflection_id for m in members), settings.salt)
-    shape = shape_of(sizes, seed, settings)
+    shape = shuffle.plan_shape(sizes, seed, settings)
     plan = Plan(
-        **_header(playbook, sequence, settings, base),
+        **header,
         widths=shape.widths,
         through_offset=through_offset,
         reflections=len(members),
@@ -239,7 +224,7 @@ def calls_again(sizes: Sequence[int], settings: PlanSettings) -> int:
     """
     calls = 0
     while count := go_together(sizes):
-        calls += sum(shape_of(sizes[:count], 0, settings).widths) + CHECKING_CALLS * settings.carry
+        calls += sum(shuffle.plan_shape(sizes[:count], 0, settings).widths) + CHECKING_CALLS * settings.carry
         sizes = sizes[count:]
     return calls
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.batching.agenda import IndexedHeap
+from combee.core.batching.window import IndexedHeap
 
 CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(0, 9)), max_size=40)
 
