@@ -82,7 +82,7 @@ READ_AT_ONCE = 5_000
 
 
 @dataclass(slots=True)
-class _News:
+class _Delivered:
     """What was delivered of one partition and has not been worked in."""
 
     newest: dict[str, int] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Shuffler:
         self._clock = clock
         self._settings = settings
         self._states: dict[int, ShuffleState] = {}
-        self._news: dict[int, _News] = {}
+        self._news: dict[int, _Delivered] = {}
         self._attempts = Attempts(log)
         self._appeared: set[str] = set()
         """Playbooks with a version since the last partition began to be loaded."""
@@ -192,7 +192,7 @@ class Shuffler:
                 await self._drop(number)
                 raise
 
-    async def _turn(self, number: int, news: _News) -> None:
+    async def _turn(self, number: int, news: _Delivered) -> None:
         # Else a partition that went to another process meanwhile would be taken from it.
         if number not in self._states and self._news.get(number) is news:
             await self._restore(number, news)
@@ -216,7 +216,7 @@ class Shuffler:
                     await self._catch_up(state, topic)
             await self._cut_due(state)
 
-    async def _work_in_all(self, state: ShuffleState, news: _News) -> None:
+    async def _work_in_all(self, state: ShuffleState, news: _Delivered) -> None:
         """Work in what was delivered, as far as each record follows the one before; the log has the others."""
         count = 0
         while news.records and self._states.get(state.number) is state:
@@ -399,7 +399,7 @@ class Shuffler:
 
     async def assign(self, partitions: Iterable[int]) -> None:
         """Start afresh with these partitions: every window is rebuilt from the committed offset."""
-        self._news = {number: _News() for number in partitions}
+        self._news = {number: _Delivered() for number in partitions}
         states, self._states = self._states, {}
         for state in states.values():
             await self._give_up(state)
@@ -414,7 +414,7 @@ class Shuffler:
         """The partitions this process works on."""
         return frozenset(self._news)
 
-    async def _restore(self, number: int, news: _News) -> None:
+    async def _restore(self, number: int, news: _Delivered) -> None:
         """Fence the former owner, then read back what it wrote, then everything not committed."""
         appeared = self._appeared = set[str]()
         state, snapshots = await self._restorer.restore(number)
