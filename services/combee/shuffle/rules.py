@@ -138,18 +138,22 @@ class BatchRules:
         yield "tenant", tenant, pause
 
     def _spend_pause(self, state: ShuffleState, line: str, now_ms: int) -> Pause | None:
-        of, others = playbook_of(line), []
-        for other in {of, *self._lines.get(of, ())} - {line}:
-            in_flight, size = state.manifests.count_in_flight(other), self.batch_size(state, other)
-            spent = self._playbooks.latest(other).spend
-            others.append(LineSpend(spend=spent, in_flight=in_flight, batch_size=size))
+        spent = {
+            name: LineSpend(
+                spend=self._playbooks.latest(name).spend,
+                in_flight=state.manifests.count_in_flight(name),
+                batch_size=self.batch_size(state, name),
+            )
+            for name in {line, playbook_of(line)} | self._lines.get(playbook_of(line), set())
+        }
+        own = spent.pop(line)
         return spend.pause(
-            self._playbooks.latest(line).spend,
+            own.spend,
             self.spending,
-            in_flight=state.manifests.count_in_flight(line),
-            batch_size=self.batch_size(state, line),
+            in_flight=own.in_flight,
+            batch_size=own.batch_size,
             now_ms=now_ms,
-            others=others,
+            others=tuple(spent.values()),
         )
 
     # ---- what was held back at the last check
@@ -183,13 +187,14 @@ class BatchRules:
 
     def _log_waiting(self, state: ShuffleState, line: str, what: str, why: Pause) -> None:
         """Log once a pause that is about to end by itself, and each flush that waits: it does not override a cap."""
-        now_ms = self._clock.now_ms()
         if what == "pause" and (line, why.until_ms) not in self._warned:
+            now_ms = self._clock.now_ms()
             order = self._playbooks.order(line, now_ms)
             if order is not None and ends_soon(order, now_ms):
                 self._warned.add((line, why.until_ms))
                 logger.warning("pause_ends_soon", playbook=line, until_ms=why.until_ms, reason=WOULD_EXPIRE)
-        for offset in state.flushes.keys() - state.logged_flushes if what == "spend" else ():
-            if state.flushes[offset].playbook == line:
-                state.logged_flushes.add(offset)
-                logger.warning("flush_waits", playbook=line, reason=why.reason, until_ms=why.until_ms)
+        elif what == "spend":
+            for offset in state.flushes.keys() - state.logged_flushes:
+                if state.flushes[offset].playbook == line:
+                    state.logged_flushes.add(offset)
+                    logger.warning("flush_waits", playbook=line, reason=why.reason, until_ms=why.until_ms)
