@@ -47,7 +47,7 @@ class Orders:
 
     async def _carry_out(self, state: ShuffleState, command: Command, *, automatic: bool = False) -> bool:
         """Cut the batch of a command, unless it has had its batch; return whether it is done, False: it waits."""
-        playbook = self.cutter.playbooks.latest(command.playbook)
+        batch, playbook = None, self.cutter.playbooks.latest(command.playbook)
         if not self._is_done(state, command, playbook):
             if command.kind == "branch":
                 batch = self._fork(state, command, playbook)
@@ -55,13 +55,13 @@ class Orders:
                 batch = self._consolidated(state, command, playbook, automatic=automatic)
             if batch is None:
                 return False
-            # Settled first: the offsets written with the manifest must not count it as open, but a fork's window as
-            # waiting.
-            state.settle_order(command)
+        # Before it is written: the offsets in its transaction must not count the order as open, and must count a
+        # fork's window as waiting.
+        state.settle_order(command)
+        if batch is not None:
             if batch.plan.branch is not None:
                 state.fork(command.line, batch.plan.branch)
             await self.cutter.write(state, batch)
-        state.settle_order(command)
         return True
 
     def _is_done(self, state: ShuffleState, command: Command, playbook: Playbook) -> bool:

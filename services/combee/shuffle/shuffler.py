@@ -402,7 +402,7 @@ class Shuffler:
         self._news = {number: _Delivered() for number in partitions}
         states, self._states = self._states, {}
         for state in states.values():
-            await self._give_up(state)
+            await self._leave(state)
         self.wake.set()
 
     async def close(self) -> None:
@@ -425,7 +425,7 @@ class Shuffler:
             await self._catch_up(state, topic)
         logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
         if self._news.get(number) is not news:
-            await self._give_up(state)
+            await self._leave(state)
             return
         self._states[number] = state
         # Versions that appeared meanwhile have been announced to nobody.
@@ -436,9 +436,9 @@ class Shuffler:
     async def _drop(self, number: int) -> None:
         state = self._states.pop(number, None)
         if state is not None:
-            await self._give_up(state)
+            await self._leave(state)
 
-    async def _give_up(self, state: ShuffleState) -> None:
+    async def _leave(self, state: ShuffleState) -> None:
         async with state.lock:
             try:
                 await state.transactor.close()
