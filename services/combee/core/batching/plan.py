@@ -148,16 +148,8 @@ def plan_consolidation(
         reflect_usage=usage,
         closed_at_ms=closed_at_ms,
     )
-    batch = Batch(
-        plan=plan,
-        seed=identity.batch_seed(playbook, sequence, (), settings.salt),
-        members=(),
-        clusters=tuple(clusters),
-        embeddings=embeddings,
-        copies=1,
-        shape_reason=f"one call about {len(clusters)} clusters of entries",
-    )
-    return _hashed(batch)
+    why = f"one call about {len(clusters)} clusters of entries"
+    return _without_members(plan, why, clusters=clusters, embeddings=embeddings)
 
 
 def plan_fork(
@@ -182,14 +174,22 @@ def plan_fork(
         branch=branch,
         closed_at_ms=closed_at_ms,
     )
+    return _without_members(plan, f"begins with version {branch.version} of {branch.of}")
+
+
+def _without_members(
+    plan: Plan, why: str, *, clusters: Sequence[Cluster] = (), embeddings: str = ""
+) -> Batch:
     batch = Batch(
         plan=plan,
-        seed=identity.batch_seed(line, sequence, (), settings.salt),
+        seed=identity.batch_seed(plan.playbook, plan.sequence, (), plan.settings.salt),
         members=(),
+        clusters=tuple(clusters),
+        embeddings=embeddings,
         copies=1,
-        shape_reason=f"begins with version {branch.version} of {branch.of}",
+        shape_reason=why,
     )
-    return _hashed(batch)
+    return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
 
 
 def without_result(batch: Batch, manifest_offset: int, status: NodeStatus, reason: str) -> Update:
@@ -227,10 +227,6 @@ def calls_again(sizes: Sequence[int], settings: PlanSettings) -> int:
         calls += sum(shuffle.plan_shape(sizes[:count], 0, settings).widths) + CHECKING_CALLS * settings.carry
         sizes = sizes[count:]
     return calls
-
-
-def _hashed(batch: Batch) -> Batch:
-    return batch.model_copy(update={"plan": batch.plan.model_copy(update={"sha256": plan_hash(batch)})})
 
 
 def plan_hash(batch: Batch) -> str:
