@@ -14,6 +14,7 @@ from random import Random
 
 from combee.core.batching import plan
 from combee.core.batching.limits import PRODUCT
+from combee.core.batching.shuffle import plan_shape
 from combee.process.settings.playbook import PlaybookSettings
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
@@ -142,7 +143,7 @@ def _number(text: str) -> float:
 @cache
 def widths(reflections: int, each_bytes: int = REFLECTION_BYTES) -> tuple[int, ...]:
     """Return the product's tree of a batch, leaves first."""
-    return plan.shape_of([each_bytes] * reflections, 0, PRODUCT).widths
+    return plan_shape([each_bytes] * reflections, 0, PRODUCT).widths
 
 
 def calls(reflections: int) -> int:

@@ -17,10 +17,9 @@ from combee.publish.decide import record as decide_record
 from combee.publish.decide.record import next_version
 from combee.scan.nodes import Answered
 from combee.shuffle.attempts import Attempts
-from combee.shuffle.manifests import Manifests
-from combee.shuffle.partition import COMMANDS, REFLECTIONS, ShuffleState
+from combee.shuffle.partition import COMMANDS, REFLECTIONS, Manifests, ShuffleState
 from combee_schemas import topics
-from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers, claimed_attempt
+from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from support import ledger
@@ -207,11 +206,12 @@ def apply_whatever_comes(patch: pytest.MonkeyPatch) -> None:
 
 
 def believe_every_claim(patch: pytest.MonkeyPatch) -> None:
-    async def claimed(_self: Attempts, record: Record, reflection: Reflection) -> tuple[int, str]:
-        claim = claimed_attempt(record.headers)
-        return claim.number if claim else 0, reflection.playbook
+    async def claimed(
+        _self: Attempts, claim: Attempt, _record: Record, reflection: Reflection
+    ) -> tuple[int, str]:
+        return claim.number, reflection.playbook
 
-    patch.setattr(Attempts, "attempt_of", claimed)
+    patch.setattr(Attempts, "proven", claimed)
 
 
 PROTECTIONS: dict[str, tuple[Story, Switch, str]] = {

@@ -225,11 +225,12 @@ async def test_a_forged_header_makes_nothing_count_twice() -> None:
 async def test_without_the_proof_the_ledger_names_the_attempts_that_nothing_proves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def believed(_self: Attempts, record: Any, reflection: Reflection) -> tuple[int, str]:
-        claim = claimed_attempt(record.headers)
-        return claim.number if claim else 0, reflection.playbook
+    async def believed(
+        _self: Attempts, claim: Attempt, _record: object, reflection: Reflection
+    ) -> tuple[int, str]:
+        return claim.number, reflection.playbook
 
-    monkeypatch.setattr(Attempts, "attempt_of", believed)
+    monkeypatch.setattr(Attempts, "proven", believed)
     report = await judged(await applied_then_forged())
     assert report.double
     assert any(one.startswith("attempt:") and "without a dead letter" in one for one in report.violations)
@@ -358,7 +359,7 @@ async def test_a_retry_that_had_no_effect_is_lost_and_named(monkeypatch: pytest.
     deployment = broken()
     await buried(deployment)
     await retry(deployment, await open_letters(deployment))
-    monkeypatch.setattr(Attempts, "attempt_of", nothing_proven)
+    monkeypatch.setattr(Attempts, "proven", nothing_proven)
     async with deployment.running():
         await settled(deployment, lambda: True)
         deployment.advance(60)

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from combee.core.names.tenants import IN_BATCHES_S, Limits
-from combee.shuffle.shuffler import HOLDS_BACK
+from combee.shuffle.rules import HOLDS_BACK
 from combee_schemas.base import DAY_MS
 from support import ledger
 from support.deployment import Deployment

@@ -44,12 +44,12 @@ class _Thread(driver.AIOKafkaConsumerThread):
 
     async def on_start(self) -> None:
         await super().on_start()
-        cast("Transport", self.transport).membership.watch(self._consumer)
+        cast("RangeTransport", self.transport).membership.watch(self._consumer)
         # Faust has fetches held for 1.5 s. Of 400 reflections the last came after 1.6 s instead of 0.15.
         wait_longer_when_idle(self._consumer)
 
 
-class Range(ConsumerMessage):
+class FetchedRange(ConsumerMessage):
     """The records that one fetch brought of a partition, as one message at the place of the last of them."""
 
     def __init__(self, records: Sequence[Any], tp: Any, generation_id: int) -> None:
@@ -83,11 +83,11 @@ class _Consumer(driver.Consumer):
     async def _add_gap(self, *_: object) -> None:
         """Ignore gaps between messages: Faust needs them for its own commits, which are off."""
 
-    def _to_message(self, tp: Any, record: Any) -> Range:
-        return Range(record, tp, self.app.consumer_generation_id)
+    def _to_message(self, tp: Any, record: Any) -> FetchedRange:
+        return FetchedRange(record, tp, self.app.consumer_generation_id)
 
 
-class Transport(driver.Transport):
+class RangeTransport(driver.Transport):
     """Faust's Kafka transport with ranges and shorter fetches; it lets only one process use an identity."""
 
     Consumer = _Consumer
@@ -120,7 +120,7 @@ def build_app(connection: Connection, data_dir: Path) -> Any:
         stream_wait_empty=False,
         loghandlers=[],
     )
-    app.transport = Transport(app.conf.broker_consumer, app)
+    app.transport = RangeTransport(app.conf.broker_consumer, app)
     app.transport.membership = membership
     return app
 

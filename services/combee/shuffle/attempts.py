@@ -11,7 +11,7 @@ from contextlib import aclosing
 from combee.adapters.ports import Log, PoisonError, Record, TopicPartition
 from combee.core.log.dead_letters.resending import is_proven
 from combee_schemas import topics
-from combee_schemas.dead_letter import DeadLetter, LetterId, claimed_attempt
+from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId
 from combee_schemas.errors import OtherVersionError
 from combee_schemas.reflection import Reflection
 
@@ -32,8 +32,8 @@ class Attempts:
         self._asked_after: Mapping[int, int] = {}
         """Ends of ``reflections`` looked up before ``_ends``: letters of records below these ends are written."""
 
-    async def attempt_of(self, record: Record, reflection: Reflection) -> tuple[int, str | None]:
-        """Return the attempt number of a reflection (0: the first, or an unproven claim) and its line.
+    async def proven(self, claim: Attempt, record: Record, reflection: Reflection) -> tuple[int, str | None]:
+        """Return the attempt that a record claims to be (0: the claim is unproven) and its line.
 
         A first attempt counts on all lines that learn from the playbook (None), a repeat on the line where it failed.
 
@@ -42,8 +42,7 @@ class Attempts:
         PoisonError
             If another release wrote the letter at the claimed place: headers must not stop this service.
         """
-        claim = claimed_attempt(record.headers)
-        if claim is None or not await self._is_there(claim.letter, record):
+        if not await self._is_there(claim.letter, record):
             return 0, None
         if claim.letter not in self._known:
             await self._read_from(claim.letter)

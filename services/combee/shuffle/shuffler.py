@@ -4,15 +4,21 @@ A delivery by the stream processor says only that records exist. The log decides
 not follow the last one, the shuffler reads the gap itself. So a lost, repeated or reordered delivery neither loses
 nor repeats a reflection.
 
-The path of a record to its batch:
+The path of a record to its batch; read the modules in this order:
 
-1. ``deliver`` notes it; ``turn`` takes what was delivered, or read, in the order of the log (``_work_in``).
-2. ``_take`` reads it. A reflection waits in the window of each line that learns from it (``ShuffleState.wait``); a
-   command is remembered there until it is carried out.
-3. ``Closer`` closes each window that is due (``BatchRules``) and that nothing holds back (``Admission``); ``Orders``
-   has the batches that no window makes.
-4. ``Cutter`` plans the batch (``core/batching/plan.py``) and writes manifest, groups and offsets in one transaction.
-   ``Overdue`` writes the groups again if no version comes of them.
+1. It arrives: ``Shuffler.deliver`` keeps it, and ``turn`` takes one record after the other (``_work_in``).
+   ``_take_reflection`` gathers what is known of it: source and id, its partition, its attempt.
+2. The state of the partition folds it in (``partition.py``): ``ShuffleState.wait`` puts it into the window of each
+   line that learns from it, or counts it as a repeat.
+3. ``_close`` asks whether the window may close: ``due`` (``core/batching/window.py``).
+4. It asks what the batch must wait for: ``BatchRules.waits_for`` (``rules.py``).
+5. ``ShuffleState.take`` removes the batch's reflections from the window, and ``Cutter.cut`` (``cutting.py``) writes
+   manifest, groups and offsets in one transaction. They follow from ``plan_batch``, ``plan_shape`` and
+   ``make_groups`` (``core/batching/plan.py``, ``core/batching/shuffle.py``); ``Manifests.add`` remembers the batch.
+
+Off the path are ``orders.py`` (batches that no window makes), ``overdue.py`` (batches without a version),
+``restoring.py`` (the start), ``attempts.py`` (reflections sent again), ``neighbours.py`` (embeddings), ``app.py``
+(Faust).
 """
 
 import asyncio
@@ -20,14 +26,13 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import structlog
 
 from combee.adapters.ports import (
     NO_TRACING,
     Clock,
-    FatalError,
     FencedError,
     Log,
     Outgoing,
@@ -38,40 +43,36 @@ from combee.adapters.ports import (
     TransientError,
 )
 from combee.core.batching.limits import SHUFFLE_LIMITS, ShuffleLimits
-from combee.core.batching.window import Waiting
+from combee.core.batching.window import Waiting, due
 from combee.core.names.sources import counted_name
 from combee.core.names.tenants import Tenants
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.log.history import partition_of
 from combee.process.settings.batch import BatchSettings
 from combee.process.worker.dead_letters import dead_letter, log_dead_letter
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.retry import RETRIABLE
 from combee.process.worker.views import Playbooks, View
-from combee.shuffle.admission import Admission
 from combee.shuffle.attempts import Attempts
-from combee.shuffle.cutting import Closer, Cutter
-from combee.shuffle.manifests import read_manifests
+from combee.shuffle.cutting import Cutter
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.orders import Orders
 from combee.shuffle.overdue import Overdue
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, ShuffleState
+from combee.shuffle.restoring import Restorer
 from combee.shuffle.rules import BatchRules
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import CodecError
 from combee_schemas.control import BatchSize
+from combee_schemas.dead_letter import claimed_attempt
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import key_of
 
 logger = structlog.get_logger()
 
-CURRENT_TIMEOUT_S = 60.0
 LOOK_FURTHER_S = 60.0
 """How often the ends are looked up: markers and aborted records are not delivered, and are passed all the same."""
-HOLDS_BACK = ("source", "tenant", "spend", "pause")
-"""A source's share of a batch, a tenant's limits, a cap on spending, a person's order."""
 DELIVERED_BYTES = 512 << 10
 """Of delivered records kept for the next turn, per partition; the rest is read from the log."""
 TAKEN_AT_ONCE = 100
@@ -81,7 +82,7 @@ READ_AT_ONCE = 5_000
 
 
 @dataclass(slots=True)
-class _News:
+class _Delivered:
     """What was delivered of one partition and has not been worked in."""
 
     newest: dict[str, int] = field(default_factory=dict)
@@ -127,19 +128,16 @@ class Shuffler:
         self._log = log
         self._clock = clock
         self._settings = settings
-        self._limits = limits
         self._states: dict[int, ShuffleState] = {}
-        self._news: dict[int, _News] = {}
+        self._news: dict[int, _Delivered] = {}
         self._attempts = Attempts(log)
-        self._homes: dict[str, int] = {}
-        """The partitions of the playbooks that there were at an assignment."""
         self._appeared: set[str] = set()
         """Playbooks with a version since the last partition began to be loaded."""
         self._looked_at = clock.monotonic()
         self.wake = asyncio.Event()
-        self._tenants = tenants or Tenants({})
+        tenants = tenants or Tenants({})
         # A tenant's playbooks are on all partitions; else those of others need not even be decoded at the start.
-        self.playbooks = Playbooks(log, self._published, announces_start=self._tenants.are_limited)
+        self.playbooks = Playbooks(log, self._published, announces_start=tenants.are_limited)
         self.sizes: View[BatchSize] = View(
             log, topics.BATCH_SIZES, on_change=self._resized, announces_start=False
         )
@@ -147,107 +145,29 @@ class Shuffler:
         self.neighbours.on_compared = self.wake.set
         self._provenance = provenance or Provenance()
         self._tracing = tracing
-        self._rules = rules = BatchRules(
+        self._rules = BatchRules(
             clock,
             settings,
+            spending,
+            tenants,
             budget_tokens=budget_tokens,
             embeddings=self.neighbours.model,
             playbooks=self.playbooks,
             sizes=self.sizes,
         )
-        self._admission = admission = Admission(spending, self._tenants, rules, self.playbooks, clock)
-        self._cutter = cutter = Cutter(
+        self._cutter = Cutter(
             log=log,
             clock=clock,
-            rules=rules,
-            admission=admission,
+            rules=self._rules,
             playbooks=self.playbooks,
             provenance=self._provenance,
             tracing=tracing,
         )
-        self._orders = Orders(
-            log=log,
-            clock=clock,
-            rules=rules,
-            admission=admission,
-            cutter=cutter,
-            playbooks=self.playbooks,
-            neighbours=self.neighbours,
-            provenance=self._provenance,
-        )
-        self._overdue = Overdue(clock, settings, cutter, limits.retries)
-        self._closer = Closer(rules, admission, cutter)
+        self._orders = Orders(self._rules, self._cutter, self.neighbours)
+        self._overdue = Overdue(self._cutter, limits.retries)
+        self._restorer = Restorer(log, clock, self.playbooks, self.sizes, limits)
 
-    def _published(self, name: str, playbook: Playbook | None) -> None:
-        if playbook is None:
-            return
-        self._appeared.add(name)
-        self._admission.spend.add_line(name)
-        self._tenants.spent(playbook)
-        for state in self._states.values():
-            state.manifests.published(name, playbook.batch_sequence)
-            state.changed |= {name, playbook_of(name)}
-            if playbook.origin == "delete":
-                state.ended.add(name)
-            self._look_at(state, playbook)
-        if playbook.usage.calls:
-            self._overdue.model_heartbeat()
-        self.wake.set()
-
-    def _resized(self, line: str, _size: BatchSize | None) -> None:
-        for state in self._states.values():
-            state.changed.add(line)
-        self.wake.set()
-
-    def _look_at(self, state: ShuffleState, playbook: Playbook) -> None:
-        """Remember what a new version may want a batch for."""
-        if self._settings.consolidate_above:
-            state.grown.add(playbook.name)
-        if playbook.again:
-            state.to_ask_again.add(playbook.name)
-
-    def in_flight(self) -> list[Batch]:
-        """Return the batches of these partitions that have no version yet."""
-        states = self._states.values()
-        return [in_flight.batch for state in states for in_flight in state.manifests.all_in_flight()]
-
-    def held(self) -> Mapping[str, int]:
-        """Return how many reflections of these partitions are held back, by what does that."""
-        counts = dict.fromkeys(HOLDS_BACK, 0)
-        for state in self._states.values():
-            for line, window in state.windows.items():
-                counts["source"] += window.over_share_count
-                if self._admission.tenant.is_held(line):
-                    counts["tenant"] += len(window) - window.over_share_count
-                elif self._admission.ordered.is_paused(line):
-                    counts["pause"] += len(window) - window.over_share_count
-                elif self._admission.spend.is_paused(line):
-                    counts["spend"] += len(window) - window.over_share_count
-        return counts
-
-    @property
-    def owned(self) -> frozenset[int]:
-        """The partitions this process works on."""
-        return frozenset(self._news)
-
-    async def assign(self, partitions: Iterable[int]) -> None:
-        """Start afresh with these partitions: every window is rebuilt from the committed offset."""
-        self._news = {number: _News() for number in partitions}
-        states, self._states = self._states, {}
-        for state in states.values():
-            await self._close(state)
-        self.wake.set()
-
-    async def close(self) -> None:
-        """Give all partitions up."""
-        await self.assign(())
-
-    async def _close(self, state: ShuffleState) -> None:
-        async with state.lock:
-            try:
-                await state.transactor.close()
-            except (TransientError, FencedError) as error:
-                logger.warning("transactor_close", partition=state.number, error=str(error))
+    # ---- the path of a record
 
     def deliver(self, records: Sequence[Record]) -> None:
         """Take note of delivered records of one partition, in offset order; the next turn works them in."""
@@ -255,10 +175,6 @@ class Shuffler:
         if news is not None:
             news.add(records)
             self.wake.set()
-
-    def due_in(self) -> float:
-        """Return in how many seconds a turn is due though nothing is delivered or published."""
-        return min(map(self._rules.due_in, self._states.values()), default=math.inf)
 
     async def turn(self) -> None:
         """Restore what is not loaded, read what was missed, close what is due; for every partition.
@@ -276,23 +192,7 @@ class Shuffler:
                 await self._drop(number)
                 raise
 
-    async def _look_further(self) -> None:
-        """Have offsets passed that bring no record; else they would expire uncommitted, like unread records."""
-        now = self._clock.monotonic()
-        if now - self._looked_at < LOOK_FURTHER_S:
-            return
-        self._looked_at = now
-        for topic in (REFLECTIONS, COMMANDS):
-            for number, end in (await self._log.ends(topic)).items():
-                if number in self._news:
-                    self._news[number].note(topic, end - 1)
-
-    async def _drop(self, number: int) -> None:
-        state = self._states.pop(number, None)
-        if state is not None:
-            await self._close(state)
-
-    async def _turn(self, number: int, news: _News) -> None:
+    async def _turn(self, number: int, news: _Delivered) -> None:
         # Else a partition that went to another process meanwhile would be taken from it.
         if number not in self._states and self._news.get(number) is news:
             await self._restore(number, news)
@@ -302,7 +202,11 @@ class Shuffler:
         async with state.lock:
             # Every process sees every playbook.
             for names in (state.grown, state.to_ask_again):
-                names &= {name for name in names if await self._partition(name) == number}
+                names &= {
+                    name
+                    for name in names
+                    if await self._log.partition_for(REFLECTIONS, name.encode()) == number
+                }
             # First: a command waits for the end of a batch, and the next one must not take its turn.
             await self._cut_due(state)
             await self._work_in_all(state, news)
@@ -312,33 +216,7 @@ class Shuffler:
                     await self._catch_up(state, topic)
             await self._cut_due(state)
 
-    async def _restore(self, number: int, news: _News) -> None:
-        appeared = self._appeared = set[str]()
-        loaded = await self._load(number)
-        if self._news.get(number) is not news:
-            await self._close(loaded)
-            return
-        self._states[number] = loaded
-        # Versions that appeared meanwhile have been announced to nobody.
-        for playbook in map(self.playbooks.latest, sorted(appeared)):
-            loaded.manifests.published(playbook.name, playbook.batch_sequence)
-            self._look_at(loaded, playbook)
-
-    async def _cut_due(self, state: ShuffleState) -> None:
-        """Cut every batch that is due; emit again what is overdue; commit what only needs committing."""
-        is_refilled = True
-        while is_refilled:
-            if passed := state.recheck(self._clock.monotonic()):
-                await self._overdue.look_after(state, passed)
-            state.settle_flushes()
-            state.end_branches()
-            await self._orders.cut(state)
-            lines = await self._closer.close_due(state)
-            state.settle_flushes()
-            await self._cutter.commit(state)
-            is_refilled = await self._refill(state, lines)
-
-    async def _work_in_all(self, state: ShuffleState, news: _News) -> None:
+    async def _work_in_all(self, state: ShuffleState, news: _Delivered) -> None:
         """Work in what was delivered, as far as each record follows the one before; the log has the others."""
         count = 0
         while news.records and self._states.get(state.number) is state:
@@ -360,73 +238,140 @@ class Shuffler:
         if state.is_outbox_full:
             await self._cutter.commit(state)
         if record.topic == REFLECTIONS and self._states.get(state.number) is state:
+            # All other reasons to close are looked at once a turn.
             for line in state.lines(key_of(record)):
-                await self._closer.close_full(state, line)
+                window = state.windows.get(line)
+                if window is not None and len(window.waiting) >= self._rules.batch_size(state, line):
+                    await self._close(state, line)
 
-    async def _load(self, number: int) -> ShuffleState:
-        """Fence the former owner, then read back what it wrote, then everything not committed."""
-        await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
-        await self.sizes.wait_current(CURRENT_TIMEOUT_S)
-        transactor = await self._log.transactor(f"{GROUP}-{number}")
-        mine = await self._snapshots_on(number)
-        manifests = await read_manifests(
-            self._log, number, self._limits.duplicate_horizon, mine, self._clock.monotonic()
+    async def _take(self, state: ShuffleState, record: Record) -> None:
+        """Work in one record, in offset order; a bad one is dead-lettered and its neighbours go on."""
+        try:
+            if record.topic == COMMANDS:
+                command = topics.COMMANDS.read(record)
+                if command.kind in {"consolidate", "branch"}:
+                    state.order_batch(record, command)
+                elif command.kind == "flush":
+                    last = (await self._log.ends(REFLECTIONS))[state.number] - 1
+                    through = {"through_offset": min(command.through_offset, last)}
+                    state.flushes[record.offset] = command.model_copy(update=through)
+                    self._read_on(state, REFLECTIONS, last)  # what it names may not have been delivered yet
+            else:
+                await self._take_reflection(state, record)
+        except (CodecError, PoisonError) as error:
+            log_dead_letter(record, service=GROUP, reason=str(error))
+            state.outbox.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
+        state.seen[record.topic] = record.offset
+
+    async def _take_reflection(
+        self, state: ShuffleState, record: Record, *, line_with_room: str | None = None
+    ) -> None:
+        """Let a reflection wait on the lines that learn from it.
+
+        ``line_with_room``: the only such line where a full window's reflection is read again.
+        """
+        reflection = self._provenance.reflection(record, is_reread=line_with_room is not None)
+        home = await self._log.partition_for(REFLECTIONS, reflection.playbook.encode())
+        if home != record.partition:
+            # Another client's partitioner; the id stays, so a crash here can only make a repeat.
+            moved = Outgoing(
+                topic=REFLECTIONS,
+                key=topics.REFLECTIONS.key_of(reflection),
+                value=record.value,
+                partition=home,
+                headers=record.headers_to_copy,
+            )
+            await self._log.produce(moved)
+            return
+        if reflection.usage.calls:
+            self._overdue.model_heartbeat()
+        attempt, failed_on = 0, None
+        if (claim := claimed_attempt(record.headers)) is not None:
+            attempt, failed_on = await self._attempts.proven(claim, record, reflection)
+        if lack := reflection.lack:
+            raise PoisonError(lack)
+        item = Waiting(
+            member=Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt),
+            size=len(record.value or b""),
+            seen_at=self._clock.monotonic(),
+            body=reflection,
+            source=counted_name(reflection.source, "proven"),
+            context=self._tracing.context_of(record),
         )
-        committed = {topic: await self._committed(topic, number) for topic in (REFLECTIONS, COMMANDS)}
-        state = ShuffleState(
-            number=number,
-            transactor=transactor,
-            manifests=manifests,
-            seen={topic: offset - 1 for topic, offset in committed.items()},
-            committed=committed,
-            memory_bytes=self._limits.window_memory_bytes,
-            rechecked_at=self._clock.monotonic(),
-            branches={p.name: p.branch for p in mine if p.branch is not None} | manifests.forks(),
-        )
-        for snapshot in mine:
-            self._admission.spend.add_line(snapshot.name)
-            self._look_at(state, snapshot)
-        for topic in committed:
-            await self._catch_up(state, topic)
-        logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
-        return state
+        for line in state.lines(reflection.playbook) if line_with_room is None else [line_with_room]:
+            if failed_on not in {None, line}:
+                continue
+            size = self._rules.batch_size(state, line)
+            is_crowded = state.wait(line, item, batch_size=size, is_reread=line_with_room is not None)
+            if is_crowded and (share := self._rules.share(state, line)) is not None:
+                state.hold_over(line, share)
+
+    async def _cut_due(self, state: ShuffleState) -> None:
+        """Cut every batch that is due; emit again what is overdue; commit what only needs committing."""
+        is_refilled = True
+        while is_refilled:
+            if passed := state.recheck(self._clock.monotonic()):
+                await self._overdue.look_after(state, passed)
+            state.settle_flushes()
+            state.end_branches()
+            if state.has_orders:
+                await self._orders.cut(state)
+            lines = state.take_changed(self._clock.monotonic() - self._settings.max_wait_s)
+            for line in lines:
+                await self._close(state, line)
+            state.settle_flushes()
+            if not state.is_committed:
+                await self._cutter.commit(state)
+            is_refilled = await self._refill(state, lines)
+
+    async def _close(self, state: ShuffleState, line: str) -> None:
+        """Cut batches from a window until it is not due any more or must wait."""
+        while (window := state.windows.get(line)) is not None:
+            close = due(
+                window,
+                self._rules.batch_size(state, line),
+                max_wait_s=self._settings.max_wait_s,
+                now=self._clock.monotonic(),
+                newest_offset=state.seen[REFLECTIONS],
+            )
+            if close is None:
+                state.agenda.remind(line, window)
+                return
+            if waits_for := self._rules.waits_for(state, line):
+                if waits_for == "check":
+                    state.agenda.blocked.add(line)
+                return
+            await self._cutter.cut(state, line, state.take(line, close))
 
     async def _refill(self, state: ShuffleState, lines: Iterable[str]) -> bool:
         """Read again what full windows had no room for; return whether anything was."""
-        offsets_by_line = self._closer.to_read_again(state, lines)
+        is_refilled = False
         source = TopicPartition(topic=REFLECTIONS, partition=state.number)
-        for name, offsets in offsets_by_line.items():
+        for line in lines:
+            offsets = state.to_read_again(line, self._rules.batch_size(state, line))
+            if not offsets:
+                continue
             records = await self._log.read_at(source, offsets)
             if len(records) < len(offsets):
-                raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {name} that waited")
+                raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {line} that waited")
             for record in records.values():
-                await self._take_reflection(state, record, line_with_room=name)
-            state.note(name)
-        return bool(offsets_by_line)
+                await self._take_reflection(state, record, line_with_room=line)
+            state.agenda.note(line, state.window(line))
+            is_refilled = True
+        return is_refilled
 
-    async def _snapshots_on(self, number: int) -> list[Playbook]:
-        """Return a partition's snapshots without what they say; those of others are not even decoded."""
-        view, snapshots = self.playbooks.view, []
-        for key in sorted(view.keys()):
-            if key not in self._homes:
-                self._homes[key] = await self._partition(key)
-            if self._homes[key] == number and (snapshot := view.peek(key)) is not None:
-                snapshots.append(snapshot.model_copy(update={"entries": (), "sections": ()}))
-        return snapshots
+    # ---- what was not delivered is read from the log
 
-    async def _partition(self, playbook: str) -> int:
-        return (await partition_of(self._log, topics.REFLECTIONS, playbook)).partition
-
-    async def _committed(self, topic: str, number: int) -> int:
-        first = (await self._log.beginnings(topic))[number]
-        committed = (await self._log.committed(GROUP, topic)).get(number, first)
-        if committed < first:
-            raise FatalError(
-                f"{topic}[{number}] begins at {first}, after the committed offset {committed}: records expired"
-                " unread. Raise the topic's retention, look at 'combee ledger' for what is missing, then reset"
-                " the group's offset by hand"
-            )
-        return committed
+    async def _look_further(self) -> None:
+        """Have offsets passed that bring no record; else they would expire uncommitted, like unread records."""
+        now = self._clock.monotonic()
+        if now - self._looked_at < LOOK_FURTHER_S:
+            return
+        self._looked_at = now
+        for topic in (REFLECTIONS, COMMANDS):
+            for number, end in (await self._log.ends(topic)).items():
+                if number in self._news:
+                    self._news[number].note(topic, end - 1)
 
     async def _catch_up(self, state: ShuffleState, topic: str) -> None:
         """Read on to the end; that passes what is no record, too: markers, and what was aborted.
@@ -450,68 +395,98 @@ class Shuffler:
             news.note(topic, last)
             self.wake.set()
 
-    async def _take(self, state: ShuffleState, record: Record) -> None:
-        """Work in one record, in offset order; a bad one is dead-lettered and its neighbours go on."""
-        try:
-            if record.topic == COMMANDS:
-                command = topics.COMMANDS.read(record)
-                if command.kind in {"consolidate", "branch"}:
-                    state.order_batch(record, command)
-                elif command.kind == "flush":
-                    last = (await self._log.ends(REFLECTIONS))[state.number] - 1
-                    through = {"through_offset": min(command.through_offset, last)}
-                    state.flushes[record.offset] = command.model_copy(update=through)
-                    self._read_on(state, REFLECTIONS, last)  # what it names may not have been delivered yet
-            else:
-                await self._take_reflection(state, record)
-        except (CodecError, PoisonError) as error:
-            log_dead_letter(record, service=GROUP, reason=str(error))
-            state.bury(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
-        state.seen[record.topic] = record.offset
+    # ---- partitions come and go
 
-    async def _take_reflection(
-        self, state: ShuffleState, record: Record, *, line_with_room: str | None = None
-    ) -> None:
-        """Let a reflection wait on the lines that learn from it.
+    async def assign(self, partitions: Iterable[int]) -> None:
+        """Start afresh with these partitions: every window is rebuilt from the committed offset."""
+        self._news = {number: _Delivered() for number in partitions}
+        states, self._states = self._states, {}
+        for state in states.values():
+            await self._leave(state)
+        self.wake.set()
 
-        ``line_with_room``: the only such line where a full window's reflection is read again.
-        """
-        reflection = self._provenance.reflection(record, is_reread=line_with_room is not None)
-        home = await self._partition(reflection.playbook)
-        if home != record.partition:
-            # Another client's partitioner; the id stays, so a crash here can only make a repeat.
-            moved = Outgoing(
-                topic=REFLECTIONS,
-                key=topics.REFLECTIONS.key_of(reflection),
-                value=record.value,
-                partition=home,
-                headers=record.headers_to_copy,
-            )
-            await self._log.produce(moved)
+    async def close(self) -> None:
+        """Give all partitions up."""
+        await self.assign(())
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The partitions this process works on."""
+        return frozenset(self._news)
+
+    async def _restore(self, number: int, news: _Delivered) -> None:
+        """Fence the former owner, then read back what it wrote, then everything not committed."""
+        appeared = self._appeared = set[str]()
+        state, snapshots = await self._restorer.restore(number)
+        for snapshot in snapshots:
+            self._rules.published(snapshot)
+            self._look_at(state, snapshot)
+        for topic in (REFLECTIONS, COMMANDS):
+            await self._catch_up(state, topic)
+        logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
+        if self._news.get(number) is not news:
+            await self._leave(state)
             return
-        if reflection.usage.calls:
+        self._states[number] = state
+        # Versions that appeared meanwhile have been announced to nobody.
+        for playbook in map(self.playbooks.latest, sorted(appeared)):
+            state.manifests.published(playbook.name, playbook.batch_sequence)
+            self._look_at(state, playbook)
+
+    async def _drop(self, number: int) -> None:
+        state = self._states.pop(number, None)
+        if state is not None:
+            await self._leave(state)
+
+    async def _leave(self, state: ShuffleState) -> None:
+        async with state.lock:
+            try:
+                await state.transactor.close()
+            except (TransientError, FencedError) as error:
+                logger.warning("transactor_close", partition=state.number, error=str(error))
+
+    # ---- what other services wrote
+
+    def _published(self, name: str, playbook: Playbook | None) -> None:
+        if playbook is None:
+            return
+        self._appeared.add(name)
+        self._rules.published(playbook)
+        for state in self._states.values():
+            state.manifests.published(name, playbook.batch_sequence)
+            state.agenda.changed |= {name, playbook_of(name)}
+            if playbook.origin == "delete":
+                state.ended.add(name)
+            self._look_at(state, playbook)
+        if playbook.usage.calls:
             self._overdue.model_heartbeat()
-        attempt, failed_on = await self._attempts.attempt_of(record, reflection)
-        member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
-        if lack := reflection.lack:
-            raise PoisonError(lack)
-        item = Waiting(
-            member=member,
-            size=len(record.value or b""),
-            seen_at=self._clock.monotonic(),
-            body=reflection,
-            context=self._tracing.context_of(record),
-        )
-        lines = state.lines(reflection.playbook)
-        for line in lines if line_with_room is None else [line_with_room]:
-            if failed_on in {None, line}:
-                share = self._rules.share(state, line)
-                if share:
-                    item = replace(item, source=counted_name(reflection.source, "proven"))
-                state.wait(
-                    line,
-                    item,
-                    batch_size=self._rules.batch_size(state, line),
-                    share=share,
-                    is_reread=line_with_room is not None,
-                )
+        self.wake.set()
+
+    def _resized(self, line: str, _size: BatchSize | None) -> None:
+        for state in self._states.values():
+            state.agenda.changed.add(line)
+        self.wake.set()
+
+    def _look_at(self, state: ShuffleState, playbook: Playbook) -> None:
+        """Remember what a new version may want a batch for."""
+        if self._settings.consolidate_above:
+            state.grown.add(playbook.name)
+        if playbook.again:
+            state.to_ask_again.add(playbook.name)
+
+    # ---- what is told of it
+
+    def due_in(self) -> float:
+        """Return in how many seconds a turn is due though nothing is delivered or published."""
+        since = [state.agenda.waiting_since for state in self._states.values()]
+        oldest = min((at for at in since if at is not None), default=math.inf)
+        return max(0.0, oldest + self._settings.max_wait_s - self._clock.monotonic())
+
+    def in_flight(self) -> list[Batch]:
+        """Return the batches of these partitions that have no version yet."""
+        states = self._states.values()
+        return [in_flight.batch for state in states for in_flight in state.manifests.all_in_flight()]
+
+    def held(self) -> Mapping[str, int]:
+        """Return how many reflections of these partitions are held back, by what does that."""
+        return self._rules.held(self._states)

@@ -23,7 +23,7 @@ from combee.core.batching.window import Window
 from combee.core.batching.window import due as window_due
 from combee.core.playbook.versions import empty
 from combee.log.inspection.audit import audit
-from combee.shuffle import rules, shuffler
+from combee.shuffle import shuffler
 from combee.shuffle.partition import LETTER_BYTES, LETTERS_AT_ONCE
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
@@ -331,7 +331,7 @@ async def test_a_turn_looks_only_at_windows_that_changed_or_have_waited(
         looked.append(window)
         return window_due(window, *given, **named)
 
-    monkeypatch.setattr(rules, "due", due)
+    monkeypatch.setattr(shuffler, "due", due)
     async with shuffling(log, clock, max_wait_s=30) as rig:
         await publish(log, *(reflection(0, f"p/{n}") for n in range(100)))
         await rig.step()

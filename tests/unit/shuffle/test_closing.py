@@ -1,14 +1,16 @@
-"""Closing a window: the rules say what may close, the admission what must wait, and the cutter cuts."""
+"""Closing a window: it closes when it is due, unless it must wait."""
 
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
-from combee.core.batching.window import Close, Waiting, Window
-from combee.shuffle.cutting import Closer
-from combee.shuffle.manifests import Manifests
-from combee.shuffle.partition import ShuffleState
+from combee.adapters.memory import MemoryLog
+from combee.core.batching.window import Taken, Waiting, Window
+from combee.process.settings.loading import load_settings
+from combee.shuffle.partition import Manifests, ShuffleState
+from combee.shuffle.shuffler import Shuffler
 from combee_schemas.batch import Member
+from support.clock import ManualClock
 
 LINE = "support/refunds"
 
@@ -21,24 +23,24 @@ async def closed(*, busy: bool = False, held_back: bool = False) -> tuple[list[i
         number=0,
         transactor=AsyncMock(),
         manifests=Manifests(horizon=1),
-        seen={},
+        seen={"reflections": 2},
         committed={},
         memory_bytes=0,
         windows={LINE: Window(waiting=waiting)},
     )
 
-    def close(_state: object, _line: str, window: Window) -> Close | None:
-        return Close(count=2, reason="size") if len(window.waiting) > 1 else None
-
-    rules: Any = SimpleNamespace(lines_to_look_at=lambda _state: [LINE], close=close)
-    admission: Any = SimpleNamespace(is_busy=lambda *_: busy, hold_back=lambda *_: held_back)
     cut = list[int]()
 
-    async def take(_state: object, _line: str, close: Close) -> None:
-        cut.extend(item.member.offset for item in state.window(LINE).take(close.count)[0])
+    async def write(_state: object, _line: str, taken: Taken) -> None:
+        cut.extend(item.member.offset for item in taken.items)
 
-    assert await Closer(rules, admission, AsyncMock(close=take)).close_due(state) == [LINE]
-    return cut, state.blocked
+    clock = ManualClock()
+    shuffler: Any = Shuffler(MemoryLog(clock), clock, load_settings().batch)
+    waits_for = "version" if busy else "check" if held_back else None
+    shuffler._rules = SimpleNamespace(batch_size=lambda *_: 2, waits_for=lambda *_: waits_for)
+    shuffler._cutter = SimpleNamespace(cut=write)
+    await shuffler._close(state, LINE)
+    return cut, state.agenda.blocked
 
 
 async def test_a_window_closes_as_often_as_it_is_due_and_may() -> None:

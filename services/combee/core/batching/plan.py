@@ -9,13 +9,13 @@ from statistics import fmean
 from typing import Any
 
 from combee.core.batching import shuffle, tree
-from combee.core.batching.shape import Shape, plan_shape
 from combee.core.names import identity
 from combee_schemas.base import MAX_SCORES, NOTHING_SPENT, Message, Usage
 from combee_schemas.batch import Batch, Cluster, Member
 from combee_schemas.plan import Branch, CloseReason, Outcomes, Plan, PlanSettings
+from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Group, GroupMember
+from combee_schemas.scan import Group, GroupMember, NodeResult, NodeStatus, Seen, Update
 
 RUNS_BYTES = 256 << 10
 """Maximum bytes of members' scores and sources in a manifest, so that it fits a record; more are left out."""
@@ -40,19 +40,9 @@ class Base:
     """Sequence of the last batch it contains."""
 
 
-def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
-    """Return the shape of a batch under a manifest's settings; ``sizes`` are its reflections' bytes."""
-    return plan_shape(
-        sizes,
-        seed,
-        copies=settings.copies,
-        groups=settings.groups,
-        fan_in=settings.fan_in,
-        max_levels=settings.max_levels,
-        group_bytes=settings.group_bytes,
-        aggregate_tokens=settings.aggregate_tokens,
-        small_batches=settings.small_batches,
-    )
+def base_of(playbook: Playbook) -> Base:
+    """Return a manifest's description of the version that its batch is planned on."""
+    return Base(version=playbook.version, sequence=playbook.batch_sequence)
 
 
 def _header(playbook: str, sequence: int, settings: PlanSettings, base: Base) -> dict[str, Any]:
@@ -85,10 +75,11 @@ def plan_batch(
     closed_at_ms: int = 0,
 ) -> Batch:
     """Return the manifest of a batch of ``members``; ``sizes`` are their bytes."""
+    header = _header(playbook, sequence, settings, base)
     seed = identity.batch_seed(playbook, sequence, tuple(m.reflection_id for m in members), settings.salt)
-    shape = shape_of(sizes, seed, settings)
+    shape = shuffle.plan_shape(sizes, seed, settings)
     plan = Plan(
-        **_header(playbook, sequence, settings, base),
+        **header,
         widths=shape.widths,
         through_offset=through_offset,
         reflections=len(members),
@@ -157,16 +148,8 @@ def plan_consolidation(
         reflect_usage=usage,
         closed_at_ms=closed_at_ms,
     )
-    batch = Batch(
-        plan=plan,
-        seed=identity.batch_seed(playbook, sequence, (), settings.salt),
-        members=(),
-        clusters=tuple(clusters),
-        embeddings=embeddings,
-        copies=1,
-        shape_reason=f"one call about {len(clusters)} clusters of entries",
-    )
-    return _hashed(batch)
+    why = f"one call about {len(clusters)} clusters of entries"
+    return _without_members(plan, why, clusters=clusters, embeddings=embeddings)
 
 
 def plan_fork(
@@ -191,14 +174,37 @@ def plan_fork(
         branch=branch,
         closed_at_ms=closed_at_ms,
     )
+    return _without_members(plan, f"begins with version {branch.version} of {branch.of}")
+
+
+def _without_members(
+    plan: Plan, why: str, *, clusters: Sequence[Cluster] = (), embeddings: str = ""
+) -> Batch:
     batch = Batch(
         plan=plan,
-        seed=identity.batch_seed(line, sequence, (), settings.salt),
+        seed=identity.batch_seed(plan.playbook, plan.sequence, (), plan.settings.salt),
         members=(),
+        clusters=tuple(clusters),
+        embeddings=embeddings,
         copies=1,
-        shape_reason=f"begins with version {branch.version} of {branch.of}",
+        shape_reason=why,
     )
-    return _hashed(batch)
+    return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
+
+
+def without_result(batch: Batch, manifest_offset: int, status: NodeStatus, reason: str) -> Update:
+    """Return an update that closes a batch without a result: its reflections, if any, go to the dead letters."""
+    result = NodeResult(
+        status=status,
+        reason=reason,
+        seen=tuple(
+            Seen(reflection_id=member.reflection_id, offset=member.offset, ok=False, source=member.source)
+            for member in batch.members
+        ),
+        usage=Usage(skips=sum(batch.plan.widths)),
+    )
+    node_id = f"{'degraded' if status == 'failed' else status}-{batch.plan.batch_id}"
+    return Update(plan=batch.plan, manifest_offset=manifest_offset, node_id=node_id, result=result)
 
 
 def go_together(sizes: Sequence[int]) -> int:
@@ -218,13 +224,9 @@ def calls_again(sizes: Sequence[int], settings: PlanSettings) -> int:
     """
     calls = 0
     while count := go_together(sizes):
-        calls += sum(shape_of(sizes[:count], 0, settings).widths) + CHECKING_CALLS * settings.carry
+        calls += sum(shuffle.plan_shape(sizes[:count], 0, settings).widths) + CHECKING_CALLS * settings.carry
         sizes = sizes[count:]
     return calls
-
-
-def _hashed(batch: Batch) -> Batch:
-    return batch.model_copy(update={"plan": batch.plan.model_copy(update={"sha256": plan_hash(batch)})})
 
 
 def plan_hash(batch: Batch) -> str:

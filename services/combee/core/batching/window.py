@@ -1,4 +1,4 @@
-"""The window: reflections of one playbook that wait for their batch, and when it closes."""
+"""The window: reflections of a line that wait for their batch, when it closes, and which windows to look at; pure."""
 
 from array import array
 from bisect import insort
@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
 
 from combee.core.batching.limits import BATCH_BYTES, SPAN
 from combee_schemas.batch import Member
@@ -13,10 +15,15 @@ from combee_schemas.plan import CloseReason
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace_context import TraceContext
 
+K = TypeVar("K")
+N = TypeVar("N", int, float)
+
 ID_BYTES, REPEAT_BYTES = 256 << 10, 128 << 10
 """Maximum bytes in a manifest of a batch's ids, and of its repeats, so that it fits a record."""
 MEMBER_BYTES = 66
 """Bytes of a repeat in a manifest in addition to its id."""
+STALE_KEPT = 64
+"""Number of stale items that a heap may always have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +36,7 @@ class Waiting:
     """Monotonic seconds."""
     body: Reflection | None
     source: str = ""
-    """Its source, if sources have shares."""
+    """Its source, as shares count it."""
     context: TraceContext | None = None
     """The span in which it was written, if spans are recorded."""
 
@@ -57,8 +64,6 @@ class Window:
     """Offsets that arrived while the window was full; they are read again when there is room."""
     over_share: "dict[str, array[int]]" = field(default_factory=dict)
     """Per source, offsets beyond its share; they are read again for later batches."""
-    counts: Counter[str] = field(default_factory=Counter)
-    """Number of ``waiting`` per source, if sources have shares."""
     dropped: list[Member] = field(default_factory=list)
     dropped_bytes: int = 0
     flush_through: int = -1
@@ -90,8 +95,6 @@ class Window:
             insort(self.waiting, item, key=_offset)
         else:
             self.waiting.append(item)
-        if item.source:
-            self.counts[item.source] += 1
 
     def add_repeat(self, member: Member) -> None:
         """Note a repeat for the next manifest, if there is room in it."""
@@ -105,20 +108,21 @@ class Window:
 
         They wait for later batches.
         """
-        sources = {*share.parts, *self.counts, *self.over_share}
+        counts = Counter(item.source for item in self.waiting)
+        sources = {*share.parts, *counts, *self.over_share}
         if len(self.waiting) <= share.batch_size or len(sources) <= 1:
             return []
-        most = {source: share.most_of(source, len(sources)) for source in self.counts}
-        excess = sum(max(0, count - most[source]) for source, count in self.counts.items())
+        most = {source: share.most_of(source, len(sources)) for source in counts}
+        excess = sum(max(0, count - most[source]) for source, count in counts.items())
         excess = min(excess, len(self.waiting) - share.batch_size)
         taken: list[Waiting] = []
         at = len(self.waiting)
         while len(taken) < excess:
             at -= 1
             item = self.waiting[at]
-            if self.counts[item.source] > most[item.source]:
+            if counts[item.source] > most[item.source]:
                 taken.append(self.waiting.pop(at))
-                self.counts[item.source] -= 1
+                counts[item.source] -= 1
                 insort(self.over_share.setdefault(item.source, array("q")), item.member.offset)
         return taken
 
@@ -133,13 +137,12 @@ class Window:
                 del self.over_share[source]
         return sorted(offsets)
 
-    def take(self, count: int) -> tuple[list[Waiting], list[Member]]:
-        """Remove and return the oldest ``count`` reflections and the repeats noted so far."""
-        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+    def take(self, close: "Close") -> "Taken":
+        """Remove and return the oldest reflections, and the repeats noted so far."""
+        items, self.waiting = self.waiting[: close.count], self.waiting[close.count :]
         dropped, self.dropped, self.dropped_bytes = self.dropped, [], 0
-        if self.counts:
-            self.counts -= Counter(item.source for item in taken)
-        return taken, dropped
+        left_out = self.left_out if close.reason == "flush" else None
+        return Taken(reason=close.reason, items=items, dropped=dropped, left_out=left_out, waiting=len(self))
 
 
 def _offset(item: Waiting) -> int:
@@ -156,6 +159,19 @@ class Close:
 
     count: int
     reason: CloseReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a line's next batch is cut of."""
+
+    reason: CloseReason
+    items: Sequence[Waiting]
+    dropped: Sequence[Member] = ()
+    """Repeats that were noted since the last batch."""
+    left_out: tuple[int, ...] | None = None
+    waiting: int
+    """Number of reflections that stay behind in the window."""
 
 
 def due(
@@ -190,3 +206,92 @@ def _within_bytes(waiting: Sequence[Waiting]) -> int:
         if count and (total > BATCH_BYTES or ids > ID_BYTES):
             return count
     return len(waiting)
+
+
+# ---- which windows to look at
+
+
+class IndexedHeap(Generic[K, N]):
+    """Numbers by key. Replaced and removed items stay in the heap until they come up, or are the majority."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[K, N] = {}
+        self._heap: list[tuple[N, K]] = []
+
+    def set(self, key: K, number: N | None) -> None:
+        """Give a key its number; None removes it."""
+        if number is None:
+            self._numbers.pop(key, None)
+        elif self._numbers.get(key) != number:
+            self._numbers[key] = number
+            heappush(self._heap, (number, key))
+            if len(self._heap) > 2 * len(self._numbers) + STALE_KEPT:
+                self._heap = [(known, name) for name, known in self._numbers.items()]
+                heapify(self._heap)
+
+    def smallest(self) -> N | None:
+        """Return the smallest number; None without keys."""
+        while self._heap and self._numbers.get(self._heap[0][1]) != self._heap[0][0]:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take_through(self, limit: N) -> list[K]:
+        """Remove and return the keys whose number is at most ``limit``, the smallest number first."""
+        taken = []
+        while (smallest := self.smallest()) is not None and smallest <= limit:
+            _, key = heappop(self._heap)
+            del self._numbers[key]
+            taken.append(key)
+        return taken
+
+
+@dataclass(slots=True)
+class Agenda:
+    """The lines to look at; a look at every window in every turn would take too long."""
+
+    changed: set[str] = field(default_factory=set)
+    """Lines with a change after which their window may be due."""
+    blocked: set[str] = field(default_factory=set)
+    """Lines with a due batch that something holds back: no event says when it may go."""
+    _oldest: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
+    """By line, the offset of the first reflection that waits."""
+    _due_by_offset: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
+    """The same, until the log has gone too far beyond it."""
+    _due_by_time: IndexedHeap[str, float] = field(default_factory=IndexedHeap)
+    """By line, when that reflection was seen, in monotonic seconds, until it has waited too long."""
+
+    def note(self, line: str, window: Window) -> None:
+        """Record that a line's window has another first reflection."""
+        self.changed.add(line)
+        self._oldest.set(line, window.oldest)
+        self.remind(line, window)
+
+    def remind(self, line: str, window: Window) -> None:
+        """Schedule a look at a line for when its first reflection is old."""
+        self._due_by_offset.set(line, window.oldest)
+        self._due_by_time.set(line, window.waiting[0].seen_at if window.waiting else None)
+
+    def look_again(self) -> None:
+        """Put the blocked lines among those to look at."""
+        self.changed |= self.blocked
+        self.blocked.clear()
+
+    def take(self, *, seen_by: float, before: int) -> set[str]:
+        """Return the lines to look at, once: changed ones, and those whose first reflection is old.
+
+        A reflection is old if it was seen by that time, or stands at or before that offset. A caller that finds
+        a line not due calls ``remind`` again.
+        """
+        self.changed.update(self._due_by_time.take_through(seen_by), self._due_by_offset.take_through(before))
+        taken, self.changed = self.changed, set()
+        return taken
+
+    @property
+    def oldest(self) -> int | None:
+        """The offset of the first reflection that waits on any line; None: none waits."""
+        return self._oldest.smallest()
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Monotonic seconds at which the oldest scheduled reflection was seen."""
+        return self._due_by_time.smallest()

@@ -79,6 +79,17 @@ def given_identity(headers: Headers) -> str:
     return (header(headers, IDENTITY_HEADER) or b"").decode(errors="replace")[:MAX_ID]
 
 
+def received_identity(headers: Headers, sent_id: str, source: Source | None, *, proves: bool) -> str:
+    """Return the identity of a reflection under its verified source; ``proves``: whether any source can be proven.
+
+    Otherwise there is only one source: ids stay as sent, or as in the log from which a replay copied them.
+    """
+    if proves:
+        return identity_of(sent_id, owner_of(source))
+    given = given_identity(headers)
+    return given if given and is_sent_as(given, sent_id) else sent_id
+
+
 def batch_id(playbook: str, sequence: int) -> str:
     """Return the id of a playbook's ``sequence``-th batch."""
     return "b-" + digest("batch", playbook, sequence).hex()

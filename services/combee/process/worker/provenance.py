@@ -7,14 +7,7 @@ from typing import TypeVar
 import structlog
 
 from combee.adapters.ports import Outgoing, Record
-from combee.core.names.identity import (
-    MAX_ID,
-    given_identity,
-    identity_of,
-    is_sent_as,
-    owner_of,
-    reflection_id,
-)
+from combee.core.names.identity import MAX_ID, identity_of, owner_of, received_identity, reflection_id
 from combee.core.names.sources import NOBODY, SERVICES, EffectiveSource, KnownSources, secret_proof
 from combee_schemas import topics
 from combee_schemas.base import Source
@@ -53,17 +46,11 @@ class Provenance:
         """
         reflection = topics.REFLECTIONS.read(record)
         source = self._source(record, reflection.source, is_reread=is_reread)
-        own_id = self._identity(record, reflection.reflection_id, source)
+        proves = self._known.can_prove
+        own_id = received_identity(record.headers, reflection.reflection_id, source, proves=proves)
         if source is reflection.source and own_id == reflection.reflection_id:
             return reflection
         return reflection.model_copy(update={"source": source, "reflection_id": own_id})
-
-    def _identity(self, record: Record, sent_id: str, source: Source | None) -> str:
-        if not self._known.can_prove:
-            # There is only one source: ids stay as sent, or as in the log from which a replay copied them.
-            given = given_identity(record.headers)
-            return given if given and is_sent_as(given, sent_id) else sent_id
-        return identity_of(sent_id, owner_of(source))
 
     def derived_ids(self, trace: Trace) -> tuple[str, str]:
         """Return the id under which a verified trace's reflection is written, and its identity."""

@@ -86,7 +86,7 @@ def test_whatever_sizes_the_controller_chooses_none_waits_longer_than_the_longes
     for turn in range(2 * len(seen_at)):  # the size changes from one closing to the next
         size = sizes[turn % len(sizes)]
         if close := due(left, size, max_wait_s=MAX_WAIT_S, now=now, newest_offset=len(seen_at)):
-            left.take(close.count)
+            left.take(close)
     assert all(now - item.seen_at < MAX_WAIT_S for item in left.waiting)
 
 
@@ -131,9 +131,9 @@ def test_a_batch_is_never_empty_never_larger_than_asked_and_never_beyond_its_byt
 def test_taking_removes_the_oldest_and_the_duplicates_noted() -> None:
     one = window(0, 1, 2)
     one.dropped = [Member(offset=9, reflection_id="r-0")]
-    taken, dropped = one.take(2)
-    assert [item.member.offset for item in taken] == [0, 1]
-    assert [member.offset for member in dropped] == [9]
+    taken = one.take(Close(count=2, reason="size"))
+    assert [item.member.offset for item in taken.items] == [0, 1]
+    assert [member.offset for member in taken.dropped] == [9]
     assert [item.member.offset for item in one.waiting] == [2]
     assert one.dropped == []
 
@@ -218,7 +218,7 @@ def test_what_a_source_sent_beyond_its_share_waits_where_others_fill_the_batch()
     taken = filled.hold_over(share(4))
     assert (waiting(filled), sorted(item.member.offset for item in taken)) == ("aabb", [2, 3, 4])
     assert (len(filled), filled.oldest) == (7, 0)
-    filled.take(4)
+    filled.take(Close(count=4, reason="size"))
     assert (len(filled), filled.oldest) == (3, 2)
     assert filled.take_offsets(0, 2) == [2, 3]
     assert (len(filled), filled.oldest) == (1, 4)
@@ -250,7 +250,7 @@ def test_the_share_of_a_busy_source_is_its_part_and_of_a_quiet_one_an_equal_part
 def test_what_is_read_again_stands_in_its_place() -> None:
     filled = sent("aaab")
     filled.hold_over(share(2))
-    filled.take(2)
+    filled.take(Close(count=2, reason="size"))
     (offset,) = filled.take_offsets(0, 1)
     newer = Waiting(member=Member(offset=9, reflection_id="r-9"), size=1, seen_at=0.0, body=None, source="b")
     filled.add(newer)
@@ -270,8 +270,8 @@ def test_nothing_of_a_window_is_lost_and_no_source_waits_for_an_empty_batch(sour
             member = Member(offset=offset, reflection_id=f"r-{offset}")
             filled.add(Waiting(member=member, size=1, seen_at=0.0, body=None, source=sources[offset]))
         assert len(filled.waiting) >= min(size, len(filled))
-        batch, _ = filled.take(size)
-        taken += [item.member.offset for item in batch]
+        batch = filled.take(Close(count=size, reason="size"))
+        taken += [item.member.offset for item in batch.items]
     assert sorted(taken) == list(range(len(sources)))
 
 
@@ -292,8 +292,9 @@ def test_the_largest_manifest_fits_a_record(characters: int) -> None:
     for item in one.waiting:
         one.add_repeat(item.member)
     close = due(one, LARGEST_BATCH, max_wait_s=MAX_WAIT_S, now=0.0, newest_offset=0)
-    taken, repeats = one.take(close.count if close else 0)
-    members = [item.member.model_copy(update={"source": source, "score": {"s": 0.5}}) for item in taken]
+    assert close is not None
+    taken = one.take(close)
+    members = [item.member.model_copy(update={"source": source, "score": {"s": 0.5}}) for item in taken.items]
     batch = plan_batch(
         "p",
         2**40,
@@ -307,8 +308,8 @@ def test_the_largest_manifest_fits_a_record(characters: int) -> None:
         reason="size",
         batch_size=LARGEST_BATCH,
         through_offset=2**40,
-        dropped=repeats,
+        dropped=taken.dropped,
     )
-    assert len(taken) >= 300
-    assert repeats
+    assert len(taken.items) >= 300
+    assert taken.dropped
     assert encode(batch)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from combee.core.batching.sizing import reasons
 from combee.core.batching.sizing.keep_up import (
     Pipeline,
-    Step,
+    SizeStep,
     arrivals_after,
     demand,
     measured_keeps_up,
@@ -135,7 +135,7 @@ def _keep_up(
         chosen = step(pipeline, wanted, standing=size, calm=state.calm, least=policy.smallest, most=flat)
     else:
         size = pipeline.smallest_for(wanted.needed_per_s, least=policy.smallest, most=flat)
-        chosen = Step(size=size, calm=0)
+        chosen = SizeStep(size=size, calm=0)
     state = state.model_copy(update={"batch_size": chosen.size, "calm": chosen.calm})
     numbers |= {"needed_per_s": wanted.needed_per_s}
     numbers |= {"capacity_per_s": pipeline.capacity_per_s(chosen.size)}

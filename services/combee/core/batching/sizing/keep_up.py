@@ -85,25 +85,25 @@ def demand(pipeline: Pipeline, arrivals_per_s: float, *, waiting: int, size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SizeStep:
     """The next size, and the number of batches for which much less would have sufficed."""
 
     size: int
     calm: int
 
 
-def step(pipeline: Pipeline, wanted: Demand, *, standing: int, calm: int, least: int, most: int) -> Step:
+def step(pipeline: Pipeline, wanted: Demand, *, standing: int, calm: int, least: int, most: int) -> SizeStep:
     """Return the next size: larger at once when capacity is tight, smaller only after a calm period."""
     size = pipeline.smallest_for(wanted.needed_per_s, least=least, most=most)
     if standing > most:
-        return Step(size=size, calm=0)
+        return SizeStep(size=size, calm=0)
     capacity = pipeline.capacity_per_s(standing)
     if size > standing:
-        return Step(size=size if capacity < wanted.tight_per_s else standing, calm=0)
+        return SizeStep(size=size if capacity < wanted.tight_per_s else standing, calm=0)
     is_roomy = size < standing and capacity > SLACK * wanted.needed_per_s
     if not is_roomy:
-        return Step(size=standing, calm=0)
-    return Step(size=size, calm=0) if calm + 1 >= CALM else Step(size=standing, calm=calm + 1)
+        return SizeStep(size=standing, calm=0)
+    return SizeStep(size=size, calm=0) if calm + 1 >= CALM else SizeStep(size=standing, calm=calm + 1)
 
 
 MEMORY = 100
@@ -115,7 +115,7 @@ SURPRISE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class ArrivalRate:
     """Arrivals per second, and the number of arrivals behind the estimate."""
 
     per_s: float
@@ -130,7 +130,7 @@ def arrivals_after(state: BatchSize, seen: Iteration) -> dict[str, float]:
     follows = state.measured_at_ms > 0 and seen.sequence == state.sequence + 1
     arrived = max(0, state.arrived + seen.reflections + seen.waiting - state.waiting) if follows else 0
     passed_s = (seen.closed_at_ms - state.measured_at_ms) / 1000
-    rate, since_ms = Rate(per_s=state.arrivals_per_s, remembered=state.remembered), seen.closed_at_ms
+    rate, since_ms = ArrivalRate(per_s=state.arrivals_per_s, remembered=state.remembered), seen.closed_at_ms
     if follows and passed_s <= AT_ONCE * max(seen.delay_s, 0.0):
         # Otherwise a clock that was set back would freeze the estimate until it has caught up.
         since_ms = min(state.measured_at_ms, seen.closed_at_ms)
@@ -145,13 +145,13 @@ def arrivals_after(state: BatchSize, seen: Iteration) -> dict[str, float]:
     }
 
 
-def _after(known: Rate, arrived: int, passed_s: float) -> Rate:
+def _after(known: ArrivalRate, arrived: int, passed_s: float) -> ArrivalRate:
     """Weigh a measurement against the memory; a jump clears the memory."""
-    measured = Rate(per_s=arrived / passed_s, remembered=min(MEMORY, arrived))
+    measured = ArrivalRate(per_s=arrived / passed_s, remembered=min(MEMORY, arrived))
     if not known.remembered:
         return measured
     expected = known.per_s * passed_s
     if arrived - expected > SURPRISE * math.sqrt(expected):
         return measured
     smoothed = (known.remembered + arrived) / (known.remembered / known.per_s + passed_s)
-    return Rate(per_s=smoothed, remembered=min(MEMORY, known.remembered + arrived))
+    return ArrivalRate(per_s=smoothed, remembered=min(MEMORY, known.remembered + arrived))

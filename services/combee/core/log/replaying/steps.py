@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from combee.core.batching.plan import shape_of
+from combee.core.batching.shuffle import plan_shape
 from combee_schemas.base import Usage
 from combee_schemas.plan import PlanSettings
 
@@ -68,7 +68,7 @@ def is_same_work(
 
 
 def _form(batch: Sequence[Arrival], settings: PlanSettings) -> tuple[int, tuple[int, ...]]:
-    shape = shape_of([arrival.size for arrival in batch], 0, settings)
+    shape = plan_shape([arrival.size for arrival in batch], 0, settings)
     return shape.copies, shape.widths
 
 
@@ -92,7 +92,7 @@ class Estimate:
 
 def estimate(batches: Sequence[Sequence[Arrival]], settings: PlanSettings, before: Usage) -> Estimate:
     """Return the cost of batches under these settings, at ``before``'s tokens per call."""
-    calls = sum(sum(shape_of([arrival.size for arrival in batch], 0, settings).widths) for batch in batches)
+    calls = sum(sum(plan_shape([arrival.size for arrival in batch], 0, settings).widths) for batch in batches)
     calls_before = max(1, before.calls)
     return Estimate(
         calls=calls,

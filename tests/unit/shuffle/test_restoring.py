@@ -1,7 +1,7 @@
 """What restoring learns from manifests and snapshots."""
 
 from combee.adapters.memory import MemoryLog
-from combee.shuffle.manifests import read_manifests
+from combee.shuffle.restoring import read_manifests
 from combee_schemas.playbook import Playbook
 from support.clock import ManualClock
 
