@@ -164,6 +164,18 @@ async def test_a_prefix_that_holds_the_variant_with_other_settings_is_refused(le
         await other.is_complete(wanted.batches)
 
 
+async def test_a_prefix_that_holds_the_variant_with_other_batches_is_refused(learned: Deployment) -> None:
+    target, wanted = shadow(), await planned(learned)
+    await replayed(learned.log, target, wanted)
+    again = VariantRun(learned.log, target.log, NAME, timeout_s=5)
+    assert await again.is_complete(wanted.batches)
+    halves = [half for batch in wanted.batches for half in (batch[:5], batch[5:])]
+    whole = [tuple(arrival for batch in wanted.batches for arrival in batch)]
+    for others in (halves, whole):
+        with pytest.raises(FatalError, match="with batches of another size or range: choose another --to"):
+            await again.is_complete(others)
+
+
 async def test_a_run_without_services_ends_in_time(learned: Deployment) -> None:
     with pytest.raises(StalledError, match="--timeout waits longer"):
         await VariantRun(learned.log, shadow().log, NAME, timeout_s=0.1).run(await planned(learned), None)

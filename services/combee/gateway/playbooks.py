@@ -11,6 +11,7 @@ from combee.core.gate.canary import is_over, place_of, terms_of, version_for
 from combee.core.gate.gate import label_read
 from combee.core.log.live.picture import Picture
 from combee.core.playbook.apply import misfit
+from combee.core.playbook.pausing import pause_of
 from combee.gateway.access.access import check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
@@ -100,6 +101,9 @@ def closes_ms(context: Context, picture: Picture, name: str) -> int:
 
 def held(context: Context, name: str) -> str:
     """Return why a playbook's waiting reflections are held back, by this process's settings; empty if not known."""
+    orders = {line: context.playbooks.latest(line).paused for line in (name, playbook_of(name))}
+    if (pause := pause_of(orders, context.clock.now_ms())) is not None:
+        return f"learning is paused {pause.reason} until {moment(pause.until_ms)}; {pause.remedy} ends that"
     batch = context.settings.batch
     try:
         holds = method(batch.method).HOLDS

@@ -14,6 +14,7 @@ from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import ConfigurationError
 from combee.integrations.gepa import DeployedReflectionLM
 from combee.process.worker import loop
+from combee_schemas.playbook import PauseOrder
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment
@@ -183,6 +184,16 @@ async def test_what_waits_for_another_method_says_so_and_names_the_setting(
     assert waiting["state"] == "waiting"
     assert re.findall(r"COMBEE_\w+=\w+", waiting["held"]) == remedies
     assert re.findall(r"COMBEE_\w+=\w+", waiting["detail"]) == remedies
+
+
+async def test_what_waits_for_the_end_of_a_pause_says_so() -> None:
+    async with asked() as gateway:
+        order = PauseOrder(since_ms=0, until_ms=1 << 52, issued_by="ops")
+        await gateway.knows(version(NAME, 1, "Answer.").model_copy(update={"paused": order}))
+        await post(gateway, 1)
+        waiting = await fate(gateway, "r-1")
+    assert "learning is paused by ops until" in waiting["detail"]
+    assert f"'combee playbook resume {NAME}'" in waiting["held"]
 
 
 async def test_gepa_on_a_deployment_of_another_method_is_refused_and_not_waited_for(

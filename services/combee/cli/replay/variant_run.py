@@ -8,7 +8,7 @@ from functools import partial
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import FatalError, Log
 from combee.cli.replay.shadow import Shadow
-from combee.core.log.replaying.steps import Arrival
+from combee.core.log.replaying.steps import Arrival, is_cut_as
 from combee.core.log.replaying.variant import Variant
 from combee.core.names.identity import given_identity
 from combee.log.commands.log_store import LogStore
@@ -118,6 +118,12 @@ class VariantRun:
                     "its prefix holds this variant with other settings, or another model: choose another --to,"
                     " or give the variant another name"
                 )
+        manifests = [batch async for batch in messages(self._target, topics.BATCHES, self._name)]
+        if not is_cut_as(batches, manifests):
+            raise FatalError(
+                "its prefix holds this variant with batches of another size or range: choose another --to, or give"
+                " the variant another name"
+            )
         wanted = {arrival.reflection_id for batch in batches for arrival in batch}
         there: dict[str, int] = {}
         source = await partition_of(self._target, topics.REFLECTIONS, self._name)

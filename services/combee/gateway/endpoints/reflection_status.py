@@ -13,7 +13,9 @@ from combee.core.log.dead_letters.subject import reflection_of
 from combee.core.log.fates import Fate, fate_of, fate_of_letter
 from combee.core.log.live.values import window_text
 from combee.core.names.identity import claimed_identities, full_name, identity_of, is_sent_as, meant_by
-from combee.core.names.sources import gateway_source
+from combee.core.names.sources import gateway_source, is_from
+from combee.core.playbook.screening import barred_sources
+from combee.core.playbook.trust import names_counted
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
@@ -152,15 +154,17 @@ class ReflectionStatusLookup:
         if fate == Fate.LOST:
             return None
         told: dict[str, Any] = {}
-        if own is not None:
+        if own is not None and manifest is not None:
             told = {"batch_id": own.plan.batch_id, "batch_sequence": own.plan.sequence}
-            told["revoked"] = reflection_id in latest.revoked
+            told["revoked"] = reflection_id in latest.revoked or _is_barred(*manifest, latest)
         if letter is not None:
             told["detail"] = f"{letter[1].service} could not use it: {letter[1].reason}"
         elif own is None:
             told |= await self._waiting(name)
         else:
             told |= await (self._applied(name, reflection_id, own) if is_applied else self._in_batch(own))
+            if is_applied and told["revoked"]:
+                told["detail"] += "; it is revoked, or its source is: it does not count"
         known = {"reflection_id": reflection_id, "playbook": name, "repeats": repeats}
         return ReflectionStatus.model_validate({**known, "state": fate.name.lower(), **told})
 
@@ -207,7 +211,8 @@ class ReflectionStatusLookup:
         waiting, size = picture.windows.count(name), picture.batch_size(name)
         until_ms = playbooks.closes_ms(self._context, picture, name)
         held = playbooks.held(self._context, name)
-        closes = held or f"which closes when full or at {playbooks.moment(until_ms)}"
+        due = "or at" if until_ms > self._context.clock.now_ms() else "and was due at"
+        closes = held or f"which closes when full {due} {playbooks.moment(until_ms)}"
         detail = f"it waits in its window ({window_text(waiting, size)}), {closes}"
         return {"detail": detail, "until_ms": until_ms, "held": held}
 
@@ -250,6 +255,12 @@ def _sent_as(batch: Batch, sent_id: str) -> list[str]:
 
 def _in(batch: Batch, reflection_id: str) -> tuple[Batch, Member] | None:
     return next(((batch, member) for member in batch.members if member.reflection_id == reflection_id), None)
+
+
+def _is_barred(batch: Batch, member: Member, playbook: Playbook) -> bool:
+    """Return whether the source of a batch's member is one of which nothing counts."""
+    counted = names_counted(batch.plan.settings)
+    return any(is_from(member.source, name, counted) for name in barred_sources(playbook))
 
 
 def _attempt(record: Record) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from combee.core.batching.shuffle import plan_shape
 from combee_schemas.base import Usage
+from combee_schemas.batch import Batch
 from combee_schemas.plan import PlanSettings
 
 
@@ -40,6 +41,16 @@ def cut_anew(arrivals: Iterable[Arrival], *, batch_size: int, max_wait_s: float)
             batches.append(tuple(window))
             window = []
     return [*batches, tuple(window)] if window else batches
+
+
+def is_cut_as(planned: Iterable[Sequence[Arrival]], made: Iterable[Batch]) -> bool:
+    """Return whether batches that a replay ``made`` end where the ``planned`` ones do, as far as it has come."""
+    wanted = {batch[-1].reflection_id for batch in planned}
+    made = [batch for batch in made if batch.members]
+    cut = {member.reflection_id for batch in made for member in batch.members}
+    # A window may also have closed before its end, because it was too large for one batch.
+    asked = {batch.members[-1].reflection_id for batch in made if batch.plan.reason == "flush"}
+    return asked <= wanted and wanted & cut <= {batch.members[-1].reflection_id for batch in made}
 
 
 def closed_at_ms(batch: Sequence[Arrival], *, batch_size: int, max_wait_s: float) -> float:
