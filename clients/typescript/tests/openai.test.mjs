@@ -39,7 +39,8 @@ async function shop(t, options = {}, Client = OpenAI) {
     if (url.includes("/chat/completions")) return body.stream ? streamed(chunks) : { json: completion };
     return body.stream ? streamed(events) : { json: response };
   });
-  const combee = new Combee(url, { log: () => undefined });
+  const logged = [];
+  const combee = new Combee(url, { log: (line) => logged.push(line) });
   t.after(() => combee.close(0));
   const made = Client === OpenAI
     ? new OpenAI({ baseURL: `${url}/model`, apiKey: "none", maxRetries: 0 })
@@ -50,7 +51,7 @@ async function shop(t, options = {}, Client = OpenAI) {
     return asked.filter(({ url }) => url === "/v1/traces").flatMap(({ body }) => body);
   };
   const bodies = () => asked.filter(({ url }) => /completions|responses/.test(url)).map(({ body }) => body);
-  return { openai, plain: made, traces, bodies };
+  return { openai, plain: made, traces, bodies, logged };
 }
 
 const ask = { model: "m", messages: [{ role: "system", content: "Be exact." }, question] };
@@ -156,6 +157,16 @@ test("an error of the model is the agent's, as without Combee, and no trace", as
   const { openai, traces } = await shop(t);
   await assert.rejects(openai.chat.completions.create({ ...ask, model: "broken" }), OpenAI.BadRequestError);
   assert.deepEqual(await traces(), []);
+});
+
+test("without onEnd one warning says that no outcome is reported, with it none", async (t) => {
+  for (const [options, expected] of [[{}, 1], [{ onEnd: () => undefined }, 0]]) {
+    const { openai, logged } = await shop(t, options);
+    await openai.chat.completions.create(ask);
+    await openai.withOptions({ timeout: 9_000 }).responses.create({ model: "m", input: question.content });
+    assert.equal(logged.filter((line) => /shop\/rates: runs without an outcome/.test(line)).length, expected);
+    assert.equal(logged.length, expected);
+  }
 });
 
 test("calls go through where the gateway is away or onEnd fails", async (t) => {
