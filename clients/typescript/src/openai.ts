@@ -40,8 +40,8 @@ export class Run {
     readonly task: string,
   ) {}
 
-  /** Report the outcome: feedback, success, scores, and the right answer if it is known. */
-  outcome(outcome: Pick<Trace, "feedback" | "success" | "score" | "target">): void {
+  /** Report the outcome: feedback, success, scores, the answer alone if the reply has more, and the right one if known. */
+  outcome(outcome: Pick<Trace, "answer" | "feedback" | "success" | "score" | "target">): void {
     this.said = { ...this.said, ...outcome };
   }
 

@@ -67,7 +67,7 @@ function assertTraced([trace, ...others], trajectory) {
 }
 
 test("a completion is shown the playbook first, and traced", async (t) => {
-  const { openai, traces, bodies } = await shop(t, { onEnd: (run) => run.outcome({ success: run.answer === "25.0", score: 1 }) });
+  const { openai, traces, bodies } = await shop(t, { onEnd: (run) => run.outcome({ success: run.answer === "25.0", answer: "25", score: 1 }) });
   const reply = await openai.chat.completions.create(ask);
   assert.equal(reply.choices[0].message.content, "25.0");
   const [{ messages }] = bodies();
@@ -75,7 +75,8 @@ test("a completion is shown the playbook first, and traced", async (t) => {
   assert.match(messages[0].content, /^What earlier runs taught[^]*\[a\] In percent\./);
   assert.deepEqual(messages.slice(1), ask.messages);
   const made = await traces();
-  assertTraced(made);
+  assert.equal(made[0].answer, "25"); // the answer that the outcome names; the trajectory keeps the whole reply
+  assertTraced([{ ...made[0], answer: "25.0" }]);
   assert.deepEqual([made[0].success, made[0].score], [true, { score: 1 }]);
   assert.equal(made[0].metadata["gen_ai.usage.input_tokens"], "5");
   assert.equal(ask.messages.length, 2); // the agent's own list is as it was
