@@ -1,4 +1,9 @@
-"""ACE with Combee: twelve calls as of ACE's own loop. Set OPENAI_BASE_URL, or OPENAI_API_KEY."""
+"""ACE with Combee: twelve calls as of ACE's own loop.
+
+Usage: python examples/ace_curator.py MODEL    with OPENAI_BASE_URL or OPENAI_API_KEY set
+
+With the stand-in (a simulation): OPENAI_BASE_URL=http://127.0.0.1:8700/v1 python examples/ace_curator.py simulated
+"""
 
 import json
 import sys
@@ -8,6 +13,8 @@ from combee.integrations.ace import CombeeCurator
 LESSONS = "Ask for the order number first.", "A manager approves refunds above 100."
 playbook, next_id = "## STRATEGIES & INSIGHTS\n\n## COMMON MISTAKES TO AVOID\n\n## OTHERS", 1
 
+if not sys.argv[1:]:
+    sys.exit(__doc__)
 curator = CombeeCurator(sys.argv[1], batch_size=6)
 for step in range(1, 13):
     insight = LESSONS[step % len(LESSONS)]

@@ -35,5 +35,5 @@ for order in range(1, 5):
             call.set_attribute("gen_ai.input.messages", messages("user", f"Refund order {order}?"))
             call.set_attribute("gen_ai.output.messages", messages("assistant", "Refunded 120."))
         run.set_attribute("combee.success", value=False)  # what your own checks say
-        run.set_attribute("combee.feedback", "A manager had to be asked.")
+        run.set_attribute("combee.feedback", "This shop refunds more than 100.00 only with a manager's approval.")
 provider.shutdown()
