@@ -39,7 +39,7 @@ async def test_a_watching_sync_writes_each_version_and_once_as_the_example_does(
         watching.send_signal(signal.SIGINT)
         out, err = await asyncio.wait_for(watching.communicate(b""), DEADLINE_S)
         assert watching.returncode == 0, err.decode()
-        assert f"{file} says now {NAME} version 2" in out.decode()
+        assert f"{file} now has {NAME} version 2" in out.decode()
 
         assert file.read_bytes().startswith(b"# Rules\r\nBe kind.\r\n\r\n<!-- combee:begin support/refunds")
         exported = await combee("playbook", "export", NAME, "--format", "md", data_dir=tmp_path, **env)
