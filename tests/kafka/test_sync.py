@@ -55,7 +55,7 @@ async def test_a_watching_sync_writes_each_version_and_once_as_the_example_does(
             text=True,
             check=False,
         )
-        assert (ended.returncode, ended.stdout.count(" now has ")) == (0, 3), ended.stderr
+        assert (ended.returncode, ended.stdout.count(f" has {NAME} version 2")) == (0, 3), ended.stderr
         assert "name: refunds" in (tmp_path / ".claude" / "skills" / "refunds" / "SKILL.md").read_text()
         assert "alwaysApply" in (tmp_path / ".cursor" / "rules" / "refunds.mdc").read_text()
     finally:
