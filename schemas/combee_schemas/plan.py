@@ -55,7 +55,7 @@ AggregateTokens = Annotated[int, Field(ge=500)]
 class BatchOptions(BaseModel):
     """Options of a batch: settings, manifests and variants of a replay inherit these fields."""
 
-    method: Word = Field("ace", min_length=1, description="ace, gepa or one installed")
+    method: Word = Field("ace", min_length=1, description="learning method: ace, gepa or an installed one")
     copies: Copies = Field(
         2, description="p: copies of each reflection, 1 to halve the calls; a batch of fewer than 4 has none"
     )

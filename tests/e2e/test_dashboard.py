@@ -707,7 +707,7 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await page.keyboard.press("Enter")
     await dialog.get_by_label("Label").fill("latest")
     await dialog.get_by_role("button", name="Promote").click()
-    refused = dialog.get_by_text("latest moves by itself: it is no label to set")
+    refused = dialog.get_by_text("latest moves by itself: it is not a label to set")
     await expect(refused).to_be_visible(timeout=PATIENCE_MS)
     await dialog.get_by_label("Label").fill("production")
     await dialog.get_by_role("button", name="Promote").click()

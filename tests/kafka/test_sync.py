@@ -39,7 +39,7 @@ async def test_a_watching_sync_writes_each_version_and_once_as_the_example_does(
         watching.send_signal(signal.SIGINT)
         out, err = await asyncio.wait_for(watching.communicate(b""), DEADLINE_S)
         assert watching.returncode == 0, err.decode()
-        assert f"{file} says now {NAME} version 2" in out.decode()
+        assert f"{file} now has {NAME} version 2" in out.decode()
 
         assert file.read_bytes().startswith(b"# Rules\r\nBe kind.\r\n\r\n<!-- combee:begin support/refunds")
         exported = await combee("playbook", "export", NAME, "--format", "md", data_dir=tmp_path, **env)
@@ -55,7 +55,7 @@ async def test_a_watching_sync_writes_each_version_and_once_as_the_example_does(
             text=True,
             check=False,
         )
-        assert (ended.returncode, ended.stdout.count("says")) == (0, 3), ended.stderr
+        assert (ended.returncode, ended.stdout.count(f" has {NAME} version 2")) == (0, 3), ended.stderr
         assert "name: refunds" in (tmp_path / ".claude" / "skills" / "refunds" / "SKILL.md").read_text()
         assert "alwaysApply" in (tmp_path / ".cursor" / "rules" / "refunds.mdc").read_text()
     finally:

@@ -237,7 +237,7 @@ async def test_what_failed_on_the_playbook_and_was_sent_again_makes_no_branch_la
     [
         ({"version": 9}, f"{LINE} has no version 9; the newest is 1"),
         ({"branch": "nobody"}, f"there is no playbook {NAME}@nobody"),
-        ({"branch": ""}, f"{NAME} is no branch of {NAME}"),
+        ({"branch": ""}, f"{NAME} is not a branch of {NAME}"),
     ],
     ids=str,
 )

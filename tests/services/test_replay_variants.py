@@ -56,7 +56,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> Deployment:
         (("--variant", "a", "--without", "colour"), 2, "selects nothing"),
         (("--variant", "a", "--versions", "9"), 2, "FIRST..LAST"),
         (("--variant", "a", "--versions", "4..3"), 2, "FIRST..LAST"),
-        (("--variant", "a", "--since", "yesterday"), 2, "is no time"),
+        (("--variant", "a", "--since", "yesterday"), 2, "is not a time"),
         (("--variant", "a:copies=99", "--simulated"), 2, "COMBEE_COPIES"),
         (("--versions", "1..2"), 2, "add --variant NAME"),
         (("--variant", "a", "--versions", "8..9", "--simulated"), 1, "has no version in that range"),

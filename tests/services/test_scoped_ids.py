@@ -297,7 +297,7 @@ async def test_a_trace_that_reflect_has_passed_and_nothing_came_of_is_lost_and_n
     await passed(deployment)
     report = await judged(deployment)
     assert (report.good, report.traces.reflected, report.traces.lost) == (False, 1, 2)
-    assert all("has no reflection and is no dead letter" in one for one in report.violations)
+    assert all("has no reflection and is not a dead letter" in one for one in report.violations)
 
     await send(deployment, trace(TWO), trace(TWO, "run-2"))
     async with deployment.running(["reflect"]):

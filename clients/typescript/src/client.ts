@@ -1,7 +1,7 @@
 /** The client for publishing and reading. Only its construction throws: without an address. */
 
 import { randomUUID } from "node:crypto";
-import { Connection, type Log, reasonOf } from "./connection.js";
+import { Connection, type Log } from "./connection.js";
 import type { components } from "./openapi.js";
 import { type Delivery, Outbox } from "./outbox.js";
 import { type Notify, type ReadOptions, Reader } from "./reading.js";
@@ -94,9 +94,9 @@ export class Combee {
     return this.outbox.close(timeoutMs);
   }
 
-  /** @internal Log once that a part of an integration failed. */
-  warn(reason: string, message: string, error: unknown): void {
-    this.connection.warnOnce(reason, `${message}: ${reasonOf(error)}`);
+  /** @internal Log each reason once, for an integration. */
+  warn(reason: string, message: string): void {
+    this.connection.warnOnce(reason, message);
   }
 
   private put(kind: Kind, message: Reflection | Trace | Outcome): void {

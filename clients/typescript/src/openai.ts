@@ -7,10 +7,15 @@
 
 import { randomUUID } from "node:crypto";
 import type { Combee, Trace } from "./client.js";
+import { reasonOf } from "./connection.js";
 import type { PlaybookView } from "./view.js";
 
 /** Any JSON; the agent gets whatever the server sends. */
 type Json = any;
+
+const NO_OUTCOME =
+  "runs without an outcome teach what the model believes, not what worked: say how each run went with" +
+  " onEnd: (run) => run.outcome({ success: … })";
 
 export interface WrapOptions {
   combee: Combee;
@@ -19,7 +24,7 @@ export interface WrapOptions {
   fallback?: string;
   /** Name of the reader, see `playbook`. */
   caller?: string;
-  /** Called with each call's run before it is handed over, for example to report its outcome. */
+  /** Called with each call's run before it is handed over, for example to report its outcome; without it, one warning. */
   onEnd?: (run: Run) => void;
 }
 
@@ -35,8 +40,8 @@ export class Run {
     readonly task: string,
   ) {}
 
-  /** Report the outcome: feedback, success, scores, and the right answer if it is known. */
-  outcome(outcome: Pick<Trace, "feedback" | "success" | "score" | "target">): void {
+  /** Report the outcome: feedback, success, scores, the answer alone if the reply has more, and the right one if known. */
+  outcome(outcome: Pick<Trace, "answer" | "feedback" | "success" | "score" | "target">): void {
     this.said = { ...this.said, ...outcome };
   }
 
@@ -215,13 +220,14 @@ class Call {
     try {
       this.run.answer = answerText(reply);
       const metadata = metadataOf(reply, String(this.body.model ?? ""));
+      if (!this.options.onEnd) this.options.combee.warn(`outcome ${this.options.playbook}`, `${this.options.playbook}: ${NO_OUTCOME}`);
       try {
         this.options.onEnd?.(this.run);
       } finally {
         this.options.combee.trace(this.run.trace(this.steps, metadata));
       }
     } catch (error) {
-      this.options.combee.warn("record", "a call was not recorded whole, or onEnd failed", error);
+      this.options.combee.warn("record", `a call was not recorded whole, or onEnd failed: ${reasonOf(error)}`);
     }
   }
 }

@@ -39,7 +39,8 @@ async function shop(t, options = {}, Client = OpenAI) {
     if (url.includes("/chat/completions")) return body.stream ? streamed(chunks) : { json: completion };
     return body.stream ? streamed(events) : { json: response };
   });
-  const combee = new Combee(url, { log: () => undefined });
+  const logged = [];
+  const combee = new Combee(url, { log: (line) => logged.push(line) });
   t.after(() => combee.close(0));
   const made = Client === OpenAI
     ? new OpenAI({ baseURL: `${url}/model`, apiKey: "none", maxRetries: 0 })
@@ -50,7 +51,7 @@ async function shop(t, options = {}, Client = OpenAI) {
     return asked.filter(({ url }) => url === "/v1/traces").flatMap(({ body }) => body);
   };
   const bodies = () => asked.filter(({ url }) => /completions|responses/.test(url)).map(({ body }) => body);
-  return { openai, plain: made, traces, bodies };
+  return { openai, plain: made, traces, bodies, logged };
 }
 
 const ask = { model: "m", messages: [{ role: "system", content: "Be exact." }, question] };
@@ -66,7 +67,7 @@ function assertTraced([trace, ...others], trajectory) {
 }
 
 test("a completion is shown the playbook first, and traced", async (t) => {
-  const { openai, traces, bodies } = await shop(t, { onEnd: (run) => run.outcome({ success: run.answer === "25.0", score: 1 }) });
+  const { openai, traces, bodies } = await shop(t, { onEnd: (run) => run.outcome({ success: run.answer === "25.0", answer: "25", score: 1 }) });
   const reply = await openai.chat.completions.create(ask);
   assert.equal(reply.choices[0].message.content, "25.0");
   const [{ messages }] = bodies();
@@ -74,7 +75,8 @@ test("a completion is shown the playbook first, and traced", async (t) => {
   assert.match(messages[0].content, /^What earlier runs taught[^]*\[a\] In percent\./);
   assert.deepEqual(messages.slice(1), ask.messages);
   const made = await traces();
-  assertTraced(made);
+  assert.equal(made[0].answer, "25"); // the answer that the outcome names; the trajectory keeps the whole reply
+  assertTraced([{ ...made[0], answer: "25.0" }]);
   assert.deepEqual([made[0].success, made[0].score], [true, { score: 1 }]);
   assert.equal(made[0].metadata["gen_ai.usage.input_tokens"], "5");
   assert.equal(ask.messages.length, 2); // the agent's own list is as it was
@@ -156,6 +158,16 @@ test("an error of the model is the agent's, as without Combee, and no trace", as
   const { openai, traces } = await shop(t);
   await assert.rejects(openai.chat.completions.create({ ...ask, model: "broken" }), OpenAI.BadRequestError);
   assert.deepEqual(await traces(), []);
+});
+
+test("without onEnd one warning says that no outcome is reported, with it none", async (t) => {
+  for (const [options, expected] of [[{}, 1], [{ onEnd: () => undefined }, 0]]) {
+    const { openai, logged } = await shop(t, options);
+    await openai.chat.completions.create(ask);
+    await openai.withOptions({ timeout: 9_000 }).responses.create({ model: "m", input: question.content });
+    assert.equal(logged.filter((line) => /shop\/rates: runs without an outcome/.test(line)).length, expected);
+    assert.equal(logged.length, expected);
+  }
 });
 
 test("calls go through where the gateway is away or onEnd fails", async (t) => {

@@ -25,7 +25,7 @@ class Credentials(BaseModel):
         None, description="password of an encrypted key; environment only"
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] = Field(
-        "SCRAM-SHA-512", description="with SASL_*"
+        "SCRAM-SHA-512", description="SASL mechanism, with SASL_SSL and SASL_PLAINTEXT"
     )
     sasl_username: str | None = Field(None, description="user name with PLAIN and SCRAM")
     sasl_password: SecretStr | None = Field(
@@ -34,7 +34,7 @@ class Credentials(BaseModel):
     oauth_token_url: str | None = Field(
         None, description="with OAUTHBEARER: URL of the token endpoint, asked by client credentials"
     )
-    oauth_client_id: str | None = Field(None, description="with OAUTHBEARER")
+    oauth_client_id: str | None = Field(None, description="with OAUTHBEARER: the client's id")
     oauth_client_secret: SecretStr | None = Field(
         None, description="with OAUTHBEARER: the client's secret; environment only"
     )

@@ -70,7 +70,7 @@ def experiment(
     ] = "1",
     law: Annotated[str, typer.Option(help=f"the stand-in's law, {LAW_HELP}")] = IN_FORCE,
     mode: Annotated[list[str] | None, typer.Option(help=f"the stand-in's mode, {MODE_HELP}")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="model calls at once")] = 32,
+    concurrency: Annotated[int, typer.Option(min=1, help="maximum number of concurrent model calls")] = 32,
     price_in: Annotated[float, typer.Option(min=0, help="price of a million tokens read")] = 0.0,
     price_cached_in: Annotated[
         float | None, typer.Option(min=0, help="price of a million tokens read from the prompt cache")
@@ -130,7 +130,7 @@ def _require_experiments() -> None:
     """
     if find_spec("combee_experiments") is None:
         raise ConfigurationError(
-            "the experiments are no part of the installed product: run 'make setup' in a checkout of Combee, and"
+            "the experiments are not part of the installed package: run 'make setup' in a checkout of Combee, and"
             " 'combee experiment' there"
         )
 
@@ -161,7 +161,7 @@ def _data(
         families.append(data.family())
     names = [task.name for task in families]
     if len(set(names)) < len(names):
-        raise typer.BadParameter("two data files have the same name, which tables show: rename one")
+        raise typer.BadParameter("two data files have the same name, and tables name rows by it: rename one")
     return tuple(replace(task, train=task.train[:samples], exam=task.exam[:questions]) for task in families)
 
 

@@ -57,7 +57,7 @@ def mcp(
 ) -> None:
     """Serve playbooks to coding assistants over MCP.
 
-    The Model Context Protocol, on standard input and output or HTTP.
+    It speaks the Model Context Protocol on standard input and output, or on HTTP.
     """
     address = gateway_address(gateway, bootstrap_servers)
     # Standard output carries only the protocol.

@@ -39,7 +39,7 @@ def sync(
     label: Annotated[
         str, typer.Option(help="the version that this label points at", autocompletion=label_names)
     ] = NO_LABEL,
-    once: Annotated[bool, typer.Option("--once", help="write what there is and end")] = False,
+    once: Annotated[bool, typer.Option("--once", help="write the newest version once and end")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="maximum wait for an answer (s)")] = 10.0,
     gateway: Gateway = None,
     bootstrap_servers: Servers = None,
@@ -47,7 +47,7 @@ def sync(
 ) -> None:
     """Keep a region of AGENTS.md or a skill equal to a playbook.
 
-    Also of CLAUDE.md and Cursor rules; the rest of the file stays unchanged.
+    It also writes CLAUDE.md and Cursor rules; the rest of the file stays unchanged.
     """
     files = Files(name, list(dict.fromkeys(to)), as_json=as_json)
     address = gateway_address(gateway, bootstrap_servers)
@@ -141,7 +141,7 @@ class Files:
             about = {"name": self.name, "version": playbook.version, "file": str(path), "changed": changed}
             print_json(about)
         else:
-            said = f"says {'now' if changed else 'already'} {self.name} version {playbook.version}"
+            said = f"{'now' if changed else 'already'} has {self.name} version {playbook.version}"
             output().print(f"{path} {said}", markup=False, soft_wrap=True)
 
     def _changed(self, path: Path, playbook: Playbook) -> "Change":
@@ -170,7 +170,7 @@ def read_or_none(path: Path) -> bytes | None:
     """
     try:
         if path.exists() and not path.is_file():
-            raise FatalError(f"{path} is no file: name one, such as {path / 'AGENTS.md'}")
+            raise FatalError(f"{path} is not a file: name one, such as {path / 'AGENTS.md'}")
         return path.read_bytes()
     except FileNotFoundError:
         return None

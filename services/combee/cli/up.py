@@ -54,7 +54,8 @@ def up(
     keys: Annotated[
         bool,
         typer.Option(
-            "--keys", help="everybody needs a key, which 'combee key NAME' makes; proves who teaches"
+            "--keys",
+            help="require a key from everybody, so that sources are proven; 'combee key NAME' makes one",
         ),
     ] = False,
     metrics_port: Annotated[

@@ -81,9 +81,9 @@ def no_version(current: Playbook, version: int | str) -> str:
 def label_fault(label: str) -> str | None:
     """Return why this cannot be a label; None if it can."""
     if label == LATEST:
-        return f"{LATEST} moves by itself: it is no label to set"
+        return f"{LATEST} moves by itself: it is not a label to set"
     if not re.fullmatch(LABEL_PATTERN, label):
-        return f"{label[:80]!r} is no label: a letter, then letters, digits and . _ - (at most 80)"
+        return f"{label[:80]!r} is not a label: a letter, then letters, digits and . _ - (at most 80)"
     return None
 
 
@@ -199,7 +199,7 @@ def check_branch(current: Playbook, line: Playbook) -> None:
     """
     check_live(current)
     if not is_branch_of(line.name, current.name):
-        raise RefusedError("conflict", f"{line.name} is no branch of {current.name}")
+        raise RefusedError("conflict", f"{line.name} is not a branch of {current.name}")
     if not line.version or is_deleted(line):
         raise RefusedError("unknown", absence(line))
 
@@ -519,7 +519,7 @@ def line_of(playbook: str, branch: str) -> str:
         TypeAdapter(BranchName).validate_python(branch or "@")
     except ValidationError as error:
         why = "letters, digits and . _ - (at most 40, the first a letter or digit)"
-        raise RefusedError("invalid", f"{branch[:80]!r} is no name of a branch: {why}") from error
+        raise RefusedError("invalid", f"{branch[:80]!r} is not the name of a branch: {why}") from error
     return f"{playbook}@{branch}"
 
 

@@ -30,7 +30,7 @@ def _secret(variable: str, path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             text = file.read(LONGEST + 1)
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise ConfigurationError(f"{variable}: {path} cannot be read ({reason})") from error
     secret = text.removesuffix("\n").removesuffix("\r")
     if not secret or len(text) > LONGEST:

@@ -149,7 +149,9 @@ class ClientCore:
             self.hand_over(alone)
         elif not traces:
             self.drop(
-                "an outcome has no held trace; pass outcome_within_s to trace(), or playbook to outcome()"
+                "the client is closed"
+                if self._closed
+                else "an outcome has no held trace; pass outcome_within_s to trace(), or playbook to outcome()"
             )
         for trace, context in traces:
             self._buffer(trace.model_copy(update=dict(changes)), context)

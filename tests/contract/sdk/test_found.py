@@ -13,9 +13,10 @@ import platformdirs
 import pytest
 
 from combee.adapters.ports import ConfigurationError, FatalError
+from combee.cli.shared.log import open_broker
 from combee.cli.shared.settings import deployed_settings
 from combee.process.running import announce, running, user_data_dir
-from combee.process.settings.loading import environment
+from combee.process.settings.loading import environment, load_settings
 from combee.sdk import Client
 from combee.sdk import client as client_module
 from combee.sdk.client import default_client
@@ -99,6 +100,19 @@ def test_a_client_without_the_gateways_library_uses_kafka_with_the_deployments_p
     monkeypatch.setattr("combee.sdk.address.find_spec", lambda _name: None)
 
     assert Client().address == "127.0.0.1:16002"
+
+
+async def test_a_verb_without_the_embedded_broker_s_extra_uses_the_brokers_of_what_runs_here(
+    hold: Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "combee.adapters.embedded_kafka", None)  # as if it were not installed
+    settings = load_settings(data_dir=str(tmp_path / "a"))
+    with pytest.raises(ConfigurationError, match="the embedded one is not installed"):
+        async with open_broker(settings):
+            pass
+    hold("a", 16001)
+    async with open_broker(settings) as servers:
+        assert servers == "127.0.0.1:16002"
 
 
 def test_with_two_deployments_a_client_raises_and_names_both(hold: Hold, tmp_path: Path) -> None:

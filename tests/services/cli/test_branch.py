@@ -87,8 +87,8 @@ WRONG = [
     (("branch", LINE, "--as", "x"), f"name {NAME} here"),
     (("branch", "--as", "x"), "name the playbook"),
     (("branch", NAME, "--set", "copies=1"), "name it with --as"),
-    (("branch", NAME, "--as", "x", "--set", "copies"), "'copies' is no KEY=VALUE"),
-    (("branch", "adopt", NAME), f"{NAME} is no branch"),
+    (("branch", NAME, "--as", "x", "--set", "copies"), "'copies' is not KEY=VALUE"),
+    (("branch", "adopt", NAME), f"{NAME} is not a branch"),
     (("learn", "x.jsonl", "--playbook", LINE), f"learns from the reflections of {NAME}"),
     (("publish", "x.jsonl", "--playbook", LINE), f"learns from the reflections of {NAME}"),
     (("replay", LINE, "--to", "x"), f"name {NAME} here"),
@@ -106,7 +106,7 @@ def test_wrong_usage_is_refused_with_the_remedy(arguments: tuple[str, ...], said
 
 def test_no_name_of_a_branch(deployment: Deployment) -> None:  # noqa: ARG001
     ended = run("branch", NAME, "--as", "a b")
-    assert (ended.exit_code, "'a b' is no name of a branch" in ended.stderr) == (1, True)
+    assert (ended.exit_code, "'a b' is not the name of a branch" in ended.stderr) == (1, True)
 
 
 def test_a_fork_that_does_not_come_says_what_it_waits_for(

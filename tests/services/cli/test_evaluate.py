@@ -70,7 +70,7 @@ def test_a_stand_in_says_that_its_answers_are_simulated(exam: Path) -> None:
         (
             '{"question": "a?", "target": "(b"}\n',
             ("--simulated", "--scorer", "regex"),
-            "no regular expression",
+            "not a regular expression",
         ),
         ('{"question": "a?", "target": "b"}\n', (), "no model is configured"),
         ('{"question": "a?", "target": "b"}\n', ("--scorer", "guess"), "COMBEE_EVAL_SCORER"),

@@ -444,7 +444,7 @@ def test_revoke_lists_what_all_parts_of_a_large_revocation_take_back(
     [
         ("source:nobody", f"{NAME} has no reflection source:nobody"),
         ("since:2999-01-01", f"{NAME} has no reflection since:2999-01-01"),
-        ("since:yesterday", "'yesterday' is no time: write it as 2026-01-31"),
+        ("since:yesterday", "'yesterday' is not a time: write it as 2026-01-31"),
     ],
 )
 def test_a_rule_that_means_nothing_is_refused(learned: Deployment, rule: str, message: str) -> None:

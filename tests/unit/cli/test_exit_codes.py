@@ -159,7 +159,7 @@ def test_where_only_the_product_is_installed_the_experiments_name_their_checkout
     result = run("experiment", name)
     assert (result.exit_code, result.stdout) == (2, "")
     assert re.fullmatch(
-        r"combee: the experiments are no part of .*'make setup' in a checkout.*\n", result.stderr
+        r"combee: the experiments are not part of .*'make setup' in a checkout.*\n", result.stderr
     )
 
 

@@ -60,7 +60,7 @@ def test_a_name_is_given_once_and_nobody_s_else(tmp_path: Path) -> None:
     before = (tmp_path / "data" / "keys.toml").read_text("utf-8")
     for arguments, why in (
         (("shop",), "has 'shop' already"),
-        (("unproven",), "is no name of a source"),
+        (("unproven",), "is not the name of a source"),
         (("a b",), "spaces or unseen"),
         (('x"\n[[keys]]',), "spaces or unseen"),
         (("x", "--kafka", "--admin"), "--admin is for gateway keys"),

@@ -123,7 +123,10 @@ def test_show_prints_the_formats(learned: Deployment, form: str, line: str) -> N
 def test_an_unknown_playbook_is_one_line_on_standard_error(learned: Deployment) -> None:  # noqa: ARG001
     result = run("playbook", "show", "nope", "--json")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"combee: there is no playbook nope; there are: {NAME}\n"
+    assert result.stderr == (
+        f"combee: there is no playbook nope; there are: {NAME}. The first batch of nope makes version 1:"
+        " 'combee status' shows what waits for it\n"
+    )
 
 
 def test_an_unknown_version_is_refused(learned: Deployment) -> None:  # noqa: ARG001

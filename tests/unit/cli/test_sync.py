@@ -59,9 +59,9 @@ def test_once_writes_every_file_and_creates_those_that_are_missing(
 def test_what_says_it_already_is_not_written_again(memory: MemoryTransport, tmp_path: Path) -> None:
     memory.put_playbook(NAME, "Ask a manager above 100.")
     file = tmp_path / "AGENTS.md"
-    assert "says now" in run("--to", str(file)).stdout
+    assert "now has" in run("--to", str(file)).stdout
     written = file.stat()
-    assert "says already" in run("--to", str(file)).stdout
+    assert "already has" in run("--to", str(file)).stdout
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
 
 
@@ -98,7 +98,7 @@ def test_a_playbook_that_is_not_there_fails_with_what_helps(tmp_path: Path) -> N
 @pytest.mark.usefixtures("memory")
 def test_a_folder_and_a_wrong_address_are_refused(tmp_path: Path) -> None:
     assert run("--to", "x.md", "--gateway", "127.0.0.1:8750").exit_code == 2
-    with pytest.raises(FatalError, match="is no file: name one"):
+    with pytest.raises(FatalError, match="is not a file: name one"):
         sync.replace(tmp_path, lambda _: b"new")
 
 

@@ -46,7 +46,7 @@ def test_a_trace_says_which_run_it_was(capsys: pytest.CaptureFixture[str]) -> No
         "2026-10-01__10-00-00/serve-site__Ef45Gh6",
         "2026-10-01__10-00-00/sum-file__Ab12Cd3",
     ]
-    assert "1 of 3 files are no runs" in capsys.readouterr().err
+    assert "1 of 3 files are not runs" in capsys.readouterr().err
 
 
 def test_a_run_that_lies_there_twice_is_one(tmp_path: Path) -> None:

@@ -52,6 +52,17 @@ def test_a_runs_values_reach_the_trace(client: Client, memory: UnreliableTranspo
     assert (within.score, within.success) == ({"accuracy": 0.75}, True)
 
 
+def test_an_outcome_after_the_client_was_closed_is_dropped_with_that_reason(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.trace(NAME, "held", trace_id="t-3", outcome_within_s=60)
+    client.close()
+    client.outcome("t-3", success=True)
+    assert client.counts.dropped == 1
+    assert "a message was dropped: the client is closed" in caplog.text
+    assert "has no held trace" not in caplog.text
+
+
 WRONG: tuple[Any, ...] = (None, 7, -1.5, math.nan, math.inf, ["a"], {"a": 1}, b"a", object(), "", "no name!")
 
 

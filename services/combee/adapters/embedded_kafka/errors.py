@@ -77,7 +77,7 @@ def diagnose(node: str, log: str) -> EmbeddedKafkaError:
         if any(sign in log for sign in signs):
             return kind(f"{node} ended at its start. {remedy} The end of its log:\n{tail(log)}")
     return BrokerStartError(
-        f"{node} ended at its start. If the reason below is no help, delete the data directory to begin "
+        f"{node} ended at its start. If the reason below does not help, delete the data directory to begin "
         f"anew, or run your own Kafka and set COMBEE_BOOTSTRAP_SERVERS. The end of its log:\n{tail(log)}"
     )
 

@@ -94,4 +94,4 @@ def _read(kind: type[Any], content: bytes) -> Any:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        raise PoisonError(f"the gateway's answer is no {kind.__name__}") from error
+        raise PoisonError(f"the gateway's answer is not a {kind.__name__}") from error

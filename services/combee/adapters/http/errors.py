@@ -38,7 +38,7 @@ def translated(doing: str) -> Iterator[None]:
     except httpx.HTTPError as error:
         raise TransientError(f"{doing}: {type(error).__name__}: {error}") from error
     except httpx.InvalidURL as error:
-        raise FatalError(f"{doing}: the gateway's address is no URL: {error}") from error
+        raise FatalError(f"{doing}: the gateway's address is not a URL: {error}") from error
 
 
 def check(response: httpx.Response, doing: str) -> None:

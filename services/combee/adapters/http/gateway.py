@@ -262,7 +262,7 @@ def read_answer(kind: type[Any], content: bytes) -> Any:
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        raise TransientError(f"the gateway's answer is no {kind.__name__.strip('_')}") from error
+        raise TransientError(f"the gateway's answer is not a {kind.__name__.strip('_')}") from error
 
 
 def _retry_after_s(response: httpx.Response) -> float:

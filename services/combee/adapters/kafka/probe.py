@@ -164,7 +164,7 @@ async def _stamped(connection: Connection, topic: str) -> Skew:
             written = await producer.send_and_wait(topic, b"")
             after_ms = time.time_ns() / 1e6
     if written.timestamp_type != LOG_APPEND_TIME:
-        raise TransientError("the broker does not stamp records")
+        raise TransientError("the broker does not set timestamps")
     # The stamp is whole milliseconds, cut off.
     theirs_ms = written.timestamp + 0.5
     return Skew(ahead_ms=(before_ms + after_ms) / 2 - theirs_ms, within_ms=(after_ms - before_ms) / 2 + 0.5)

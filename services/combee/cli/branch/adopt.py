@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def _checked_branch(value: str) -> str:
     if playbook_of(checked_line(value)) == value:
-        raise ConfigurationError(f"{value} is no branch: name one, such as {value}@BRANCH")
+        raise ConfigurationError(f"{value} is not a branch: name one, such as {value}@BRANCH")
     return value
 
 

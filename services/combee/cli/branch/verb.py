@@ -109,7 +109,7 @@ def _settings(given: list[str]) -> dict[str, str]:
     """Return ``key=value`` by key; the command checks the keys."""
     parts = [text.partition("=") for text in given]
     if wrong := [key for key, sign, _ in parts if not sign]:
-        raise typer.BadParameter(f"{wrong[0]!r} is no KEY=VALUE, such as batch_size=10")
+        raise typer.BadParameter(f"{wrong[0]!r} is not KEY=VALUE, such as batch_size=10")
     return {key.strip(): value.strip() for key, _, value in parts}
 
 

@@ -65,7 +65,9 @@ def register(app: typer.Typer) -> None:
 def demo(
     *,
     questions: Annotated[int, typer.Option(min=20, help="tickets that the simulated agents answer")] = 240,
-    agents: Annotated[int, typer.Option(min=1, help="simulated agents at once")] = 8,
+    agents: Annotated[
+        int, typer.Option(min=1, help="number of simulated agents that run at the same time")
+    ] = 8,
     batch_size: Annotated[int, typer.Option(min=1, help="original reflections per batch")] = 12,
     seed: Annotated[int, typer.Option(help="same seed, same questions")] = 1,
     latency: Annotated[

@@ -30,7 +30,7 @@ def checked_id(text: str) -> LetterId:
     """Return a dead letter's id, or refuse it as wrong usage."""
     identity = letter_id(text)
     if identity is None:
-        raise typer.BadParameter(f"{text!r} is no dead letter's id; 'combee dlq list' shows them")
+        raise typer.BadParameter(f"{text!r} is not the id of a dead letter; 'combee dlq list' shows them")
     return identity
 
 
@@ -55,7 +55,7 @@ def retry(
     if everything == bool(ids):
         raise typer.BadParameter("give ids, or --all")
     if ids and (service or reason):
-        raise typer.BadParameter("--service and --reason filter --all: add it")
+        raise typer.BadParameter("--service and --reason need --all")
     wanted = [checked_id(identity) for identity in ids or ()]
     settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     chosen = wanted or Filters(service=service, reason=reason)

@@ -28,7 +28,7 @@ def read_folder(
     if form is None:
         raise failure(f"there is no format {name}; there are: {', '.join(FORMATS)}", USAGE)
     if not root.is_dir():
-        raise failure(f"{folder} is no folder; --from reads one", USAGE)
+        raise failure(f"{folder} is not a folder, and --from reads one", USAGE)
     redact = Redactor()
     marks = list(_marks(root, form))
     traces: dict[str, Trace] = {}
@@ -45,7 +45,7 @@ def read_folder(
         if trace is not None:
             traces[trace.trace_id] = trace
     if others:
-        remark(f"{others} of {len(marks)} files are no runs")
+        remark(f"{others} of {len(marks)} files are not runs")
     if redact.counts:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(redact.counts.items()))
         remark(f"redacted before sending: {counts}")

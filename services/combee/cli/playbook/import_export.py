@@ -69,7 +69,7 @@ def import_(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace a playbook's content by a file's; nothing happens if the content is the same."""
+    """Replace a playbook's content with a file's; nothing happens if the content is the same."""
     given, read_as = load(file, None if form == "auto" else as_format(form), name=name)
 
     async def decide(_log: Log, commands: Commands) -> PreparedCommand:

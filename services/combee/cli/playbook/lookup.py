@@ -82,7 +82,10 @@ async def missing_playbook(log: Log, name: str) -> FatalError:
     known = (
         ", ".join(snapshot.name for snapshot in snapshots.values() if not is_deleted(snapshot)) or "none yet"
     )
-    return FatalError(f"there is no playbook {name}; there are: {known}")
+    return FatalError(
+        f"there is no playbook {name}; there are: {known}. The first batch of {name} makes version 1:"
+        " 'combee status' shows what waits for it"
+    )
 
 
 async def version_number(log: Log, name: str, ref: str) -> int | None:

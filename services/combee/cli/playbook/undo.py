@@ -66,7 +66,7 @@ def revoke(
         list[str],
         typer.Argument(
             metavar="RULE...",
-            help="ids of reflections ('combee why' tells them) or traces, source:NAME, text:WORDS, since:TIME,"
+            help="ids of reflections ('combee why' shows them) or traces, source:NAME, text:WORDS, since:TIME,"
             " until:TIME, between:TIME/TIME",
         ),
     ],
@@ -79,7 +79,7 @@ def revoke(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take reflections back: entries that rest on them alone go, others get their earlier text again."""
+    """Take reflections back: entries that rest only on them are removed, others get their earlier text."""
 
     async def decide(_log: Log, commands: Commands) -> PreparedCommand:
         prepared = await commands.revoke(name, what, command_id=command_id)
@@ -200,7 +200,7 @@ def delete(
 async def _confirm(log: Log, current: Playbook, *, yes: bool) -> None:
     in_flight = (await newest_batches(log)).get(current.name, 0) - current.batch_sequence
     if in_flight > 0:
-        remark(f"{in_flight} batches of {current.name} are on their way: they will start the name anew")
+        remark(f"{in_flight} batches of {current.name} are in flight and will create the name anew")
     question = f"delete {current.name} (version {current.version}, {len(current.entries)} entries)?"
     if not (yes or confirmed(question)):
         raise FatalError("nothing was deleted; --yes deletes without asking")

@@ -162,7 +162,8 @@ def outcome_lines(outcomes: OutcomesReport, playbook: Playbook) -> Iterator[Text
     yield Text("\nDOES IT HELP? (95 % intervals)", style="bold cyan")
     for version in outcomes.versions[-VERSIONS_TOLD:]:
         mark = " <" if version.version == playbook.version else ""
-        yield Text(f"  version {version.version}: {clean(figures_text(version))}{mark}")
+        shown_to_runs = f"version {version.version}" if version.version else "no playbook"
+        yield Text(f"  {shown_to_runs}: {clean(figures_text(version))}{mark}")
     there = {entry.id for entry in playbook.entries}
     used = [entry for entry in outcomes.entries if entry.entry_id in there and entry.used.runs]
     for entry in sorted(used, key=lambda entry: -entry.used.runs)[:ENTRIES_TOLD]:

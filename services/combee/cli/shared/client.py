@@ -26,7 +26,7 @@ Gateway = Annotated[
 def gateway_address(gateway: str | None, bootstrap_servers: str | None) -> str | None:
     """Return the gateway's address, None to use Kafka; options win over the environment."""
     if gateway is not None and not is_gateway(gateway):
-        raise typer.BadParameter(f"{gateway!r} is no gateway's address: http://… or https://…")
+        raise typer.BadParameter(f"{gateway!r} is not a gateway's address: http://… or https://…")
     if gateway is None and bootstrap_servers is None:
         return environment().get(GATEWAY_URL) or None
     return gateway

@@ -38,7 +38,7 @@ def checked_line(value: str) -> str:
     """Return the name of a playbook or of a branch, or refuse it as wrong usage."""
     if not is_name(value, line=True):
         raise ConfigurationError(
-            f"{value!r} is no playbook name: letters, digits and . _ - / (at most {MAX_PLAYBOOK_NAME}, each part"
+            f"{value!r} is not a playbook name: letters, digits and . _ - / (at most {MAX_PLAYBOOK_NAME}, each part"
             f" between slashes begins with a letter or digit), for a branch then @ and its name; how about"
             f" {similar_name(value)!r}?"
         )
@@ -48,7 +48,7 @@ def checked_line(value: str) -> str:
 def checked_prefix(value: str) -> str:
     """Return a topic prefix, or refuse it as wrong usage."""
     if not PREFIX.fullmatch(value):
-        raise typer.BadParameter(f"{value!r} is no topic prefix: letters, digits and . _ - (at most 80)")
+        raise typer.BadParameter(f"{value!r} is not a topic prefix: letters, digits and . _ - (at most 80)")
     return value
 
 

@@ -46,8 +46,8 @@ def of_running(settings: Settings) -> tuple[Settings, Running | None]:
     if url and found and not named and worker.data_dir is None and prefix is None:
         there = "; ".join(one.named for one in found)
         raise ConfigurationError(
-            f"{GATEWAY_URL} is {url}, which no deployment of this machine has: {there}; correct or unset it,"
-            " or name one with COMBEE_DATA_DIR or COMBEE_TOPIC_PREFIX"
+            f"{GATEWAY_URL} is {url}, but no deployment on this machine has this address: {there}; correct or"
+            " unset it, or name one with COMBEE_DATA_DIR or COMBEE_TOPIC_PREFIX"
         )
     chosen = sole(named or found, REMEDY)
     if chosen is None:

@@ -44,7 +44,7 @@ def top(
 ) -> None:
     """Watch lags, windows, batches, retention and cost; q quits.
 
-    Also the running batch's tree, batch sizes and their reasons, and versions.
+    It also shows the running batch's tree, batch sizes with their reasons, and versions.
     """
     settings = deployed_settings(bootstrap_servers=bootstrap_servers)
     once = once or as_json or not sys.stdout.isatty()

@@ -59,7 +59,7 @@ def forgery(record: Planned, manifest: Manifest | None) -> str:
             )
         case Update():  # shuffle's updates without a result belong to no node
             return _of(record, _foreign(record.result, manifest))
-    raise AssertionError(f"{record.type} is no record of the scan")
+    raise AssertionError(f"{record.type} is not a record of the scan")
 
 
 def _of(record: Planned, problem: str) -> str:
@@ -73,12 +73,12 @@ def _foreign(result: NodeResult, manifest: Manifest) -> str:
 
 def _strangers(named: Iterable[tuple[int, str]], manifest: Manifest) -> str:
     stranger = next((name for at, name in named if manifest.members.get(at) != name), None)
-    return "" if stranger is None else f"it names {stranger}, which is no member there"
+    return "" if stranger is None else f"it names {stranger}, which is not a member there"
 
 
 def _evidence_of_others(result: NodeResult, manifest: Manifest) -> str:
     strangers = frozenset(evidence_of(result)) - manifest.ids
-    return f"it rests on {min(strangers)}, which is no member" if strangers else ""
+    return f"it rests on {min(strangers)}, which is not a member" if strangers else ""
 
 
 def evidence_of(result: NodeResult) -> Iterator[str]:

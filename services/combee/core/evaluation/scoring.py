@@ -44,7 +44,7 @@ def bad_pattern(question: Question) -> str:
     try:
         re.compile(question.target)
     except re.error as error:
-        return f"{question.target!r} is no regular expression: {error}"
+        return f"{question.target!r} is not a regular expression: {error}"
     return ""
 
 

@@ -156,7 +156,7 @@ def _missing(canary: Canary) -> Iterator[str]:
     terms, bets = canary.terms, canary.bets
     if bets.acceptance < log(1 / terms.alpha):
         callers = bets.callers_missing(alpha=terms.alpha, share=terms.share, margin=terms.margin)
-        yield f"about {callers:,} more callers with a scored run if it is no different"
+        yield f"about {callers:,} more callers with a scored run if it is not different"
     yield from _imbalances(canary)
 
 

@@ -28,7 +28,7 @@ def judges_in(text: str) -> Judges:
     if names == [OFF]:
         return ()
     if unknown := [name for name in names if name not in JUDGES]:
-        raise ValueError(f"{unknown[0] or text!r} is no judge: {OFF}, or some of {', '.join(JUDGES)}")
+        raise ValueError(f"{unknown[0] or text!r} is not a judge: {OFF}, or some of {', '.join(JUDGES)}")
     return tuple(judge for judge in JUDGES if judge in names)
 
 

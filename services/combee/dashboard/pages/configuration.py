@@ -23,7 +23,7 @@ def page(context: Context) -> None:
     with ui.element("div").classes("tools"):
         wanted = ui.input("Find a setting").props("type=search clearable debounce=200 outlined dense")
         wanted.classes("w-64")
-        only = ui.switch("Only what is no default")
+        only = ui.switch("Only what is not the default")
     rows = table(COLUMNS, key="name", label="Settings in force", most=0)
 
     def show() -> None:

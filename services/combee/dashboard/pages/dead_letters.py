@@ -5,10 +5,11 @@ from nicegui import ui
 
 from combee.adapters.ports import FatalError, TransientError
 from combee.core.commands import RefusedError
+from combee.core.log.live.values import LiveDeadLetter
 from combee.core.text.redact import redacted
 from combee.dashboard.admin import Admin
 from combee.dashboard.pieces import fill, following, heading, table, unreadable
-from combee.dashboard.views.rows import Row, dead_rows
+from combee.dashboard.views.rows import dead_rows
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal
 from combee.log.commands import dead_letters
@@ -29,7 +30,7 @@ COLUMNS = {
 }
 STATE = """<q-td :props="props">
 <q-btn v-if="props.row.is_open" flat dense no-caps color="primary" icon="replay" label="Retry"
-  :aria-label="'Retry ' + props.row.id" @click="() => $parent.$emit('retry', props.row)"></q-btn>
+  :aria-label="'Retry ' + props.row.id" @click="() => $parent.$emit('retry', props.row.id)"></q-btn>
 <span v-else>{{ props.value }}</span></q-td>"""
 
 
@@ -47,11 +48,13 @@ def page(context: Context, admin: Admin) -> None:
     rows = table(COLUMNS, key="id", label="Dead letters")
     rows.add_slot("body-cell-state", STATE)
 
-    async def retry(row: Row) -> None:
-        status.text = await _retried(context, admin, row)
+    async def retry(identity: str) -> None:
+        # The browser names only the letter: rights are checked for the playbook that the letter itself names.
+        letters = {letter.id: letter for letter in context.live.shared().dead_letters_recent}
+        status.text = await _retried(context, admin, letters[identity]) if identity in letters else ""
         status.set_visibility(bool(status.text))
 
-    rows.on("retry", lambda event: retry(event.args))
+    rows.on("retry", lambda event: retry(str(event.args)))
 
     def show() -> None:
         now = context.live.shared()
@@ -67,9 +70,9 @@ def page(context: Context, admin: Admin) -> None:
     following(context, show)
 
 
-async def _retried(context: Context, admin: Admin, row: Row) -> str:
+async def _retried(context: Context, admin: Admin, letter: LiveDeadLetter) -> str:
     """Publish a dead letter's record again, if the caller may; return in words what came of it."""
-    identity, playbook = letter_id(str(row["id"])), str(row["playbook"]).strip("–")
+    identity, playbook = letter_id(letter.id), letter.playbook
     caller = await admin.asked(playbook)
     if caller is None or identity is None:
         return ""

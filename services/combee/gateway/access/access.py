@@ -112,7 +112,10 @@ class Access:
         headers, path = Headers(scope=scope), str(scope["path"])
         if self._keys.anybody is not None and not _is_loopback(headers.get("host", "")):
             # A page of the Internet may have pointed its own name at this machine (DNS rebinding).
-            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "without API keys only loopback names are answered")
+            raise Refusal(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "without API keys the gateway answers only requests to loopback names",
+            )
         if scope["type"] == "websocket" or not (path.startswith(API) or path in OPEN):
             # Browsers let pages of other origins open websockets. Plain requests are checked too: without websockets
             # the dashboard's library polls, and lets every origin read its answers.

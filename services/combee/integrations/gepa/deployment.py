@@ -125,7 +125,7 @@ class DeployedReflectionLM:
         usable = [name for name in dict.fromkeys(components) if name in candidate and dataset.get(name)]
         for name in components:
             if name not in usable and self.logger is not None:
-                self.logger.log(f"Component '{name}' has no records, or is no component. Skipping.")
+                self.logger.log(f"Component '{name}' has no records, or is not a component. Skipping.")
         return usable
 
 

@@ -124,7 +124,7 @@ class ArchiveReader:
                 " wrote it"
             ) from error
         except UNREADABLE as error:
-            raise ArchiveError(f"{path} is no archive of Combee: {_reason(error)}") from error
+            raise ArchiveError(f"{path} is not an archive of Combee: {_reason(error)}") from error
         self.totals: ArchiveTotals | None = None
         """Set once all records have been read."""
         self.sha256 = ""

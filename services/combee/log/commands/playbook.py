@@ -311,7 +311,7 @@ class Commands:
         branches = await self._store.branches(newest.name)
         current, *_ = lines = [await with_revoked(self._log, line) for line in (newest, *branches)]
         if not chosen:
-            raise RefusedError("invalid", "nothing is named that is to be revoked: neither an id nor a rule")
+            raise RefusedError("invalid", "name what to revoke: ids or rules")
         try:
             these = await meant(self._log, lines, chosen, now_ms=self._clock.now_ms(), known=self._known())
         except ValueError as error:

@@ -180,5 +180,5 @@ def loaded_function(place: str) -> Function:
             f"COMBEE_EVAL_FUNCTION: {place} cannot be loaded: {error}; add its folder to PYTHONPATH"
         ) from error
     if not callable(function):
-        raise ConfigurationError(f"COMBEE_EVAL_FUNCTION: {place} is no function")
+        raise ConfigurationError(f"COMBEE_EVAL_FUNCTION: {place} is not a function")
     return function  # type: ignore[no-any-return]  # its result is checked at every call

@@ -308,7 +308,7 @@ class Live:
                 oldest_ms=lag.oldest_ms if lag else None,
             )
         if not self._answers:
-            raise TransientError("the brokers answer nothing")
+            raise TransientError("no broker answers")
 
     async def _allowed(self, name: str, look: Awaitable[T]) -> T | None:
         """Return the result of a look-up; None if it is not allowed."""

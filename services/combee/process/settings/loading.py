@@ -110,7 +110,7 @@ def _check_replaced(stated: Iterable[str]) -> None:
     for old, posture in SUCCESSORS.items():
         if old in names:
             raise SettingsError(
-                f"{names[old]} is no setting any more: {posture}; remove it (docs/guide/trust.md)"
+                f"{names[old]} is not a setting any more: {posture}; remove it (docs/guide/trust.md)"
             )
 
 

@@ -55,7 +55,7 @@ def _loaded(point: EntryPoint) -> Method:
     missing = [name for name in PARTS if not hasattr(loaded, name)]
     if missing:
         raise FatalError(
-            f"{point.value} is no method, it lacks {', '.join(missing)}: see docs/guide/methods.md"
+            f"{point.value} is not a method: it lacks {', '.join(missing)}: see docs/guide/methods.md"
         )
     return cast("Method", loaded)
 

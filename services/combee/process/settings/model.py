@@ -15,12 +15,12 @@ class ModelSettings(SettingsGroup):
     base_url: str | None = Field(
         None,
         validation_alias=AliasChoices("base_url", "COMBEE_BASE_URL", "OPENAI_BASE_URL"),
-        description="any OpenAI-compatible server",
+        description="URL of any OpenAI-compatible server",
     )
     api_key: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("COMBEE_API_KEY", "OPENAI_API_KEY"),
-        description="environment only",
+        description="API key of the model's server; environment only",
     )
     azure_endpoint: str | None = Field(
         None,

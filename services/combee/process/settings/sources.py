@@ -45,7 +45,7 @@ class DeclaredSource(BaseModel):
             except binascii.Error:
                 size = 0
             if size != KEY_BYTES:
-                raise ValueError("public_key is no Ed25519 key: base64 of its 32 bytes")
+                raise ValueError("public_key is not an Ed25519 key: base64 of its 32 bytes")
         return self
 
 
@@ -115,4 +115,4 @@ class SourceSettings(SettingsGroup):
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             raise SettingsError(f"{VARIABLE}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
         except tomllib.TOMLDecodeError:
-            raise SettingsError(f"{VARIABLE}: {path} is no TOML") from None
+            raise SettingsError(f"{VARIABLE}: {path} is not TOML") from None

@@ -81,5 +81,5 @@ async def test_what_a_gateway_only_supposes_is_held_may_be_in_a_batch_a_moment_l
 async def test_refusals_and_nonsense_are_errors() -> None:
     with pytest.raises(PoisonError, match="409"):
         await Gateway((409, {})).commands().send("a", "import", {})
-    with pytest.raises(PoisonError, match="no CommandEffect"):
+    with pytest.raises(PoisonError, match="not a CommandEffect"):
         await Gateway((200, [])).commands().send("a", "import", {})

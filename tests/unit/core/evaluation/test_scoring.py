@@ -48,7 +48,7 @@ def test_labels_count_one_by_one_and_no_answer_is_worth_none_of_them() -> None:
 
 
 def test_a_bad_pattern_is_told_before_anybody_is_asked() -> None:
-    assert "no regular expression" in bad_pattern(question("(unclosed"))
+    assert "not a regular expression" in bad_pattern(question("(unclosed"))
     assert bad_pattern(question(r"\d+")) == ""
 
 

@@ -150,7 +150,7 @@ def test_judges_are_named_in_any_order_and_combined() -> None:
     assert judges_in("off") == ()
     assert judges_in("approve, evaluate") == ("evaluate", "approve")
     for wrong in ("", "on", "evaluate,", "off,approve"):
-        with pytest.raises(ValueError, match="is no judge: off, or some of evaluate, canary, approve"):
+        with pytest.raises(ValueError, match="is not a judge: off, or some of evaluate, canary, approve"):
             judges_in(wrong)
 
 

@@ -90,7 +90,7 @@ async def test_the_method_of_the_examples_runs_a_batch_from_traces_to_a_playbook
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("HOLDS = 'entries'", "is no method, it lacks REBASES, reflect_prompt, .*docs/guide/methods.md"),
+        ("HOLDS = 'entries'", "is not a method: it lacks REBASES, reflect_prompt, .*docs/guide/methods.md"),
         ("import combee.no_such_part", "cannot be loaded: No module named"),
     ],
 )

@@ -14,5 +14,5 @@ def test_the_threshold_of_an_embedding_model_stands_with_it_and_no_server_is_tol
 
 
 def test_a_threshold_that_no_cosine_can_have_is_a_wrong_setting() -> None:
-    with pytest.raises(SettingsError, match=r"COMBEE_EMBEDDING_MODEL: .*1\.5 is no threshold"):
+    with pytest.raises(SettingsError, match=r"COMBEE_EMBEDDING_MODEL: .*1\.5 is not a threshold"):
         load_settings(embedding_model="e@1.5")

@@ -67,9 +67,9 @@ def test_a_setting_that_a_posture_replaced_is_refused_with_that_posture(
         patched.setenv(name.upper(), "somebody else's")
         load_settings()
         patched.setenv(variable, "1")
-        with pytest.raises(SettingsError, match=rf"{variable} is no setting any more: COMBEE_TRUST=\w+"):
+        with pytest.raises(SettingsError, match=rf"{variable} is not a setting any more: COMBEE_TRUST=\w+"):
             load_settings()
     with monkeypatch.context() as patched:
         patched.setenv("COMBEE_CONFIG", str(file))
-        with pytest.raises(SettingsError, match=f"{name} is no setting any more"):
+        with pytest.raises(SettingsError, match=f"{name} is not a setting any more"):
             load_settings()

@@ -55,7 +55,7 @@ def test_a_secret_that_is_given_twice_is_refused(file: Path, monkeypatch: pytest
         (None, "cannot be read"),
         (b"", "holds no secret"),
         (b"\n", "holds no secret"),
-        (b"\xff\xfe", "it is no text"),
+        (b"\xff\xfe", "it is not text"),
     ],
 )
 def test_a_file_without_a_secret_is_named(

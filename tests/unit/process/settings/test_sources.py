@@ -67,12 +67,12 @@ def test_without_a_file_nothing_is_proven() -> None:
         ('[[sources]]\nname = "shop"\nsecret = "hush"\n', "sources.0.secret"),
         (f'[[sources]]\nname = "shop"\nsecret = "{SECRET}"\npublic_key = "{PUBLIC}"', "either secret or"),
         ('[[sources]]\nname = "shop"', "either secret or public_key"),
-        ('[[sources]]\nname = "shop"\npublic_key = "AAAA"', "no Ed25519 key"),
+        ('[[sources]]\nname = "shop"\npublic_key = "AAAA"', "not an Ed25519 key"),
         (f'[[sources]]\nname = "key:web"\nsecret = "{SECRET}"', "begins with 'key:'"),
         (f'[[sources]]\nname = "unproven"\nsecret = "{SECRET}"', "neither 'unproven'"),
         (f'[[sources]]\nname = "a"\nsecret = "{SECRET}"\n' * 2, "appears twice"),
         (f'[[source]]\nname = "a"\nsecret = "{SECRET}"', "source"),
-        (f'services_secret = "{SECRET}', "no TOML"),
+        (f'services_secret = "{SECRET}', "not TOML"),
     ],
 )
 def test_a_wrong_file_is_refused_and_no_secret_is_told(tmp_path: Path, text: str, says: str) -> None:

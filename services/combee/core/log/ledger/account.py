@@ -259,7 +259,7 @@ class Ledger:
             self.unread.setdefault(topic, []).append(place)
         elif not dead_letters.has(place):
             where = f"{topic}[{partition}]@{offset}"
-            self._findings.add("unread", f"{where} cannot be read and is no dead letter: {reason}")
+            self._findings.add("unread", f"{where} cannot be read and is not a dead letter: {reason}")
 
     def report(self) -> LedgerReport:
         """Return the findings; nothing may be added afterwards."""
@@ -311,7 +311,7 @@ class Ledger:
         for (name, reflection_id), where in self._lost.items():
             _, sequence = self.batches.last_batch(name, reflection_id)
             passed = f"no copy of it got through batch {sequence}" if sequence else "shuffle has passed it"
-            self._findings.add("lost", f"{where}: {passed}, and it is no dead letter")
+            self._findings.add("lost", f"{where}: {passed}, and it is not a dead letter")
         for name, ids in self._unseen.items():
             for reflection_id in sorted(ids):
                 sequence = self.batches.last_batch(name, reflection_id)[1]

@@ -75,7 +75,7 @@ class Traces:
             fates[fate] += 1
             if fate == Fate.LOST:
                 text = f"{TRACES}[{place[0]}]@{place[1]}: trace {key[1]} of {key[0]}: reflect has passed it, and it"
-                self.findings.add("lost", f"{text} has no reflection and is no dead letter; send it again")
+                self.findings.add("lost", f"{text} has no reflection and is not a dead letter; send it again")
         return TraceCounts(
             acknowledged=fates.total() + self.contents.duplicates,
             reflected=fates[Fate.APPLIED],

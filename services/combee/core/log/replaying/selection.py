@@ -37,7 +37,7 @@ def time_ms(text: str) -> int:
                 return int(_TIME.validate_python(zoned).timestamp() * 1000)
             except ValidationError:
                 continue
-    raise ValueError(f"{text!r} is no time: write it as 2026-01-31 or 2026-01-31T15:00")
+    raise ValueError(f"{text!r} is not a time: write it as 2026-01-31 or 2026-01-31T15:00")
 
 
 @dataclass(frozen=True, slots=True)

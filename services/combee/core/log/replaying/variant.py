@@ -42,14 +42,16 @@ def parse(text: str) -> Variant:
     """
     name, _, rest = text.partition(":")
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a variant: letters, digits, _ and -, such as more:copies=3")
+        raise ValueError(
+            f"{name!r} is not the name of a variant: letters, digits, _ and -, such as more:copies=3"
+        )
     settings: dict[str, str] = {}
     simulation: dict[str, str] = {}
     without: list[str] = []
     for change in filter(None, rest.split(",")):
         key, given, value = (part.strip() for part in change.partition("="))
         if not given:
-            raise ValueError(f"{name}: {change!r} is no key=value")
+            raise ValueError(f"{name}: {change!r} is not key=value")
         if key == WITHOUT:
             without.append(value)
         elif key.startswith(SIMULATION):

@@ -72,5 +72,5 @@ def model_and_thresholds(embeddings: str) -> tuple[str, Thresholds]:
         return embeddings.strip(), UNMEASURED
     meaning = float(measured["meaning"])
     if not 0 < meaning <= 1:
-        raise ValueError(f"{measured['meaning']} is no threshold: it is a cosine, above 0 and at most 1.0")
+        raise ValueError(f"{measured['meaning']} is not a threshold: it is a cosine, above 0 and at most 1.0")
     return measured["model"], Thresholds(meaning=meaning)

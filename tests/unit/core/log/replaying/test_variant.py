@@ -26,10 +26,10 @@ def test_only_another_size_or_wait_cuts_batches_anew() -> None:
 @each_row(
     ("text", "says"),
     [
-        ("", "no name of a variant"),
-        ("a b:copies=3", "no name of a variant"),
-        ("a.b", "no name of a variant"),
-        ("a:copies", "'copies' is no key=value"),
+        ("", "not the name of a variant"),
+        ("a b:copies=3", "not the name of a variant"),
+        ("a.b", "not the name of a variant"),
+        ("a:copies", "'copies' is not key=value"),
         ("a:bootstrap_servers=x", "a variant cannot change 'bootstrap_servers'; it can change model"),
     ],
 )

@@ -157,5 +157,5 @@ def test_a_model_may_be_named_with_the_threshold_measured_for_it() -> None:
     for unmeasured in ("openai/e-3", "@cf/baai/bge", "e@3", ""):
         assert model_and_thresholds(unmeasured) == (unmeasured, UNMEASURED)
     for wrong in ("e@1.5", "e@0.0"):
-        with pytest.raises(ValueError, match="no threshold: it is a cosine"):
+        with pytest.raises(ValueError, match="not a threshold: it is a cosine"):
             model_and_thresholds(wrong)
