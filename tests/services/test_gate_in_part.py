@@ -10,7 +10,7 @@ from combee.adapters.ports import FatalError
 from combee.cli.replay.replaying import Replay
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.executing import after_command
-from combee.core.playbook.probation import shown
+from combee.core.playbook.shown import shown
 from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Source

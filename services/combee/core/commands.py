@@ -22,7 +22,7 @@ from combee.core.playbook.clusters import clusters
 from combee.core.playbook.evidence import rules_for
 from combee.core.playbook.operations import clean_playbook
 from combee.core.playbook.pausing import order_of
-from combee.core.playbook.probation import shown
+from combee.core.playbook.shown import shown
 from combee.core.playbook.versions import parted
 from combee_schemas.base import BranchName, branch_in, is_branch_of, playbook_of
 from combee_schemas.command import Command, CommandKind

@@ -32,7 +32,7 @@ from combee.adapters.ports import (
 from combee.core.batching import stragglers, tree
 from combee.core.methods.method import shaped
 from combee.core.names import identity
-from combee.core.playbook.lines import as_seen_on
+from combee.core.playbook.shown import as_seen_on
 from combee.core.playbook.trust import names_counted
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity.embeddings import model_and_thresholds

@@ -19,7 +19,7 @@ from combee.adapters.ports import (
 )
 from combee.core.batching import plan
 from combee.core.batching.window import Close, Waiting
-from combee.core.playbook.lines import needless_bytes, without_needless
+from combee.core.playbook.shown import needless_bytes, without_needless
 from combee.core.playbook.spend import bounded, total
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.views import Playbooks

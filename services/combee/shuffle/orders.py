@@ -9,8 +9,8 @@ from combee.adapters.ports import Clock, Log, TopicPartition
 from combee.core.batching import plan
 from combee.core.batching.window import Close, Waiting
 from combee.core.commands import consolidation
-from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters, has_grown
+from combee.core.playbook.shown import shown
 from combee.core.playbook.trust import rules_of
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.views import Playbooks
@@ -72,7 +72,7 @@ class Orders:
             return True
         if not self.admission.may_go(state, line):
             return False
-        entries = probation.shown(base).entries
+        entries = shown(base).entries
         neighbours = NOTHING if command.clusters is not None else self.neighbours.of(line, entries)
         if neighbours is None:
             return False

@@ -11,9 +11,10 @@ from typing import Any
 from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age
 from combee.core.methods.method import DEFAULTS, NO_NAMES, Answer, Sources
 from combee.core.playbook import operations as ops
-from combee.core.playbook import probation
+from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.clusters import mostly_harmful
 from combee.core.playbook.derived import once_per_version
+from combee.core.playbook.shown import shown
 from combee.core.text.forms import clean
 from combee.core.text.prompt import (
     FENCE_WARNING,
@@ -320,7 +321,7 @@ def _beginnings(_base: Playbook) -> dict[tuple[Prompts, int, str], str]:
 
 def _playbook_text(part: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
     """Yield a playbook, or a part of it, in a curator's format."""
-    active = probation.shown(part)
+    active = shown(part)
     yield fence("playbook", ace_lines_by_age(active), owner=owner)
     yield from _unsupported(part, owner)
     yield from _harmful(active, prompts)
@@ -349,7 +350,7 @@ def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
 @once_per_version
 def _size(playbook: Playbook) -> tuple[int, int]:
     """Return the number of entries shown to agents, and their approximate tokens."""
-    tokens = probation.shown_tokens(playbook)
+    tokens = shown_tokens(playbook)
     return len(tokens), sum(tokens.values())
 
 
@@ -371,7 +372,7 @@ ANSWER_SCHEMA = object_of(reasoning=STRING, bullet_ids=list_of(STRING), final_an
 
 def answer_prompt(playbook: Playbook, question: str) -> Prompt:
     """Ask an agent (ACE: generator) one question with the playbook in the prompt."""
-    lines = ace_lines(probation.shown(playbook), counters=False)
+    lines = ace_lines(shown(playbook), counters=False)
     return Prompt(
         system=f"{ANSWER}\n{fence('playbook', lines, owner=playbook.name)}",
         user=fence("task", [question]),

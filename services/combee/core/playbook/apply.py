@@ -10,9 +10,7 @@ from typing import Any
 from combee.core.names.sources import is_from
 from combee.core.playbook import budget, components, probation
 from combee.core.playbook import draft as drafts
-from combee.core.playbook.clusters import ALIKE
 from combee.core.playbook.draft import NO_IDS, Draft
-from combee.core.playbook.guards import unites
 from combee.core.playbook.operations import union
 from combee.core.playbook.screening import (
     OPEN,
@@ -25,7 +23,7 @@ from combee.core.playbook.screening import (
 )
 from combee.core.playbook.trust import names_counted, parts
 from combee.core.text.similarity.lessons import at_odds, same_lesson
-from combee.core.text.similarity.overlap import common
+from combee.core.text.similarity.overlap import ALIKE, common, unites
 from combee_schemas.base import Holds
 from combee_schemas.plan import Plan, Probation
 from combee_schemas.playbook import Entry, EntryState, Playbook

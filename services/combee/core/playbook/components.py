@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from combee.core.playbook import draft as drafts
-from combee.core.playbook.budget import ENTRIES_BYTES, stored_bytes
+from combee.core.playbook.budget import ENTRIES_BYTES, entry_tokens, stored_bytes
 from combee.core.playbook.draft import NO_IDS, Draft, rest_on
 from combee.core.playbook.sections import section_order
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
 

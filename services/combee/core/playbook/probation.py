@@ -5,50 +5,16 @@ The evidence of an entry's content supports it. A person's entry is active at on
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 from combee.core.playbook.operations import union
 from combee.core.playbook.screening import OPEN, Screen
 from combee.core.playbook.trust import Support
-from combee.core.text.prompt import tokens_by_entry
 from combee_schemas.plan import Probation
-from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, EntryState, Playbook
+from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, EntryState
 
 PROPOSED: EntryState = "proposed"
 OFF = Probation(reflections=1)
 NO_ROOM, REPLACED = "there is no room", "its place takes"
-
-
-def shown(playbook: Playbook) -> Playbook:
-    """Return a playbook as agents are shown it, without proposed entries."""
-    if all(entry.is_active for entry in playbook.entries):
-        return playbook
-    return playbook.model_copy(
-        update={"entries": tuple(entry for entry in playbook.entries if entry.is_active)}
-    )
-
-
-def shown_tokens(playbook: Playbook) -> dict[str, int]:
-    """Return about how many tokens each entry that agents are shown takes of the token budget, by id."""
-    return tokens_by_entry((entry for entry in playbook.entries if entry.is_active), playbook.sections)
-
-
-class Counts(TypedDict):
-    """Numbers of shown and of proposed entries."""
-
-    entries: int
-    proposed: int
-
-
-def counts(playbook: Playbook) -> Counts:
-    """Return a playbook's numbers of entries, for lists."""
-    active = sum(entry.is_active for entry in playbook.entries)
-    return {"entries": active, "proposed": len(playbook.entries) - active}
-
-
-def counts_text(entries: int, proposed: int) -> str:
-    """Return such numbers in words, for a column of entries."""
-    return f"{entries} (+{proposed} proposed)" if proposed else str(entries)
 
 
 def activated(entry: Entry) -> Entry:

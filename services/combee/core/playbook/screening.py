@@ -11,11 +11,11 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from combee.core.log.replaying.selection import Selection
-from combee.core.names.sources import UNPROVEN, names_of
+from combee.core.names.sources import UNPROVEN, names_of, supporters
 from combee.core.playbook import trust
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.sections import same_section
-from combee.core.playbook.trust import TO_BE_ALONE, Rules, Support, names_counted, rules_of, supporters
+from combee.core.playbook.trust import TO_BE_ALONE, Rules, Support, names_counted, rules_of
 from combee.core.text.similarity.wording import wording
 from combee_schemas.digests import digest
 from combee_schemas.plan import PlanSettings

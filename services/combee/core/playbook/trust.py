@@ -11,7 +11,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from combee.core.names.sources import UNPROVEN
+from combee.core.names.sources import UNPROVEN, supporters
 from combee.core.playbook.derived import once_per_version
 from combee_schemas.base import SourceNames, playbook_of
 from combee_schemas.plan import PlanSettings, Trust
@@ -126,11 +126,6 @@ def rules_of(settings: PlanSettings, *, several: bool = False, may_be_several: b
 def names_counted(settings: PlanSettings) -> SourceNames:
     """Return which source names count in a batch."""
     return rules_of(settings).names
-
-
-def supporters(entry: Entry) -> tuple[str, ...]:
-    """Return the sources that support an entry; if one is proven, unproven ones add none."""
-    return tuple(source for source in entry.sources if source != UNPROVEN) or (UNPROVEN,)
 
 
 @once_per_version

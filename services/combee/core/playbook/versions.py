@@ -6,10 +6,11 @@ from functools import lru_cache
 from typing import TypeVar
 
 from combee.core.names.sources import names_of
-from combee.core.playbook import probation, retention
+from combee.core.playbook import retention
 from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.budget import budget_of
 from combee.core.playbook.screening import barred_sources, by_source, taught
+from combee.core.playbook.shown import counts
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee.core.playbook.trust import names_counted
 from combee_schemas.base import Value
@@ -240,7 +241,7 @@ def version_summary(playbook: Playbook) -> VersionSummary:
         degraded=batch.degraded if batch else False,
         closed_at_ms=plan.closed_at_ms if plan else 0,
         seconds=(playbook.created_at_ms - plan.closed_at_ms) / 1000 if plan and is_timed else None,
-        **probation.counts(playbook),
+        **counts(playbook),
         changes=dict(Counter(change.kind for change in playbook.changes)),
         created_at_ms=playbook.created_at_ms,
     )

@@ -12,8 +12,8 @@ from combee.core.log.fates import Fate
 from combee.core.names.identity import fingerprint
 from combee.core.names.sources import Signer
 from combee.core.playbook.operations import union
-from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import ReflectionEffect, audit_of, reflection_effects
+from combee.core.playbook.shown import counts
 from combee.log.evidence import with_revoked
 from combee.log.history import messages, partition_of
 from combee.log.inspection.tracker import Tracker

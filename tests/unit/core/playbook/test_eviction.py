@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
-from combee.core.playbook.budget import evictions
+from combee.core.playbook.budget import entry_tokens, evictions
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.retention import reflection_effects
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation, Seen, Update

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from combee.core.playbook import apply, executing, versions
+from combee.core.playbook.budget import entry_tokens
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Asked, Playbook, Revocation

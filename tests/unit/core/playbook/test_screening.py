@@ -7,12 +7,12 @@ import pytest
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
+from combee.core.playbook.budget import entry_tokens
 from combee.core.playbook.evidence import followed
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.retention import reflection_effects
 from combee.core.playbook.screening import taught
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.playbook import SOURCES_COUNTED, Entry, EntryState, Playbook, Revocation, TaughtBy
 from combee_schemas.reflection import BulletTag
