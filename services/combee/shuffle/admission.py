@@ -11,9 +11,9 @@ import structlog
 from combee.adapters.ports import Clock
 from combee.core.names.tenants import Tenants, tenant_of
 from combee.core.playbook import spend
-from combee.core.playbook.apply import misfit
 from combee.core.playbook.pausing import WOULD_EXPIRE, ends_soon
 from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy
+from combee.core.playbook.versions import misfit
 from combee.process.settings.methods import configured_method
 from combee.process.worker.views import Playbooks
 from combee.shuffle.partition import ShuffleState

@@ -14,7 +14,7 @@ from combee.core.playbook.draft import Draft
 from combee.core.playbook.evidence import followed
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.rejecting import without_entries, witnesses
-from combee.core.playbook.screening import said_digest
+from combee.core.playbook.trust import said_digest
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Source
 from combee_schemas.plan import Probation

@@ -255,4 +255,6 @@ def test_what_comes_back_by_a_revocation_makes_room_by_the_same_rule() -> None:
     left = book.result(budget_tokens=PLENTY)
     assert removed.content in {known.content for known in left.entries}
     assert greeting not in {known.content for known in left.entries}
-    assert set(reflection_effects(without, later, full)) == {one.reflection_id for one in later.result.seen}
+    assert set(reflection_effects(versions.drafted(without, later), later, full)) == {
+        one.reflection_id for one in later.result.seen
+    }
