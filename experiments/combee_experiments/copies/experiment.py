@@ -11,7 +11,7 @@ from itertools import product
 from math import isqrt
 
 from combee.core.batching.limits import PRODUCT
-from combee.core.playbook.coverage import lesson_of
+from combee.core.playbook.results.coverage import lesson_of
 from combee_experiments.arms.arms import ADAPTIVE, Arm
 from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import reflections

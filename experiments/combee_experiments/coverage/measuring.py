@@ -7,7 +7,7 @@ from functools import cache
 from statistics import fmean
 
 from combee.adapters.ports import Embedded, LanguageModel, PoisonError
-from combee.core.playbook.coverage import lesson_of
+from combee.core.playbook.results.coverage import lesson_of
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity.embeddings import Thresholds, cosine_of
 from combee.core.text.similarity.measuring import proposed

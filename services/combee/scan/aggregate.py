@@ -13,7 +13,7 @@ from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.names.sources import names_of
-from combee.core.playbook.coverage import Coverage, Lesson, lesson_of, unchecked
+from combee.core.playbook.results.coverage import Coverage, Lesson, lesson_of, unchecked
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import worth

@@ -8,8 +8,8 @@ from combee.adapters.ports import CutOffError, LanguageModel, PoisonError, Promp
 from combee.core.methods import checking, consolidation
 from combee.core.methods.checking import Checked
 from combee.core.methods.method import Answer, Method, Sources
-from combee.core.playbook.coverage import Coverage, Question, lesson_of
 from combee.core.playbook.operations import clean_operations, in_words
+from combee.core.playbook.results.coverage import Coverage, Question, lesson_of
 from combee.core.text.shortening import shorter_reflection
 from combee.scan.head_start import HeadStart
 from combee_schemas.base import Usage

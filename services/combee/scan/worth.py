@@ -7,8 +7,8 @@ from typing import Any
 from combee.adapters.ports import PoisonError
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import operations as ops
-from combee.core.playbook.clusters import within
 from combee.core.playbook.derived import once_per_version
+from combee.core.playbook.results.clusters import within
 from combee.scan.asking import SKIPPED, Part
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.batch import Cluster

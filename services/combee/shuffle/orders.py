@@ -9,7 +9,7 @@ from combee.adapters.ports import Clock, Log, TopicPartition
 from combee.core.batching import plan
 from combee.core.batching.window import Close, Waiting
 from combee.core.commands import consolidation
-from combee.core.playbook.clusters import clusters, has_grown
+from combee.core.playbook.results.clusters import clusters, has_grown
 from combee.core.playbook.shown import shown
 from combee.core.playbook.trust import rules_of
 from combee.process.worker.provenance import Provenance

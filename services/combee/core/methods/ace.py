@@ -12,8 +12,8 @@ from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_b
 from combee.core.methods.method import DEFAULTS, NO_NAMES, Answer, Sources
 from combee.core.playbook import operations as ops
 from combee.core.playbook.budget import shown_tokens
-from combee.core.playbook.clusters import mostly_harmful
 from combee.core.playbook.derived import once_per_version
+from combee.core.playbook.results.clusters import mostly_harmful
 from combee.core.playbook.shown import shown
 from combee.core.text.forms import clean
 from combee.core.text.prompt import (

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from combee.core.playbook import evidence
-from combee.core.playbook.branching import Adoption, taken_over, with_revocations_of
 from combee.core.playbook.budget import budget_of, needed_tokens, oversize
+from combee.core.playbook.lineage import evidence
+from combee.core.playbook.lineage.branching import Adoption, taken_over, with_revocations_of
+from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
+from combee.core.playbook.lineage.rejecting import without_entries, without_rejected
 from combee.core.playbook.operations import clean_command, union
 from combee.core.playbook.pausing import order_of
-from combee.core.playbook.recomputing import Recomputation, Recomputed
-from combee.core.playbook.rejecting import without_entries, without_rejected
 from combee.core.playbook.sections import clash, number_of, section_order
 from combee.core.playbook.trust import activated
 from combee.core.playbook.versions import InapplicableError, edited, empty, next_version, remembered

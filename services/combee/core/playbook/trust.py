@@ -8,17 +8,15 @@ back is recorded as a change. In the order in which a batch meets them:
 2. `Screen`: the rules for one batch. It says which operations and tags count (`admitted`, `heard`), and, once these
    are applied, which new entries agents are shown and which wait, *proposed*, for more support (`reviewed`).
 3. Who has taught the playbook.
-4. Which posture a playbook has.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from combee.core.log.replaying.selection import Selection
 from combee.core.names.sources import UNPROVEN, is_from, names_of, supporters
@@ -29,9 +27,9 @@ from combee.core.playbook.sections import same_section
 from combee.core.text.similarity.lessons import at_odds, same_lesson
 from combee.core.text.similarity.overlap import ALIKE, common, unites
 from combee.core.text.similarity.wording import wording
-from combee_schemas.base import Holds, SourceNames, playbook_of
+from combee_schemas.base import Holds, SourceNames
 from combee_schemas.digests import digest
-from combee_schemas.plan import PlanSettings, Probation, Trust
+from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import (
     ACE_SECTIONS,
     EVIDENCE_KEPT,
@@ -46,7 +44,6 @@ from combee_schemas.playbook import (
 )
 from combee_schemas.scan import Operation, OperationKind, Seen, Update
 
-T = TypeVar("T")
 Ids = Mapping[str, tuple[str, ...]]
 NOTHING: Ids = MappingProxyType({})
 
@@ -64,8 +61,6 @@ REWORDING = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
 PROPOSED: EntryState = "proposed"
 NO_PROBATION = Probation(reflections=1)
 NO_ROOM, REPLACED = "there is no room", "its place takes"
-EVERYBODY = "*"
-"""The pattern of all playbooks that no other pattern matches."""
 
 # ---- rules
 
@@ -782,30 +777,3 @@ def trust_text(playbook: Playbook) -> str:
     count = proven_sources(playbook)
     proving = f"{count} source{'s prove' if count > 1 else ' proves'} who they are"
     return f"{playbook.trust}: {proving if count else 'nobody proves who they are'}"
-
-
-# ---- which posture
-
-
-def longest_match(by_pattern: Mapping[str, T], name: str) -> T | None:
-    """Return what the longest pattern that matches a name stands for, such as ``support/*``; None: none matches."""
-    matching = (pattern for pattern in by_pattern if fnmatchcase(name, pattern))
-    longest = max(matching, key=len, default=None)
-    return None if longest is None else by_pattern[longest]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustPolicy:
-    """The posture of every playbook."""
-
-    by_pattern: Mapping[str, Trust] = field(default_factory=lambda: MappingProxyType({}))
-    """Postures by name pattern, such as ``support/*``; the longest matching pattern wins."""
-
-    def of(self, line: str) -> Trust:
-        """Return the posture of a line; a branch has its playbook's."""
-        return longest_match(self.by_pattern, playbook_of(line)) or "team"
-
-    @property
-    def public(self) -> tuple[str, ...]:
-        """The patterns of public playbooks."""
-        return tuple(pattern for pattern, trust in self.by_pattern.items() if trust == "public")

@@ -13,8 +13,8 @@ from combee.core.playbook.budget import (
     needed_tokens,
     stored_bytes,
 )
-from combee.core.playbook.clusters import has_grown
-from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.lineage.recomputing import Recomputation
+from combee.core.playbook.results.clusters import has_grown
 from combee.core.playbook.versions import InapplicableError, empty
 from combee_schemas.codec import encode
 from combee_schemas.command import Command

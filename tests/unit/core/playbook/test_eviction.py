@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
 from combee.core.playbook.budget import entry_tokens, evictions
-from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.lineage.recomputing import Recomputation
 from combee.core.playbook.retention import reflection_effects
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Source

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from combee.core.playbook import executing, trust, versions
 from combee.core.playbook.budget import entry_tokens
-from combee.core.playbook.recomputing import Recomputation, Recomputed
+from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Source
 from combee_schemas.plan import PlanSettings, Probation

@@ -14,9 +14,9 @@ from combee.cli.learn.learning import Learning
 from combee.cli.playbook.diff import lines
 from combee.cli.playbook.view import full_view
 from combee.core.log.diagnosis.flow import judge_retention
-from combee.core.playbook import evidence
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.draft import Landed, apply_operations, finish
+from combee.core.playbook.lineage import evidence
 from combee.core.playbook.retention import (
     MAX_OMITTED,
     MIN_WARNED,

@@ -8,8 +8,8 @@ import pytest
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
 from combee.core.playbook.budget import entry_tokens
-from combee.core.playbook.evidence import followed
-from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.lineage.evidence import followed
+from combee.core.playbook.lineage.recomputing import Recomputation
 from combee.core.playbook.retention import reflection_effects
 from combee.core.playbook.trust import taught
 from combee.core.playbook.versions import empty

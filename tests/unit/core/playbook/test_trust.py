@@ -8,7 +8,7 @@ from combee.core import commands
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
 from combee.core.playbook.budget import entry_tokens
-from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.lineage.recomputing import Recomputation
 from combee.core.playbook.trust import REPLACED, names_counted, parts, trust_text
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Source

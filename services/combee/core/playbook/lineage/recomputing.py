@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from combee.core.playbook import evidence
-from combee.core.playbook.branching import learns
 from combee.core.playbook.budget import UNBOUNDED, budget_of, evictions
 from combee.core.playbook.draft import NO_BUDGET, UNGIVEN, Draft
-from combee.core.playbook.evidence import Place, here, ids_here
+from combee.core.playbook.lineage import evidence
+from combee.core.playbook.lineage.branching import learns
+from combee.core.playbook.lineage.evidence import Place, here, ids_here
+from combee.core.playbook.lineage.rejecting import allowed
 from combee.core.playbook.operations import MAX_DETAIL_CHARS
-from combee.core.playbook.rejecting import allowed
 from combee.core.playbook.trust import (
     NO_PROBATION,
     Candidate,
