@@ -1,7 +1,8 @@
 """What becomes of a record: the records of one transaction, or what must be read or must come first; pure.
 
-``decide`` is asked about each record. For an update: its turn (``decide_update``), its version (``next_version``),
-and what follows from any version (``completed``): marks, gates and candidates.
+``decide`` is asked about each record; for an update it says its turn, and its version. What follows from any version
+(marks, gates and candidates) is a second question, ``completed``: so a batch is applied once, whatever is read for its
+gate.
 """
 
 from dataclasses import replace
@@ -49,12 +50,11 @@ def decide(basis: Basis, message: Message, offset: int) -> PublishDecision | Wai
     """
     match message:
         case Update():
-            decision = decide_update(basis, message)
+            return decide_update(basis, message)
         case Command():
-            decision = decide_command(basis, message, offset)
+            return decide_command(basis, message, offset)
         case Verdict():
-            decision = decide_verdict(basis, message)
-    return completed(basis, decision) if isinstance(decision, PublishDecision) else decision
+            return decide_verdict(basis, message)
 
 
 # ---- updates
@@ -194,7 +194,7 @@ def decide_start(basis: Basis) -> PublishDecision:
             decision = _opened(basis, name, decision)
         elif gate is not None and judges is not None and gate.judges != judges:
             decision = decision.with_gate(name, gates.with_judges(gate, judges))
-    return completed(basis, decision) if decision.gates else SKIP
+    return decision
 
 
 def _opened(basis: Basis, name: str, decision: PublishDecision) -> PublishDecision:

@@ -5,8 +5,9 @@ The path of an update to its version:
 1. ``_take_one`` reads a record and asks ``decide.py`` what becomes of it. While the decision rests on something
    unread, ``reading.py`` reads that, and ``decide`` is asked again (``_read_for``).
 2. The decision for an update is to skip it, to wait for its manifest or its predecessor (``_wait``), to refuse it, or
-   the next version (``core/playbook/versions.py:after_update``), with what follows from any version.
-3. ``_write`` writes version, snapshot, labels, dead letters and offsets in one transaction; then the partition
+   the next version (``core/playbook/versions.py:after_update``).
+3. ``completed`` adds what follows from any version: revocations, marks, candidates.
+4. ``_write`` writes version, snapshot, labels, dead letters and offsets in one transaction; then the partition
    remembers it, and what waited for it is next.
 """
 
@@ -51,7 +52,7 @@ from combee.publish.basis import (
     UnreadError,
     WaitsFor,
 )
-from combee.publish.decide import Message, decide, decide_start
+from combee.publish.decide import Message, completed, decide, decide_start
 from combee.publish.reading import Reader, open_partition
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
@@ -164,9 +165,9 @@ class Publisher:
     async def _open_gates(self, ours: _Partition) -> None:
         """Turn gates on and off by the setting."""
         basis = self._basis(ours)
-        started = await self._read_for(basis, lambda: decide_start(basis))
+        started = decide_start(basis)
         if started != SKIP:
-            await self._write(ours, started)
+            await self._write(ours, await self._read_for(basis, lambda: completed(basis, started)))
         for gate in map(ours.state.gate, ours.state.live_playbooks()):
             if gate is not None:
                 self._on_gate(gate)
@@ -206,7 +207,9 @@ class Publisher:
                 message, basis = await self._read(record), self._basis(ours, may_wait=not is_settled)
                 outcome = await self._read_for(basis, lambda: decide(basis, message, record.offset))
                 if isinstance(outcome, PublishDecision):
-                    return await self._write(ours, outcome, record)
+                    made = outcome
+                    decision = await self._read_for(basis, lambda: completed(basis, made))
+                    return await self._write(ours, decision, record)
                 await self._wait(ours, message, record.offset, outcome)
             except UNUSABLE as error:
                 await self._refuse(ours, record, str(error))

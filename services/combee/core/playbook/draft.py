@@ -9,13 +9,13 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.budget import ENTRIES_BYTES, UNBOUNDED, Parts, entry_tokens, evictions, stored_bytes
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.sections import number_of, same_section, section_order, slug
-from combee.core.playbook.trust import NOTHING, Ids, activated, last_sources
+from combee.core.playbook.trust import NOTHING, Ids, Screen, Screened, activated, last_sources
 from combee.core.text.forms import comparable
 from combee.core.text.similarity.lessons import Index, index_of, same_lesson
 from combee_schemas.base import Holds
@@ -27,7 +27,7 @@ from combee_schemas.playbook import (
     EntryState,
     Playbook,
 )
-from combee_schemas.scan import Conflict, Echo, Known, Operation, OperationKind, Seen
+from combee_schemas.scan import Conflict, Echo, Known, NodeResult, Operation, OperationKind, Seen
 
 How = Literal["change", "repeat", "claim", "echo"]
 """Origin of an entry's reflections: a change of the entry, a repeat recognised by code, a claim, or an echo, which is
@@ -462,6 +462,39 @@ def _write_component(draft: Draft, entry: Entry, operation: Operation, budget_to
 
 
 # ---- a batch
+
+
+def draft_of(
+    base: Playbook,
+    result: NodeResult,
+    screen: Screen,
+    admitted: Screened,
+    *,
+    holds: Holds,
+    gone: Sequence[str],
+    **given: Any,
+) -> Draft:
+    """Return the draft after ``base`` with what a screen admits of a result; ``given``: as for `apply_operations`."""
+    draft = apply_operations(
+        base,
+        admitted.passed,
+        admitted.seen,
+        holds=holds,
+        revoked=gone,
+        echoes=result.echoes,
+        known=result.known,
+        conflicts=result.conflicts if holds == "entries" else (),
+        born=admitted.born,
+        replaces=admitted.replaces,
+        rivals=admitted.rivals,
+        names=screen.names,
+        unsure=screen.unsure,
+        **given,
+    )
+    for refusal in admitted.refused:
+        text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
+        draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
+    return draft
 
 
 def apply_operations(

@@ -8,18 +8,17 @@ every version has (``next_version``).
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from combee.core.names.sources import names_of
 from combee.core.playbook import retention
 from combee.core.playbook.budget import budget_of
-from combee.core.playbook.draft import NO_BUDGET, NO_IDS, Draft, apply_operations, finish
+from combee.core.playbook.draft import NO_BUDGET, NO_IDS, Draft, draft_of, finish
 from combee.core.playbook.shown import counts
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee.core.playbook.trust import (
     EVERYTHING,
     Screen,
-    Screened,
     barred,
     barred_sources,
     by_source,
@@ -96,7 +95,7 @@ def after_update(
     taught_by = taught(current.taught_by, result.seen, names, barred_sources(current))
     sources = by_source(result.seen, names)
     admitted = screen.admitted(current, result.operations if holds == settings.holds else (), result.seen)
-    draft = _drafted(current, result, screen, admitted, holds=holds, gone=gone, budget_tokens=budget)
+    draft = draft_of(current, result, screen, admitted, holds=holds, gone=gone, budget_tokens=budget)
     landed, supported = draft.landing.by_entry(), draft.supported()
     named = with_sources(draft.entries.values(), screen.supporting, landed)
     review = screen.reviewed(current, named, supported, budget)
@@ -164,7 +163,7 @@ def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: in
     """Apply a person's operations, which all count and are active at once."""
     result, screen = NodeResult(status="ok", operations=tuple(operations)), EVERYTHING
     admitted = screen.admitted(base, result.operations, ())
-    draft = _drafted(
+    draft = draft_of(
         base,
         result,
         screen,
@@ -198,7 +197,7 @@ def drafted(
     gone = barred(base, update) if gone is None else gone
     screen = Screen.of(base, update, gone, holds)
     admitted = screen.admitted(base, result.operations if holds == made_for else (), result.seen)
-    return _drafted(
+    return draft_of(
         base,
         result,
         screen,
@@ -209,39 +208,6 @@ def drafted(
         ids=ids,
         free_from=free_from if holds == "entries" else 0,
     )
-
-
-def _drafted(
-    base: Playbook,
-    result: NodeResult,
-    screen: Screen,
-    admitted: Screened,
-    *,
-    holds: Holds,
-    gone: Sequence[str],
-    **given: Any,
-) -> Draft:
-    """Return the draft with the operations that a screen admits."""
-    draft = apply_operations(
-        base,
-        admitted.passed,
-        admitted.seen,
-        holds=holds,
-        revoked=gone,
-        echoes=result.echoes,
-        known=result.known,
-        conflicts=result.conflicts if holds == "entries" else (),
-        born=admitted.born,
-        replaces=admitted.replaces,
-        rivals=admitted.rivals,
-        names=screen.names,
-        unsure=screen.unsure,
-        **given,
-    )
-    for refusal in admitted.refused:
-        text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
-        draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
-    return draft
 
 
 # ---- the bookkeeping of every version
