@@ -1,8 +1,7 @@
 """What becomes of a record: the records of one transaction, or what must be read or must come first; pure.
 
 ``decide`` is asked about each record; for an update it says its turn, and its version. What follows from any version
-(marks, gates and candidates) is a second question, ``completed``: so a batch is applied once, whatever is read for its
-gate.
+(marks, gates and candidates) is a second question, ``completed``: a batch is applied once, whatever its gate reads.
 """
 
 from dataclasses import replace

@@ -310,7 +310,7 @@ class Screen:
         passed, refused, replaces = list[Operation](), list[Refused](), dict[str, tuple[str, ...]]()
         for given in operations:
             if given.evidence and not given.entry_ids:
-                passed.append(given)
+                passed.append(given)  # it changes no entry
                 continue
             operation = self._narrowed(given, known)
             if spared := [entry_id for entry_id in given.entry_ids if entry_id not in operation.entry_ids]:

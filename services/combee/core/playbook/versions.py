@@ -114,8 +114,8 @@ def after_update(
             "entries": entries,
             "next_id": draft.next_id,
             "changes": tuple(draft.changes),
-            "method": plan.settings.method,
-            "trust": plan.settings.trust,
+            "method": settings.method,
+            "trust": settings.trust,
             "holds": holds,
             "counters": current.counters and holds == "entries",
             "spend": after_batch(
