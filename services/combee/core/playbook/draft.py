@@ -260,207 +260,6 @@ def _said_by(evidence: Sequence[str], names: Mapping[str, str], sources: Sequenc
     return f"(said by {', '.join(by[:NAMED])}{more})" if by else ""
 
 
-def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
-    """Return the entry, changed in ``version``, with more evidence; what it had counts once."""
-    fresh = [reflection_id for reflection_id in evidence if reflection_id not in entry.evidence]
-    return entry.model_copy(
-        update={
-            "evidence_count": entry.evidence_count + len(fresh),
-            "evidence": (*entry.evidence, *fresh),
-            "updated_version": version,
-        }
-    )
-
-
-def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
-    """Return ``kept`` with the counters and the evidence of others; evidence both have counts once.
-
-    It is active if one of them is: agents are shown already what it says.
-    """
-    for twin in twins:
-        shared = len(set(kept.evidence) & set(twin.evidence))
-        kept = kept.model_copy(
-            update={
-                "helpful": kept.helpful + twin.helpful,
-                "harmful": kept.harmful + twin.harmful,
-                "evidence_count": kept.evidence_count + twin.evidence_count - shared,
-                "evidence": union(kept.evidence, twin.evidence),
-                "sources": last_sources(twin.sources, kept.sources),
-                "harmed": last_sources(twin.harmed, kept.harmed),
-                "support": union(kept.support, twin.support),
-            }
-        )
-        kept = activated(kept) if twin.is_active else kept
-    return activated(kept) if kept.is_active else kept
-
-
-# ---- operations on entries
-
-
-def _apply_to_entries(draft: Draft, operation: Operation) -> None:
-    """Apply an operation to a draft; one on entries that vanished is dropped, and recorded."""
-    match operation.kind:
-        case OperationKind.ADD:
-            _add(draft, operation)
-        case OperationKind.UPDATE:
-            _update(draft, operation)
-        case OperationKind.MERGE:
-            _merge(draft, operation)
-        case OperationKind.REMOVE:
-            _remove(draft, operation)
-
-
-def _add(draft: Draft, operation: Operation) -> None:
-    same = draft.saying(operation.content)
-    if same is not None:
-        draft.placed.setdefault(operation.content, same.id)
-        _strengthen(draft, same if same.is_active else draft.linked(same), operation)
-        return
-    section, entry_id = draft.place(operation.section, operation.content)
-    draft.next_id += 1
-    draft.placed.setdefault(operation.content, entry_id)
-    entry = Entry(
-        id=entry_id,
-        section=section,
-        content=operation.content,
-        state=draft.born,
-        by_hand=draft.by_hand,
-        created_version=draft.version,
-    )
-    entry = entry if entry.is_active else draft.linked(entry)
-    draft.put(rest_on(entry, operation.evidence, draft.version))
-    draft.note("add", entry_id)
-
-
-def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
-    """Let an entry rest on an operation that says the same; its own words stay, unless a person says it now."""
-    said, known = (comparable(content).rstrip(".") for content in (operation.content, entry.content))
-    words = f": {operation.content}" if said != known else ""
-    content = operation.content if draft.by_hand and words else entry.content
-    strengthened = entry.model_copy(update={"content": content, "by_hand": draft.by_hand or entry.by_hand})
-    draft.put(rest_on(strengthened, operation.evidence, draft.version))
-    if content != entry.content:
-        draft.note("update", entry.id, entry.content)
-        return
-    draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
-
-
-def _update(draft: Draft, operation: Operation) -> None:
-    entry = draft.entries.get(operation.entry_ids[0])
-    if entry is None:
-        draft.note("dropped", operation.entry_ids[0], "UPDATE: no such entry any more")
-    elif operation.evidence and same_lesson(entry.content, operation.content):
-        _strengthen(draft, entry, operation)
-    else:
-        _reword(draft, _for(operation, entry), operation)
-
-
-def _merge(draft: Draft, operation: Operation) -> None:
-    named = [
-        _for(operation, draft.entries[entry_id])
-        for entry_id in union(operation.entry_ids)
-        if entry_id in draft.entries
-    ]
-    if not named:
-        draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
-        return
-    is_said = {
-        entry.id: bool(operation.evidence) and same_lesson(entry.content, operation.content)
-        for entry in named
-    }
-    # A person's words stay where the operation says the same.
-    kept, *twins = sorted(named, key=lambda entry: not (entry.by_hand and is_said[entry.id]))
-    for twin in twins:
-        draft.drop(twin.id)
-        draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")
-    become = _strengthen if is_said[kept.id] else _reword
-    become(draft, united(kept, twins), operation)
-
-
-def _for(operation: Operation, entry: Entry) -> Entry:
-    """Return an entry with the support and the sources that count for what an operation says.
-
-    Both are for the entry's own words. Words that rest on nothing are those of a consolidation, or a person's: they
-    stand for the words of active entries.
-    """
-    stands = entry.is_active and not operation.evidence
-    if stands or same_lesson(entry.content, operation.content):
-        return entry
-    return entry.model_copy(update={"sources": ()} if entry.is_active else {"support": (), "sources": ()})
-
-
-def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
-    """Give an entry its new content; if another one says that already, the two become that one."""
-    twin = draft.saying(operation.content, but=entry.id)
-    if twin is None:
-        by_hand = draft.by_hand or (entry.by_hand and entry.content == operation.content)
-        update = {"content": operation.content, "by_hand": by_hand}
-        draft.put(rest_on(entry.model_copy(update=update), operation.evidence, draft.version))
-        draft.note("update", entry.id, entry.content)
-        return
-    draft.drop(entry.id)
-    draft.note("merge", entry.id, f"into {twin.id}: {entry.content}")
-    _strengthen(draft, united(twin, [entry]), operation)
-
-
-def _remove(draft: Draft, operation: Operation) -> None:
-    removed = draft.drop(operation.entry_ids[0])
-    if removed is None:
-        draft.note("dropped", operation.entry_ids[0], "REMOVE: no such entry any more")
-    else:
-        draft.note("remove", removed.id, removed.content)
-
-
-# ---- operations on components
-
-
-def _apply_to_component(draft: Draft, operation: Operation, budget_tokens: int) -> None:
-    match operation.kind:
-        case OperationKind.REMOVE if draft.drop(operation.entry_ids[0]):
-            draft.note("remove", operation.entry_ids[0])
-        case OperationKind.ADD:
-            there = (entry for entry in draft.entries.values() if entry.section == operation.section)
-            component = next(there, None) or _new_component(draft, operation.section, operation.content)
-            draft.placed.setdefault(operation.content, component.id)
-            _write_component(draft, component, operation, budget_tokens)
-        case OperationKind.UPDATE if entry := draft.entries.get(operation.entry_ids[0]):
-            _write_component(draft, entry, operation, budget_tokens)
-        case _:
-            draft.note("dropped", operation.entry_ids[0], f"{operation.kind}: not for components as they are")
-
-
-def _new_component(draft: Draft, section: str, content: str) -> Entry:
-    return Entry(
-        id=draft.new_id(section, content), section=section, content="", created_version=draft.version
-    )
-
-
-def _write_component(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int) -> None:
-    """Replace a component's text, unless the playbook would exceed its budget: no part of a text can be removed."""
-    written = rest_on(
-        entry.model_copy(update={"content": operation.content}), operation.evidence, draft.version
-    )
-    others = [other for other in draft.entries.values() if other.id != entry.id]
-    taken = sum(map(entry_tokens, others))
-    if entry_tokens(written) > max(budget_tokens - taken, entry_tokens(entry)):
-        size = f"{entry_tokens(written)} tokens in addition to {taken} exceed the budget of {budget_tokens}"
-        draft.note("dropped", entry.id, f"{operation.kind}: {size}")
-        return
-    if (size_bytes := stored_bytes([*others, written])) > ENTRIES_BYTES:
-        size = f"{size_bytes} bytes exceed the {ENTRIES_BYTES} of a version's record"
-        draft.note("dropped", entry.id, f"{operation.kind}: {size}")
-        return
-    is_new = entry.id not in draft.entries
-    draft.next_id += is_new
-    draft.put(written)
-    if is_new:
-        draft.note("add", entry.id)
-    elif entry.content == operation.content:
-        draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections leave it as it is")
-    else:
-        draft.note("update", entry.id, entry.content)
-
-
 # ---- a batch
 
 
@@ -715,3 +514,204 @@ def _agree(operation: Operation, rival: Operation) -> bool:
     if operation.kind != rival.kind or set(operation.entry_ids) != set(rival.entry_ids):
         return False
     return operation.kind == OperationKind.REMOVE or same_lesson(operation.content, rival.content)
+
+
+# ---- operations on entries
+
+
+def _apply_to_entries(draft: Draft, operation: Operation) -> None:
+    """Apply an operation to a draft; one on entries that vanished is dropped, and recorded."""
+    match operation.kind:
+        case OperationKind.ADD:
+            _add(draft, operation)
+        case OperationKind.UPDATE:
+            _update(draft, operation)
+        case OperationKind.MERGE:
+            _merge(draft, operation)
+        case OperationKind.REMOVE:
+            _remove(draft, operation)
+
+
+def _add(draft: Draft, operation: Operation) -> None:
+    same = draft.saying(operation.content)
+    if same is not None:
+        draft.placed.setdefault(operation.content, same.id)
+        _strengthen(draft, same if same.is_active else draft.linked(same), operation)
+        return
+    section, entry_id = draft.place(operation.section, operation.content)
+    draft.next_id += 1
+    draft.placed.setdefault(operation.content, entry_id)
+    entry = Entry(
+        id=entry_id,
+        section=section,
+        content=operation.content,
+        state=draft.born,
+        by_hand=draft.by_hand,
+        created_version=draft.version,
+    )
+    entry = entry if entry.is_active else draft.linked(entry)
+    draft.put(rest_on(entry, operation.evidence, draft.version))
+    draft.note("add", entry_id)
+
+
+def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """Let an entry rest on an operation that says the same; its own words stay, unless a person says it now."""
+    said, known = (comparable(content).rstrip(".") for content in (operation.content, entry.content))
+    words = f": {operation.content}" if said != known else ""
+    content = operation.content if draft.by_hand and words else entry.content
+    strengthened = entry.model_copy(update={"content": content, "by_hand": draft.by_hand or entry.by_hand})
+    draft.put(rest_on(strengthened, operation.evidence, draft.version))
+    if content != entry.content:
+        draft.note("update", entry.id, entry.content)
+        return
+    draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
+
+
+def _update(draft: Draft, operation: Operation) -> None:
+    entry = draft.entries.get(operation.entry_ids[0])
+    if entry is None:
+        draft.note("dropped", operation.entry_ids[0], "UPDATE: no such entry any more")
+    elif operation.evidence and same_lesson(entry.content, operation.content):
+        _strengthen(draft, entry, operation)
+    else:
+        _reword(draft, _for(operation, entry), operation)
+
+
+def _merge(draft: Draft, operation: Operation) -> None:
+    named = [
+        _for(operation, draft.entries[entry_id])
+        for entry_id in union(operation.entry_ids)
+        if entry_id in draft.entries
+    ]
+    if not named:
+        draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
+        return
+    is_said = {
+        entry.id: bool(operation.evidence) and same_lesson(entry.content, operation.content)
+        for entry in named
+    }
+    # A person's words stay where the operation says the same.
+    kept, *twins = sorted(named, key=lambda entry: not (entry.by_hand and is_said[entry.id]))
+    for twin in twins:
+        draft.drop(twin.id)
+        draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")
+    become = _strengthen if is_said[kept.id] else _reword
+    become(draft, united(kept, twins), operation)
+
+
+def _for(operation: Operation, entry: Entry) -> Entry:
+    """Return an entry with the support and the sources that count for what an operation says.
+
+    Both are for the entry's own words. Words that rest on nothing are those of a consolidation, or a person's: they
+    stand for the words of active entries.
+    """
+    stands = entry.is_active and not operation.evidence
+    if stands or same_lesson(entry.content, operation.content):
+        return entry
+    return entry.model_copy(update={"sources": ()} if entry.is_active else {"support": (), "sources": ()})
+
+
+def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """Give an entry its new content; if another one says that already, the two become that one."""
+    twin = draft.saying(operation.content, but=entry.id)
+    if twin is None:
+        by_hand = draft.by_hand or (entry.by_hand and entry.content == operation.content)
+        update = {"content": operation.content, "by_hand": by_hand}
+        draft.put(rest_on(entry.model_copy(update=update), operation.evidence, draft.version))
+        draft.note("update", entry.id, entry.content)
+        return
+    draft.drop(entry.id)
+    draft.note("merge", entry.id, f"into {twin.id}: {entry.content}")
+    _strengthen(draft, united(twin, [entry]), operation)
+
+
+def _remove(draft: Draft, operation: Operation) -> None:
+    removed = draft.drop(operation.entry_ids[0])
+    if removed is None:
+        draft.note("dropped", operation.entry_ids[0], "REMOVE: no such entry any more")
+    else:
+        draft.note("remove", removed.id, removed.content)
+
+
+def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
+    """Return the entry, changed in ``version``, with more evidence; what it had counts once."""
+    fresh = [reflection_id for reflection_id in evidence if reflection_id not in entry.evidence]
+    return entry.model_copy(
+        update={
+            "evidence_count": entry.evidence_count + len(fresh),
+            "evidence": (*entry.evidence, *fresh),
+            "updated_version": version,
+        }
+    )
+
+
+def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
+    """Return ``kept`` with the counters and the evidence of others; evidence both have counts once.
+
+    It is active if one of them is: agents are shown already what it says.
+    """
+    for twin in twins:
+        shared = len(set(kept.evidence) & set(twin.evidence))
+        kept = kept.model_copy(
+            update={
+                "helpful": kept.helpful + twin.helpful,
+                "harmful": kept.harmful + twin.harmful,
+                "evidence_count": kept.evidence_count + twin.evidence_count - shared,
+                "evidence": union(kept.evidence, twin.evidence),
+                "sources": last_sources(twin.sources, kept.sources),
+                "harmed": last_sources(twin.harmed, kept.harmed),
+                "support": union(kept.support, twin.support),
+            }
+        )
+        kept = activated(kept) if twin.is_active else kept
+    return activated(kept) if kept.is_active else kept
+
+
+# ---- operations on components
+
+
+def _apply_to_component(draft: Draft, operation: Operation, budget_tokens: int) -> None:
+    match operation.kind:
+        case OperationKind.REMOVE if draft.drop(operation.entry_ids[0]):
+            draft.note("remove", operation.entry_ids[0])
+        case OperationKind.ADD:
+            there = (entry for entry in draft.entries.values() if entry.section == operation.section)
+            component = next(there, None) or _new_component(draft, operation.section, operation.content)
+            draft.placed.setdefault(operation.content, component.id)
+            _write_component(draft, component, operation, budget_tokens)
+        case OperationKind.UPDATE if entry := draft.entries.get(operation.entry_ids[0]):
+            _write_component(draft, entry, operation, budget_tokens)
+        case _:
+            draft.note("dropped", operation.entry_ids[0], f"{operation.kind}: not for components as they are")
+
+
+def _new_component(draft: Draft, section: str, content: str) -> Entry:
+    return Entry(
+        id=draft.new_id(section, content), section=section, content="", created_version=draft.version
+    )
+
+
+def _write_component(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int) -> None:
+    """Replace a component's text, unless the playbook would exceed its budget: no part of a text can be removed."""
+    written = rest_on(
+        entry.model_copy(update={"content": operation.content}), operation.evidence, draft.version
+    )
+    others = [other for other in draft.entries.values() if other.id != entry.id]
+    taken = sum(map(entry_tokens, others))
+    if entry_tokens(written) > max(budget_tokens - taken, entry_tokens(entry)):
+        size = f"{entry_tokens(written)} tokens in addition to {taken} exceed the budget of {budget_tokens}"
+        draft.note("dropped", entry.id, f"{operation.kind}: {size}")
+        return
+    if (size_bytes := stored_bytes([*others, written])) > ENTRIES_BYTES:
+        size = f"{size_bytes} bytes exceed the {ENTRIES_BYTES} of a version's record"
+        draft.note("dropped", entry.id, f"{operation.kind}: {size}")
+        return
+    is_new = entry.id not in draft.entries
+    draft.next_id += is_new
+    draft.put(written)
+    if is_new:
+        draft.note("add", entry.id)
+    elif entry.content == operation.content:
+        draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections leave it as it is")
+    else:
+        draft.note("update", entry.id, entry.content)
